@@ -32,7 +32,7 @@ def megabytes(size: int | None) -> str:
     return "?" if size is None else f"{max(0, size) / 1e6:,.0f}"
 
 
-def table_of(figures: dict[str, Figures], title: str) -> Table:
+def build_report_table(figures: dict[str, Figures], title: str) -> Table:
     """What was measured, a line a workload."""
     table = Table(title=title, caption="CPU: seconds per million events; MB: peak memory, without the events")
     for column in ("", "workload", "compared with"):
@@ -162,7 +162,7 @@ def main(
         found, drawing = points, plots.task_sweep
     else:
         figures = measure_all(console, chosen, spec, settings)
-        console.print(table_of(figures, title))
+        console.print(build_report_table(figures, title))
         found, drawing = {key: one.to_json() for key, one in figures.items()}, plots.ratios
         if record:
             guard.record(figures)

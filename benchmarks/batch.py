@@ -62,7 +62,7 @@ def auction_of(bid: Bid) -> int:
     return bid[0]
 
 
-def time_of(bid: Bid) -> int:
+def get_event_time(bid: Bid) -> int:
     return bid[4]
 
 
@@ -104,7 +104,7 @@ def keyed(bids: DataFrame, parallelism: int) -> DataFrame:
 
 
 def keyed_by_functions(bids: DataFrame, parallelism: int) -> DataFrame:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda bid, _: time_of(bid))
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda bid, _: get_event_time(bid))
     stream = environment(parallelism).from_dataframe(bids, BID, strategy)
     frame: DataFrame = stream.key_by(auction_of).process(Raises()).to_dataframe(RAISED)
     return frame
@@ -165,7 +165,7 @@ def keyed_by_asking(bids: DataFrame, parallelism: int) -> DataFrame:
         for batch in batches:
             records = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
             key = pa.array([auction_of(bid) for bid in records], pa.int64())
-            at = pa.array([time_of(bid) for bid in records], pa.int64())
+            at = pa.array([get_event_time(bid) for bid in records], pa.int64())
             yield pa.RecordBatch.from_arrays([*batch.columns, key, at], names=[*COLUMNS, "key", "at"])
 
     schema = "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, date_time BIGINT, key BIGINT, at BIGINT"

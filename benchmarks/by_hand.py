@@ -19,9 +19,9 @@ from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
 from benchmarks.events import EVENTS_PER_MS, KEYS, OUT_OF_ORDER_MS, Event, make_events, share_of
-from benchmarks.workloads import Emit, bare_keyed_reduce, bare_process_with_timer, bare_tumbling_count, key_of
+from benchmarks.workloads import Emit, bare_keyed_reduce, bare_process_with_timer, bare_tumbling_count, select_key
 from penstock.drivers.spark.garbage import rare_collections
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 
 #: Records that a process takes at a time.
 CHUNK_RECORDS: Final = 4096
@@ -53,12 +53,14 @@ def parse(line: str) -> Event:
 
 def exchanged(chunks: Iterator[Iterable[Event]], index: int, other: socket.socket) -> Iterator[list[Event]]:
     """This process's records, out of its own events and out of those that the other process sends."""
-    owner = {key: subtask_of_key_group(key_group_of(key, MAX_PARALLELISM), MAX_PARALLELISM, 2) for key in range(KEYS)}
+    owner = {
+        key: subtask_of_key_group(assign_key_group(key, MAX_PARALLELISM), MAX_PARALLELISM, 2) for key in range(KEYS)
+    }
     reading = other.makefile("rb", SOCKET_BYTES)
     for chunk in chunks:
         parts: tuple[list[Event], list[Event]] = ([], [])
         for event in chunk:
-            parts[owner[key_of(event)]].append(event)
+            parts[owner[select_key(event)]].append(event)
         payload = pickle.dumps(parts[1 - index], 5)
         other.sendall(struct.pack("<I", len(payload)) + payload)
         yield parts[index]

@@ -23,7 +23,7 @@ from benchmarks.cep_beside_flink import MEASURES, beside_flink
 from benchmarks.events import BLOCK_EVENTS, OUT_OF_ORDER_MS, Event, EventsSpec, SharedEvents
 from benchmarks.measuring import Settings, measure
 from benchmarks.nexmark_sql.flink_process import FlinkInstall
-from benchmarks.workloads import Emit, Workload, key_of, time_of
+from benchmarks.workloads import Emit, Workload, get_event_time, select_key
 from penstock.cep import CEP, Pattern
 from penstock.common import Duration, WatermarkStrategy
 from penstock.datastream import DataStream, StreamExecutionEnvironment
@@ -74,9 +74,9 @@ def built(pattern: Callable[[], Pattern]) -> Callable[[StreamExecutionEnvironmen
 
     def build(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
         bound = Duration.of_millis(OUT_OF_ORDER_MS)
-        strategy = WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner(time_of)
+        strategy = WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner(get_event_time)
         events = env.from_source(SharedEvents(spec), strategy, "bids")
-        return CEP.pattern(events.key_by(key_of), pattern()).select(row_of)
+        return CEP.pattern(events.key_by(select_key), pattern()).select(row_of)
 
     return build
 
@@ -91,8 +91,8 @@ def in_order(events: list[Event]) -> Iterator[tuple[list[Event], int]]:
     for begin in range(0, len(events), BLOCK_EVENTS):
         block = events[begin : begin + BLOCK_EVENTS]
         waiting += block
-        waiting.sort(key=time_of)
-        highest = max(highest, max(map(time_of, block)))
+        waiting.sort(key=get_event_time)
+        highest = max(highest, max(map(get_event_time, block)))
         watermark = highest - OUT_OF_ORDER_MS - 1
         due = next((place for place, event in enumerate(waiting) if event[2] > watermark), len(waiting))
         yield waiting[:due], watermark

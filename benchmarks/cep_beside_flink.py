@@ -15,10 +15,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from benchmarks.events import OUT_OF_ORDER_MS, EventsSpec, SharedEvents, events_of
+from benchmarks.events import OUT_OF_ORDER_MS, EventsSpec, SharedEvents, get_events
 from benchmarks.measuring import Settings, run_penstock
 from benchmarks.nexmark_sql.flink_process import FlinkInstall, FlinkProcess, write_events
-from benchmarks.workloads import Workload, time_of
+from benchmarks.workloads import Workload, get_event_time
 from penstock.common import Configuration, Duration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.garbage import rare_collections
@@ -52,7 +52,7 @@ def in_penstock_sql(spec: EventsSpec, name: str, sink: str) -> float:
     )
     bound = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
     kinds = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
-    bids = env.from_source(SharedEvents(spec), bound.with_timestamp_assigner(time_of), "bids", type_info=kinds)
+    bids = env.from_source(SharedEvents(spec), bound.with_timestamp_assigner(get_event_time), "bids", type_info=kinds)
     tables = StreamTableEnvironment.create(env)
     tables.get_config().set("table.local-time-zone", "UTC")
     schema = Schema.new_builder().column("f0", "BIGINT").column("f1", "BIGINT").column("f2", "BIGINT")
@@ -108,7 +108,7 @@ def beside_flink(install: FlinkInstall, workload: Workload, name: str, spec: Eve
         auctions, prices, stamps = spec.columns()
         columns = {"auction": auctions, "price": prices, "time": pa.array(stamps, pa.timestamp("ms"))}
         write_events(pa.table(columns), file)
-        events_of(spec)
+        get_events(spec)
         settings = Settings(interval_ms=None)
         wanted = run_penstock(workload, spec, settings).records
         ours, theirs = root / "ours", root / "theirs"

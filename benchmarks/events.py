@@ -105,7 +105,7 @@ def share_of(make: Callable[[int], list[Any]], count: int, index: int, shares: i
     return events
 
 
-def events_of(spec: EventsSpec) -> list[Any]:
+def get_events(spec: EventsSpec) -> list[Any]:
     """The one list, holding what the specification says; out of the garbage collector's sight."""
     global _made
     if _made != spec:
@@ -152,7 +152,7 @@ class SharedEvents(Source[Any, Blocks]):
 class _Reader(PositionedReader[Blocks]):
     def __init__(self, context: Any, source: SharedEvents) -> None:
         super().__init__(context)
-        self._events = events_of(source.spec)
+        self._events = get_events(source.spec)
         self._modulo, self._is_first, self._block = source.modulo, source.is_first, source.spec.block
 
     def read(self, split: Blocks, max_records: int) -> tuple[Batch, Blocks] | None:

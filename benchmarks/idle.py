@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.meeting import MeetingPlace, MeetingSink, SilentSource
-from benchmarks.workloads import add, key_of
+from benchmarks.workloads import add, select_key
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 
@@ -40,7 +40,7 @@ def run(seconds: float, parallelism: int, retry_ms: int, checkpoint_ms: int) -> 
         if checkpoint_ms:
             env.enable_checkpointing(checkpoint_ms)
         stream = env.from_source(SilentSource(place, retry_ms), WatermarkStrategy.no_watermarks(), "silence")
-        stream.key_by(key_of).reduce(add).sink_to(MeetingSink(place))
+        stream.key_by(select_key).reduce(add).sink_to(MeetingSink(place))
         job = env.execute_async("idle")
         try:
             begun = time.monotonic()

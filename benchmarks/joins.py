@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchmarks.events import Event, EventsSpec, SharedEvents
-from benchmarks.workloads import Emit, Workload, key_of, without_time
+from benchmarks.workloads import Emit, Workload, select_key, without_time
 from penstock.datastream import DataStream, KeyedCoProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
@@ -25,7 +25,7 @@ def bare_join(events: list[Event], emit: Emit) -> None:
     auctions: dict[int, Event] = {}
     waiting: dict[int, list[Event]] = {}
     for index, event in enumerate(events):
-        key = key_of(event)
+        key = select_key(event)
         if index % OPENS_EVERY == 0:
             auctions[key] = event
             for bid in waiting.pop(key, ()):
@@ -64,7 +64,7 @@ class Join(KeyedCoProcessFunction):
 def join(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
     opened = env.from_source(SharedEvents(spec, OPENS_EVERY), without_time(), "auctions")
     bids = env.from_source(SharedEvents(spec, OPENS_EVERY, is_first=False), without_time(), "bids")
-    return opened.key_by(key_of).connect(bids.key_by(key_of)).process(Join())
+    return opened.key_by(select_key).connect(bids.key_by(select_key)).process(Join())
 
 
 JOIN = Workload("keyed join of two streams", bare_join, join)

@@ -14,7 +14,7 @@ from typing import Any
 from rocksdict import BlockBasedOptions, Cache, Options, Rdict
 
 from benchmarks.events import Event, EventsSpec, SharedEvents
-from benchmarks.workloads import Emit, Workload, key_of, without_time
+from benchmarks.workloads import Emit, Workload, select_key, without_time
 from penstock.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 
@@ -27,7 +27,7 @@ Profile = tuple[int, int, str]
 
 
 def wide_key_of(event: Event) -> int:
-    return key_of(event) * SPREAD + event[1] % SPREAD
+    return select_key(event) * SPREAD + event[1] % SPREAD
 
 
 def changed(profile: Profile | None, event: Event) -> Profile:

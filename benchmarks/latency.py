@@ -25,7 +25,7 @@ from rich.table import Table
 
 from benchmarks.events import KEYS, Event
 from benchmarks.meeting import MeetingPlace, MeetingSink, PacedSource
-from benchmarks.workloads import add, key_of, time_of
+from benchmarks.workloads import add, get_event_time, select_key
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 
@@ -59,7 +59,7 @@ def run(target: str, parallelism: int, rate: float, seconds: float, warm_up: flo
         env.set_parallelism(parallelism)
         source = PacedSource(place, make_event, rate, seconds + warm_up)
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "events")
-        stream.key_by(key_of).reduce(add).sink_to(MeetingSink(place, time_of))
+        stream.key_by(select_key).reduce(add).sink_to(MeetingSink(place, get_event_time))
         job = env.execute_async(f"latency at {rate:,.0f} events/s")
         while not place.heard("begun"):
             time.sleep(0.05)

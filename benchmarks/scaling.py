@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks import by_hand
 from benchmarks.events import OUT_OF_ORDER_MS, make_events
 from benchmarks.meeting import MeetingPlace, MeetingSink, MemorySource
-from benchmarks.workloads import WINDOW_MS, Count, CountWithTimer, add, key_of, time_of
+from benchmarks.workloads import WINDOW_MS, Count, CountWithTimer, add, get_event_time, select_key
 from penstock.common import Configuration, Duration, WatermarkStrategy
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -35,7 +35,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 
 def _with_time() -> WatermarkStrategy:
     bounded = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
-    return bounded.with_timestamp_assigner(lambda event, _: time_of(event))
+    return bounded.with_timestamp_assigner(lambda event, _: get_event_time(event))
 
 
 WORKLOADS: dict[str, tuple[str, Callable[[], WatermarkStrategy], Callable[[Any], DataStream]]] = {
@@ -73,7 +73,7 @@ def run(workload: str, count: int, parallelism: int, target: str, is_text: bool 
             stream = lines.map(by_hand.parse).assign_timestamps_and_watermarks(strategy())
         else:
             stream = env.from_source(MemorySource(place, make_events, count), strategy(), "events")
-        build(stream.key_by(key_of)).sink_to(MeetingSink(place))
+        build(stream.key_by(select_key)).sink_to(MeetingSink(place))
         env.execute(f"{workload} at parallelism {parallelism}")
         begun, ended = place.heard("begun"), place.heard("ended")
     assert len(ended) == parallelism, f"{len(ended)} sinks of {parallelism} ended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 
 from benchmarks.events import OUT_OF_ORDER_MS, Event, EventsSpec, SharedEvents
-from benchmarks.workloads import START, Count, Emit, Workload, key_of, time_of, with_time
+from benchmarks.workloads import START, Count, Emit, Workload, get_event_time, select_key, with_time
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.window import EventTimeSessionWindows
 
@@ -23,8 +23,8 @@ def bare_sessions(events: list[Event], emit: Emit) -> None:
     ends: list[Due] = []
     watermark = highest = START
     for number, event in enumerate(events):
-        timestamp = time_of(event)
-        key = key_of(event)
+        timestamp = get_event_time(event)
+        key = select_key(event)
         start, end = timestamp, timestamp + GAP_MS
         held = sessions.get(key)
         if held is None:
@@ -62,7 +62,7 @@ def _fire(sessions: dict[int, list[list[int]]], ends: list[Due], watermark: int,
 
 
 def sessions(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
-    keyed = env.from_source(SharedEvents(spec), with_time(), "events").key_by(key_of)
+    keyed = env.from_source(SharedEvents(spec), with_time(), "events").key_by(select_key)
     return keyed.window(EventTimeSessionWindows.with_gap(GAP_MS)).aggregate(Count())
 
 

@@ -48,7 +48,7 @@ def wide_key_of(bid: Bid) -> tuple[str, str, int]:
     return bid[3], bid[4], bid[0]
 
 
-def time_of(bid: Bid) -> int:
+def get_event_time(bid: Bid) -> int:
     return bid[5]
 
 
@@ -173,7 +173,7 @@ def in_batches(bids: list[Bid], size: int) -> Iterator[tuple[list[Bid], int]]:
     highest = 0
     for start in range(0, len(bids), size):
         batch = bids[start : start + size]
-        highest = max(highest, max(map(time_of, batch)))
+        highest = max(highest, max(map(get_event_time, batch)))
         yield batch, highest - OUT_OF_ORDER_MS - 1
     yield [], END
 
@@ -187,7 +187,7 @@ def bare_windows(key_of: Callable[[Bid], Any], size: int = BLOCK_EVENTS) -> Call
         windows: dict[int, dict[Any, tuple[int, int]]] = {}
         for batch, watermark in in_batches(bids, size):
             for bid in batch:
-                timestamp = time_of(bid)
+                timestamp = get_event_time(bid)
                 start = timestamp - timestamp % WINDOW_MS
                 window = windows.get(start)
                 if window is None:
@@ -211,7 +211,7 @@ def bare_sessions(bids: list[Bid], emit: Emit) -> None:
     timers: list[tuple[int, int]] = []
     for batch, watermark in in_batches(bids, BLOCK_EVENTS):
         for bid in batch:
-            auction, timestamp = auction_of(bid), time_of(bid)
+            auction, timestamp = auction_of(bid), get_event_time(bid)
             session = sessions.get(auction)
             if session is None:
                 sessions[auction] = (1, timestamp)
@@ -237,7 +237,7 @@ def bare_watched(bids: list[Bid], emit: Emit) -> None:
             count = counts.get(auction)
             if count is None:
                 count = 0
-                heapq.heappush(timers, (time_of(bid) + WATCHED_MS, auction))
+                heapq.heappush(timers, (get_event_time(bid) + WATCHED_MS, auction))
             counts[auction] = count + 1
         while timers and timers[0][0] <= watermark:
             due, auction = heapq.heappop(timers)

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.events import Event, EventsSpec, SharedEvents, events_of
+from benchmarks.events import Event, EventsSpec, SharedEvents, get_events
 from benchmarks.measuring import Run, Settings, measure, run_penstock
 from benchmarks.registry import WORKLOADS
 from benchmarks.workloads import Emit, Workload, without_time
@@ -91,7 +91,7 @@ def over_tasks(console: Console, spec: EventsSpec, settings: Settings, counts: l
     table = Table(title=f"maps in a row, {spec.count:,} events, {settings.pairs} pairs; ns: of CPU, per event and map")
     for column in ("maps", "bare loop, ns", "one chain, ns", "ratio", "separate tasks, ns", "ratio "):
         table.add_column(column, justify="right")
-    events_of(spec)
+    get_events(spec)
     points: Points = {}
     for count in counts:
         with console.status(f"{count} maps"):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from benchmarks.events import OUT_OF_ORDER_MS, Event, EventsSpec, SharedEvents, events_of
+from benchmarks.events import OUT_OF_ORDER_MS, Event, EventsSpec, SharedEvents, get_events
 from penstock.common import Duration, WatermarkStrategy
 from penstock.datastream import AggregateFunction, DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
@@ -35,7 +35,7 @@ class Workload:
     share: float = 1.0
     options: Mapping[str, str] = field(default_factory=dict)
     #: what the twin reads
-    input_of: Callable[[EventsSpec], Any] = events_of
+    input_of: Callable[[EventsSpec], Any] = get_events
     #: what its events have of their own, as fields of `EventsSpec`
     shape: Mapping[str, Any] = field(default_factory=dict)
 
@@ -55,11 +55,11 @@ def is_even(event: Event) -> bool:
     return event[1] & 1 == 0
 
 
-def key_of(event: Event) -> int:
+def select_key(event: Event) -> int:
     return event[0]
 
 
-def time_of(event: Event) -> int:
+def get_event_time(event: Event) -> int:
     return event[2]
 
 
@@ -110,7 +110,7 @@ def bare_map_filter(events: list[Event], emit: Emit) -> None:
 def bare_keyed_reduce(events: Iterable[Event], emit: Emit) -> None:
     state: dict[int, Event] = {}
     for event in events:
-        key = key_of(event)
+        key = select_key(event)
         reduced = state.get(key)
         if reduced is not None:
             event = add(reduced, event)
@@ -123,14 +123,14 @@ def bare_tumbling_count(events: Iterable[Event], emit: Emit, out_of_order_ms: in
     windows: dict[int, dict[int, int]] = {}
     watermark = highest = START
     for event in events:
-        timestamp = time_of(event)
+        timestamp = get_event_time(event)
         start = timestamp - timestamp % WINDOW_MS
         if start + WINDOW_MS - 1 <= watermark:
             continue
         window = windows.get(start)
         if window is None:
             window = windows[start] = {}
-        key = key_of(event)
+        key = select_key(event)
         accumulator = window.get(key)
         window[key] = count.add(event, count.create_accumulator() if accumulator is None else accumulator)
         if timestamp > highest:
@@ -150,9 +150,9 @@ def bare_process_with_timer(events: Iterable[Event], emit: Emit, out_of_order_ms
     registered: set[tuple[int, int]] = set()
     highest = START
     for event in events:
-        key = key_of(event)
+        key = select_key(event)
         state[key] = state.get(key, 0) + 1
-        timestamp = time_of(event)
+        timestamp = get_event_time(event)
         timer = (timestamp // 1000 * 1000 + 999, key)
         if timer not in registered:
             registered.add(timer)
@@ -187,13 +187,13 @@ def map_filter(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
 
 
 def keyed_reduce(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
-    return env.from_source(SharedEvents(spec), without_time(), "events").key_by(key_of).reduce(add)
+    return env.from_source(SharedEvents(spec), without_time(), "events").key_by(select_key).reduce(add)
 
 
 def tumbling_count(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
-    keyed = env.from_source(SharedEvents(spec), with_time(), "events").key_by(key_of)
+    keyed = env.from_source(SharedEvents(spec), with_time(), "events").key_by(select_key)
     return keyed.window(TumblingEventTimeWindows.of(WINDOW_MS)).aggregate(Count())
 
 
 def process_with_timer(env: StreamExecutionEnvironment, spec: EventsSpec) -> DataStream:
-    return env.from_source(SharedEvents(spec), with_time(), "events").key_by(key_of).process(CountWithTimer())
+    return env.from_source(SharedEvents(spec), with_time(), "events").key_by(select_key).process(CountWithTimer())

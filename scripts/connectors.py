@@ -20,7 +20,7 @@ from penstock.table.connectors.formats.built_in import built_in_formats
 MARKED = re.compile(r"(<!-- options of ([\w.#-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def table_of(name: str) -> str:
+def format_options_table(name: str) -> str:
     """The options of a connector, of `format.` and a format's name, or of the fields of datagen."""
     if name == "fields.#":
         return _table([(f"fields.#.{one.key()}", one, False) for one in FIELD_OPTIONS])
@@ -56,7 +56,7 @@ def _shown(option: ConfigOption[Any]) -> str:
 
 def page(text: str) -> str:
     """The page with all its tables made anew."""
-    return MARKED.sub(lambda found: f"{found[1]}{table_of(found[2])}{found[3]}", text)
+    return MARKED.sub(lambda found: f"{found[1]}{format_options_table(found[2])}{found[3]}", text)
 
 
 def main() -> int:

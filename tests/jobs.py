@@ -91,7 +91,7 @@ def user_of(click: tuple[str, int]) -> str:
     return click[0]
 
 
-def time_of(click: tuple[str, int]) -> int:
+def get_event_time(click: tuple[str, int]) -> int:
     return click[1]
 
 
@@ -102,7 +102,7 @@ def same(value: Any) -> Any:
 def clicks(env: StreamExecutionEnvironment) -> DataStream:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(OUT_OF_ORDER_MS))
     source: CollectionSource[Any] = CollectionSource(CLICKS)
-    return env.from_source(source, strategy.with_timestamp_assigner(time_of), "clicks").rebalance().map(same)
+    return env.from_source(source, strategy.with_timestamp_assigner(get_event_time), "clicks").rebalance().map(same)
 
 
 SESSION_GAP_MS = 6_000

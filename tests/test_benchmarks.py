@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from benchmarks import builds, by_hand, cep, columnar, guard
-from benchmarks.events import EventsSpec, events_of
+from benchmarks.events import EventsSpec, get_events
 from benchmarks.measuring import Figures, Settings, run_penstock, run_twin
 from benchmarks.registry import WORKLOADS
 from benchmarks.sparse import SPARSE
@@ -80,9 +80,9 @@ def test_maps_in_a_row_emit_every_event(is_chained: bool) -> None:
 
 def test_events_are_the_same_for_the_same_specification() -> None:
     """Another process makes the events that this one has."""
-    events = list(events_of(SPEC))
-    assert events_of(EventsSpec(10)) == EventsSpec(10).make()
-    assert events_of(SPEC) == events
+    events = list(get_events(SPEC))
+    assert get_events(EventsSpec(10)) == EventsSpec(10).make()
+    assert get_events(SPEC) == events
     keys = [key for key, _, _ in events]
     assert 0 <= min(keys) <= max(keys) < SPEC.keys
     assert keys.count(0) > 100 * keys.count(SPEC.keys // 2)

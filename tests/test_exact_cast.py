@@ -16,7 +16,7 @@ from penstock.base.errors import FormatError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.exact_cast import exact_cast, exact_cast_columns
 from penstock.connectors.postgres.scan import ScannedColumn
-from penstock.connectors.postgres.text_columns import batch_of
+from penstock.connectors.postgres.text_columns import parse_batch
 from penstock.formats.csv_columns import CsvColumnsFormat
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.table.data.logical_types import DecimalType
@@ -116,7 +116,7 @@ def test_numeric_of_postgres_that_does_not_fit_is_an_error(kind: pa.DataType) ->
     """K4."""
     text = "{1e30}" if pa.types.is_list(kind) else "1" + "0" * 30
     with pytest.raises(FormatError, match=r"column 'price' of PostgreSQL .*cannot hold"):
-        batch_of([pa.array([text])], [kind], ["price"])
+        parse_batch([pa.array([text])], [kind], ["price"])
 
 
 def test_decimal_of_a_csv_file_that_does_not_fit_is_an_error() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 
 from penstock.codecs.exact_cast import exact_cast
 from penstock.codecs.map_columns import (
+    get_map_key_type,
+    get_map_keys,
     has_nullable_keys,
-    key_type_of,
-    keys_of,
     map_array,
     map_type,
     nullable_key_column,
@@ -21,7 +21,7 @@ from penstock.codecs.map_columns import (
     plain_column,
     plain_type,
 )
-from penstock.state.equality import canonical_column, canonicalizer_of, hashable_elements
+from penstock.state.equality import build_canonicalizer, canonical_column, hashable_elements
 from penstock.state.key_columns import read_columns
 from penstock.table.data.arrow_types import arrow_type, logical_type
 from penstock.table.data.logical_types import DoubleType, IntType, MapType, MultisetType, VarCharType
@@ -69,8 +69,8 @@ def test_plain_maps_come_back(values: list[Any], data: st.DataObject) -> None:
 
 def test_keys_may_be_null() -> None:
     found = column([[("a", 1), (None, 2)], []])
-    assert keys_of(found).to_pylist() == ["a", None]
-    assert key_type_of(found.type) == key_type_of(PLAIN) == pa.string()
+    assert get_map_keys(found).to_pylist() == ["a", None]
+    assert get_map_key_type(found.type) == get_map_key_type(PLAIN) == pa.string()
     with pytest.raises(pa.ArrowInvalid, match="a key of a map is NULL"):
         plain_column(found)
     with pytest.raises(pa.ArrowInvalid, match="a key of a map is NULL"):
@@ -89,7 +89,7 @@ def test_types_of_tables() -> None:
 def test_equality_of_keys_that_are_null() -> None:
     """Entries in any order; a column and Python's values give the same dictionary keys."""
     rows = [[("a", 1), (None, 2)], [(None, 2), ("a", 1)], [("a", 1)]]
-    canonical = canonicalizer_of(NULLABLE)
+    canonical = build_canonicalizer(NULLABLE)
     assert canonical is not None
     of_values = list(map(canonical, rows))
     assert of_values[0] == of_values[1] != of_values[2]

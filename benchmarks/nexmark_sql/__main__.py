@@ -168,11 +168,11 @@ def shown(
                 "restore": f"parallelism {parallelism} restored at {following}",
                 "kill": f"parallelism {parallelism} after a kill",
             }[check]
-            rows = rows_of(at, found, check, following, scratch / f"{check}-{parallelism}")
+            rows = run_query(at, found, check, following, scratch / f"{check}-{parallelism}")
             yield f"{title}: {verdict(wanted, compared(found.name, rows))}"
 
 
-def rows_of(runs: Runs, found: NexmarkQuery, check: str, following: int, scratch: Path) -> Folded:
+def run_query(runs: Runs, found: NexmarkQuery, check: str, following: int, scratch: Path) -> Folded:
     """What one run gives."""
     if check == "check-batch":
         return runs.batch_rows(found)

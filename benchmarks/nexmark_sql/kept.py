@@ -13,7 +13,7 @@ from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterConte
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import TableWriter
-from penstock.table.data.conversion import seen_of
+from penstock.table.data.conversion import to_external
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.logical import Write
@@ -78,7 +78,7 @@ class _KeptSink(Sink[Any]):
         return _KeptCommitter(context)
 
     def client_handler(self) -> Callable[[int, bytes], None]:
-        seen = [seen_of(kind, UTC) for kind in self._types]
+        seen = [to_external(kind, UTC) for kind in self._types]
 
         def take(subtask: int, frame: bytes) -> None:
             name, changes = pickle.loads(frame)

@@ -10,7 +10,7 @@ from tests.cep.oracle.specifications import Event
 from penstock.cep import CEP, Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
 from penstock.core.operators.base import StreamOperator
 from penstock.datastream import OutputTag, StreamExecutionEnvironment
-from penstock.plan.nodes import factory_of
+from penstock.plan.nodes import get_factory
 from penstock.testing import OneInputOperatorHarness
 
 TIMED_OUT = OutputTag("timed out")
@@ -34,7 +34,7 @@ class Tell(PatternProcessFunction, TimedOutPartialMatchHandler):
         yield TIMED_OUT, (key, shown(match), ctx.timestamp())
 
 
-def key_of(event: Event) -> str:
+def select_key(event: Event) -> str:
     return event.key
 
 
@@ -48,14 +48,14 @@ def operator_factory(
 ) -> Callable[[], StreamOperator]:
     """What makes the operator of a pattern."""
     stream: Any = StreamExecutionEnvironment.get_execution_environment().from_collection([Event("k", "a", 0, 0)])
-    stream = stream.key_by(key_of) if is_keyed else stream
+    stream = stream.key_by(select_key) if is_keyed else stream
     found: Any = CEP.pattern(stream, pattern, comparator) if comparator is not None else CEP.pattern(stream, pattern)
     found = found.in_processing_time() if in_processing_time else found.in_event_time()
     made = found.side_output_late_data(LATE).process(function or Tell())
-    return factory_of(made._transformation.node)
+    return get_factory(made._transformation.node)
 
 
-def events_of(text: str, key: str = "k") -> list[tuple[int, Event]]:
+def parse_events(text: str, key: str = "k") -> list[tuple[int, Event]]:
     """`a b1 c@5`: events of these kinds, at these times, or one ms after another."""
     events: list[tuple[int, Event]] = []
     time = -1
@@ -71,7 +71,7 @@ def run(pattern: Pattern, text: str, **options: Any) -> OneInputOperatorHarness:
     """The harness after these events, at the end of the input."""
     harness = OneInputOperatorHarness(operator_factory(pattern, **options))
     harness.open()
-    for time, event in events_of(text):
+    for time, event in parse_events(text):
         harness.process(event, time)
     harness.end()
     return harness

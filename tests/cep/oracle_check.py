@@ -12,7 +12,7 @@ from tests.cep.drawn import Case
 from tests.cep.operators import LATE, TIMED_OUT, operator_factory
 from tests.cep.oracle.answers import Answer, Match, TimeOut, answer
 
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.testing import OneInputOperatorHarness
 
@@ -75,7 +75,7 @@ class Run(Told):
     def _owner(self, key: str) -> OneInputOperatorHarness:
         """The harness of the subtask that has that key."""
         context = self._harnesses[0].context
-        group = key_group_of(key, context.max_parallelism)
+        group = assign_key_group(key, context.max_parallelism)
         return self._harnesses[subtask_of_key_group(group, context.max_parallelism, context.parallelism)]
 
     def _open(self, parallelism: int, snapshots: list[bytes]) -> None:

@@ -20,7 +20,7 @@ from unittest import mock
 
 import click
 from tests.cep.drawn import Case, draw_case
-from tests.cep.operators import TIMED_OUT, Tell, key_of
+from tests.cep.operators import TIMED_OUT, Tell, select_key
 from tests.cep.oracle.specifications import Stage
 from tests.cep.oracle_check import Run, Told, differences
 from tests.state.rocks import CanonicalRocks
@@ -76,7 +76,7 @@ def check_job(cases: Sequence[Case], mode: str) -> list[list[str]]:
     for number, case in enumerate(cases):
         timed = env.from_collection(list(case.inputs)).assign_timestamps_and_watermarks(by_time).set_parallelism(1)
         events = timed.map(lambda pair: pair[1]).set_parallelism(1)
-        found = CEP.pattern(events.key_by(key_of), case.specification.pattern()).process(Tell())
+        found = CEP.pattern(events.key_by(select_key), case.specification.pattern()).process(Tell())
         made.append(found.map(partial(_of_case, number, False)))
         made.append(found.get_side_output(TIMED_OUT).map(partial(_of_case, number, True)))
     told = [Told() for _ in cases]

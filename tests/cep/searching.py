@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.base.output_tag import OutputTag
 from penstock.cep import Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
-from penstock.cep.building import search_of
+from penstock.cep.building import build_search
 from penstock.core.operators.patterns.pattern_operator import EventTimePatternOperator, ProcessingTimePatternOperator
 from penstock.core.operators.patterns.search import PatternSettings
 from penstock.testing import OneInputOperatorHarness
@@ -48,9 +48,9 @@ def text(match: dict[str, list[Any]]) -> str:
     return " ".join(name + "".join(str(event[2]) for event in events) for name, events in match.items())
 
 
-def operator_of(pattern: Pattern, function: Any = None, event_time: bool = True, **given: Any) -> Any:
+def make_operator(pattern: Pattern, function: Any = None, event_time: bool = True, **given: Any) -> Any:
     """What makes the operator of a pattern. `given`: a comparator, a late tag, and settings."""
-    search = replace(search_of(pattern, given.get("compare")), late_tag=given.get("late_tag"))
+    search = replace(build_search(pattern, given.get("compare")), late_tag=given.get("late_tag"))
     kind = EventTimePatternOperator if event_time else ProcessingTimePatternOperator
     return partial(kind, search, function or Shown(), first, given.get("settings", PatternSettings()))
 

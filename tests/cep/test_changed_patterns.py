@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from tests.cep.searching import TIMED_OUT, feed, letter, opened, operator_of, stage, texts
+from tests.cep.searching import TIMED_OUT, feed, letter, make_operator, opened, stage, texts
 
 from penstock.cep import AfterMatchSkipStrategy, Pattern, WithinType
-from penstock.cep.building import search_of
+from penstock.cep.building import build_search
 from penstock.core.operators.patterns.changed_pattern import ChangedPatternError
 from penstock.core.operators.patterns.search import PatternSettings
-from penstock.core.patterns.description import Description, description_of, differences
-from penstock.core.patterns.making import automaton_of
+from penstock.core.patterns.description import Description, describe_pattern, differences
+from penstock.core.patterns.making import build_automaton
 from penstock.core.records import MAX_WATERMARK
 
 ALLOWED = PatternSettings(allows_change=True)
@@ -25,12 +25,12 @@ def three() -> Pattern:
 
 
 def described(pattern: Pattern) -> Description:
-    made = search_of(pattern).pattern
-    return description_of(made, automaton_of(made))
+    made = build_search(pattern).pattern
+    return describe_pattern(made, build_automaton(made))
 
 
 def stored(pattern: Pattern, letters: str) -> bytes:
-    with closing(opened(operator_of(pattern))) as harness:
+    with closing(opened(make_operator(pattern))) as harness:
         feed(harness, letters)
         harness.watermark(20)
         return harness.snapshot(1)
@@ -83,7 +83,7 @@ def test_differences_are_told_by_stages(changed: Pattern, told: list[str]) -> No
 def test_a_changed_pattern_is_refused(backend: str) -> None:
     snapshot = stored(three(), "a b")
     with pytest.raises(ChangedPatternError, match="belongs to another pattern: stage 'b' is gone") as caught:
-        opened(operator_of(next_stage(stage("a"))), snapshot)
+        opened(make_operator(next_stage(stage("a"))), snapshot)
     assert caught.value.suppresses_restart
     assert "pipeline.cep.allow-changed-pattern" in str(caught.value)
 
@@ -92,7 +92,7 @@ def test_other_conditions_and_another_strategy_are_no_change(backend: str) -> No
     snapshot = stored(three(), "a b")
     pattern = Pattern.begin("a", AfterMatchSkipStrategy.skip_to_next()).where(letter("z"))
     pattern = pattern.followed_by("b").where(letter("z")).one_or_more().followed_by("c").where(letter("z")).within(100)
-    with closing(opened(operator_of(pattern), snapshot)) as harness:
+    with closing(opened(make_operator(pattern), snapshot)) as harness:
         feed(harness, "z", begin=21)
         harness.watermark(MAX_WATERMARK)
         assert texts(harness) == ["a1 b2 c21"]
@@ -102,7 +102,7 @@ def test_partial_matches_whose_stages_are_the_same_go_on_by_what_follows_now(bac
     snapshot = stored(three(), "a b a")
     longer = stage("a").followed_by("b").where(letter("b")).one_or_more()
     longer = next_stage(next_stage(longer, "d"), "c")
-    with closing(opened(operator_of(longer, settings=ALLOWED), snapshot)) as harness:
+    with closing(opened(make_operator(longer, settings=ALLOWED), snapshot)) as harness:
         assert harness.counters == {"numPartialMatchesDropped": 1}, "what waited for c, ahead of which d is now"
         feed(harness, "c b d c", begin=21)
         harness.watermark(50)
@@ -113,7 +113,7 @@ def test_partial_matches_whose_stages_are_the_same_go_on_by_what_follows_now(bac
 def test_partial_matches_of_changed_stages_are_dropped_and_counted(backend: str) -> None:
     snapshot = stored(three(), "a b a")
     changed = b_stage(lambda b: b.times(2))
-    with closing(opened(operator_of(changed, settings=ALLOWED), snapshot)) as harness:
+    with closing(opened(make_operator(changed, settings=ALLOWED), snapshot)) as harness:
         assert harness.counters == {"numPartialMatchesDropped": 3}
         feed(harness, "b b c", begin=21)
         harness.watermark(50)
@@ -122,7 +122,7 @@ def test_partial_matches_of_changed_stages_are_dropped_and_counted(backend: str)
 
 def test_another_window_counts_from_now_on(backend: str) -> None:
     snapshot = stored(three(), "a x")
-    with closing(opened(operator_of(three().within(30), settings=ALLOWED), snapshot)) as harness:
+    with closing(opened(make_operator(three().within(30), settings=ALLOWED), snapshot)) as harness:
         harness.watermark(31)
         assert [record.value for record in harness.side_output(TIMED_OUT)] == [("a1", 31)]
 
@@ -135,10 +135,10 @@ def test_a_match_that_waited_for_what_is_dropped_leaves(backend: str) -> None:
         return a.followed_by("c").where(letter("c")).times(times).followed_by("d").where(letter("d")).within(100)
 
     snapshot = stored(pattern(2), "a b ac b c c d")
-    with closing(opened(operator_of(pattern(2)), snapshot)) as harness:
+    with closing(opened(make_operator(pattern(2)), snapshot)) as harness:
         harness.watermark(30)
         before = texts(harness)
-    with closing(opened(operator_of(pattern(3), settings=ALLOWED), snapshot)) as harness:
+    with closing(opened(make_operator(pattern(3), settings=ALLOWED), snapshot)) as harness:
         harness.watermark(30)
         assert set(before) <= set(texts(harness))
 
@@ -147,6 +147,6 @@ def test_each_subtask_tells_once(backend: str) -> None:
     """The description is not multiplied by restarts and other parallelisms."""
     snapshot = stored(three(), "a b")
     for _ in range(3):
-        with closing(opened(operator_of(three()), snapshot)) as harness:
+        with closing(opened(make_operator(three()), snapshot)) as harness:
             snapshot = harness.snapshot(2)
             assert len(harness.context.operator_state.list_state("cep_pattern", "union").get()) == 1

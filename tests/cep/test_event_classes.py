@@ -12,7 +12,7 @@ import pytest
 from tests.cep.searching import opened
 
 from penstock.cep import Pattern
-from penstock.cep.building import search_of
+from penstock.cep.building import build_search
 from penstock.cep.functions import SelectAdapter
 from penstock.core.operators.patterns.pattern_operator import EventTimePatternOperator
 
@@ -23,7 +23,7 @@ AFTER = BEFORE + "    place: str = 'nowhere'\n"
 def operator() -> EventTimePatternOperator:
     first = Pattern.begin("a").where(lambda event: event.kind == "a")
     pattern = first.followed_by("b").where(lambda event: event.kind == "b")
-    return EventTimePatternOperator(search_of(pattern), SelectAdapter(dict), lambda event: "k")
+    return EventTimePatternOperator(build_search(pattern), SelectAdapter(dict), lambda event: "k")
 
 
 def test_events_of_partial_matches_and_events_that_wait_gain_the_field(

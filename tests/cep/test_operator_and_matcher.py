@@ -9,7 +9,7 @@ from contextlib import closing
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from tests.cep.searching import letter, opened, operator_of, stage, text, texts
+from tests.cep.searching import letter, make_operator, opened, stage, text, texts
 
 from penstock.cep import AfterMatchSkipStrategy, IterativeCondition, Pattern, WithinType
 from penstock.core.records import MAX_WATERMARK
@@ -56,7 +56,7 @@ def test_both_give_the_same_matches(name: str, drawn: list[tuple[str, int]], ste
         events.append(("k", letters, time))
     times = [event[2] for event in events]
     wanted = [text(match) for match in trace_pattern(PATTERNS[name](), events, times).matches]
-    with closing(opened(operator_of(PATTERNS[name]()))) as harness:
+    with closing(opened(make_operator(PATTERNS[name]()))) as harness:
         for event in events:
             harness.process(event, event[2])
             if event[2] % step == 0:

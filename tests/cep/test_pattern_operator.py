@@ -14,8 +14,8 @@ from tests.cep.searching import (
     feed,
     kept,
     letter,
+    make_operator,
     opened,
-    operator_of,
     stage,
     text,
     texts,
@@ -35,7 +35,7 @@ from penstock.core.operators.patterns.pattern_operator import PartialMatchLimitE
 from penstock.core.operators.patterns.search import PatternSettings
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MAX_WATERMARK, Watermark
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 from penstock.testing import ProcessingTime, Record, run_hostile
 
 LATE = OutputTag("late")
@@ -45,7 +45,7 @@ LATE = OutputTag("late")
 
 
 def test_events_are_taken_in_the_order_of_their_times(backend: str) -> None:
-    with closing(opened(operator_of(a_then_b()))) as harness:
+    with closing(opened(make_operator(a_then_b()))) as harness:
         harness.process(("k", "b", 3), 3)
         harness.process(("k", "a", 1), 1)
         harness.process(("k", "a", 2), 2)
@@ -59,22 +59,22 @@ def test_events_are_taken_in_the_order_of_their_times(backend: str) -> None:
 
 def test_events_of_one_time_are_taken_as_they_came_or_by_a_comparator() -> None:
     events = [("k", "b", 2), ("k", "a", 1)]
-    with closing(opened(operator_of(a_then_b()))) as harness:
+    with closing(opened(make_operator(a_then_b()))) as harness:
         harness.process_batch(events, [5, 5])
         harness.watermark(5)
         assert harness.values == []
-    with closing(opened(operator_of(a_then_b(), compare=lambda one, other: one[2] - other[2]))) as harness:
+    with closing(opened(make_operator(a_then_b(), compare=lambda one, other: one[2] - other[2]))) as harness:
         harness.process_batch(events, [5, 5])
         harness.watermark(5)
         assert texts(harness) == ["a1 b2"]
 
 
 def test_late_events_are_counted_or_go_to_a_side_output() -> None:
-    with closing(opened(operator_of(a_then_b()))) as harness:
+    with closing(opened(make_operator(a_then_b()))) as harness:
         harness.watermark(5)
         harness.process_batch([("k", "a", 5), ("k", "a", 6)], [5, 6])
         assert harness.counters[LATE_RECORDS] == 1
-    with closing(opened(operator_of(a_then_b(), late_tag="late"))) as harness:
+    with closing(opened(make_operator(a_then_b(), late_tag="late"))) as harness:
         assert harness.operator.late_outputs() == ("late",)
         harness.watermark(5)
         harness.process_batch([("k", "a", 5), ("k", "a", 6)], [5, 6])
@@ -83,12 +83,12 @@ def test_late_events_are_counted_or_go_to_a_side_output() -> None:
 
 
 def test_event_time_needs_timestamps() -> None:
-    with closing(opened(operator_of(a_then_b()))) as harness, pytest.raises(TypeError, match="in_processing_time"):
+    with closing(opened(make_operator(a_then_b()))) as harness, pytest.raises(TypeError, match="in_processing_time"):
         harness.process(("k", "a", 1))
 
 
 def test_a_partial_match_takes_too_long_when_the_watermark_says_so(backend: str) -> None:
-    with closing(opened(operator_of(a_then_b()))) as harness:
+    with closing(opened(make_operator(a_then_b()))) as harness:
         feed(harness, "a a")
         harness.watermark(10)
         assert harness.side_output(TIMED_OUT) == []
@@ -102,7 +102,7 @@ def test_a_partial_match_takes_too_long_when_the_watermark_says_so(backend: str)
 def test_what_must_not_follow_at_the_end_is_waited_for(backend: str) -> None:
     """The match has the time that came, as in Flink: that of the next event, or the watermark."""
     pattern = stage("a").not_followed_by("b").where(letter("b")).within(10)
-    with closing(opened(operator_of(pattern))) as harness:
+    with closing(opened(make_operator(pattern))) as harness:
         feed(harness, "a b a x")
         harness.watermark(12)
         assert harness.values == []
@@ -118,7 +118,7 @@ def test_what_must_not_follow_at_the_end_is_waited_for(backend: str) -> None:
 def test_the_time_since_the_event_before_has_a_timer_of_its_own(backend: str) -> None:
     third = a_then_b(None).followed_by("c").where(letter("c"))
     pattern = third.within(3, WithinType.PREVIOUS_AND_CURRENT)
-    with closing(opened(operator_of(pattern))) as harness:
+    with closing(opened(make_operator(pattern))) as harness:
         feed(harness, "a x x x x b x c a b x x c")
         harness.watermark(12)
         assert texts(harness) == ["a1 b6 c8"]
@@ -130,7 +130,7 @@ def test_the_time_since_the_event_before_has_a_timer_of_its_own(backend: str) ->
 
 
 def test_processing_time_takes_events_as_they_come(backend: str) -> None:
-    with closing(opened(operator_of(a_then_b(), event_time=False))) as harness:
+    with closing(opened(make_operator(a_then_b(), event_time=False))) as harness:
         harness.process(("k", "a", 1))
         harness.advance_processing_time(9)
         harness.process(("k", "b", 2), 77)
@@ -142,7 +142,7 @@ def test_processing_time_takes_events_as_they_come(backend: str) -> None:
 
 
 def test_processing_time_sorts_events_of_one_ms_by_a_comparator() -> None:
-    factory = operator_of(a_then_b(), event_time=False, compare=lambda one, other: one[2] - other[2])
+    factory = make_operator(a_then_b(), event_time=False, compare=lambda one, other: one[2] - other[2])
     with closing(opened(factory)) as harness:
         harness.process_batch([("k", "b", 2), ("k", "a", 1)])
         assert harness.operator.next_timer_ms() == 1
@@ -165,7 +165,7 @@ def test_a_function_has_side_outputs_of_both_kinds() -> None:
             yield tag, ctx.current_processing_time()
             yield list(match)
 
-    with closing(opened(operator_of(a_then_b(), Sides()))) as harness:
+    with closing(opened(make_operator(a_then_b(), Sides()))) as harness:
         feed(harness, "a b")
         harness.watermark(9)
         assert harness.output == [Record(["a", "b"], 2)]
@@ -180,7 +180,7 @@ def test_what_took_too_long_goes_to_side_outputs_alone() -> None:
         def process_timed_out_match(self, match: Any, ctx: Any) -> list[Any]:
             return ["no tag"]
 
-    with closing(opened(operator_of(a_then_b(), Wrong()))) as harness:
+    with closing(opened(make_operator(a_then_b(), Wrong()))) as harness:
         feed(harness, "a")
         with pytest.raises(UserCodeError) as caught:
             harness.watermark(50)
@@ -193,7 +193,7 @@ def test_a_tuple_is_not_several_results() -> None:
         def process_match(self, match: Any, ctx: Any) -> Any:
             return "one", "other"
 
-    with closing(opened(operator_of(a_then_b(), Wrong()))) as harness:
+    with closing(opened(make_operator(a_then_b(), Wrong()))) as harness:
         feed(harness, "a b")
         with pytest.raises(UserCodeError) as caught:
             harness.watermark(9)
@@ -203,7 +203,7 @@ def test_a_tuple_is_not_several_results() -> None:
 
 def test_the_condition_that_raises_is_named_with_its_event() -> None:
     pattern = stage("a").followed_by("b").where(lambda event: event[9])
-    with closing(opened(operator_of(pattern))) as harness:
+    with closing(opened(make_operator(pattern))) as harness:
         feed(harness, "x x")
         harness.watermark(2)  # nobody waits for b, so nobody asks its condition
         feed(harness, "a x", begin=3)
@@ -214,7 +214,7 @@ def test_the_condition_that_raises_is_named_with_its_event() -> None:
 
 
 def test_the_first_condition_is_named_too() -> None:
-    with closing(opened(operator_of(Pattern.begin("a").where(lambda event: 1 / event[2])))) as harness:
+    with closing(opened(make_operator(Pattern.begin("a").where(lambda event: 1 / event[2])))) as harness:
         harness.process_batch([("k", "a", 1), ("k", "a", 0)], [1, 2])
         with pytest.raises(UserCodeError) as caught:
             harness.watermark(9)
@@ -223,7 +223,7 @@ def test_the_first_condition_is_named_too() -> None:
 
 def test_a_skip_that_cannot_be_fails() -> None:
     pattern = Pattern.begin("a", AfterMatchSkipStrategy.skip_to_first("a").throw_exception_on_miss()).where(letter("a"))
-    with closing(opened(operator_of(pattern))) as harness:
+    with closing(opened(make_operator(pattern))) as harness:
         feed(harness, "a")
         with pytest.raises(UserCodeError) as caught:
             harness.watermark(9)
@@ -242,7 +242,7 @@ def test_an_iterative_condition_sees_what_its_partial_match_has_taken(backend: s
         return len(before) < 2
 
     loop = stage("a").followed_by("b").where(letter("b")).where(IterativeCondition.of(grows)).one_or_more()
-    with closing(opened(operator_of(loop.followed_by("c").where(letter("c"))))) as harness:
+    with closing(opened(make_operator(loop.followed_by("c").where(letter("c"))))) as harness:
         feed(harness, "a x b b b c")
         harness.watermark(9)
         assert sorted(texts(harness)) == ["a1 b3 c6", "a1 b34 c6"]
@@ -259,7 +259,7 @@ def test_a_simple_condition_is_asked_once_for_an_event() -> None:
         return "b" in event[1]
 
     pattern = stage("a").followed_by_any("b").where(condition)
-    with closing(opened(operator_of(pattern))) as harness:
+    with closing(opened(make_operator(pattern))) as harness:
         feed(harness, "x a a a b")
         harness.watermark(9)
         assert sorted(texts(harness)) == ["a2 b5", "a3 b5", "a4 b5"]
@@ -279,7 +279,7 @@ def test_rich_conditions_are_opened_and_closed() -> None:
         def filter(self, value: Any, ctx: Any) -> bool:
             return self.get_runtime_context().get_number_of_parallel_subtasks() == 1
 
-    with closing(opened(operator_of(Pattern.begin("a").where(Rich())))) as harness:
+    with closing(opened(make_operator(Pattern.begin("a").where(Rich())))) as harness:
         feed(harness, "x")
         harness.watermark(9)
         assert texts(harness) == ["a1"]
@@ -291,7 +291,7 @@ def test_rich_conditions_are_opened_and_closed() -> None:
 
 def test_an_event_is_in_state_once_and_a_key_without_any_keeps_nothing(backend: str) -> None:
     pattern = stage("a").one_or_more().followed_by("b").where(letter("b")).within(100)
-    with closing(opened(operator_of(pattern))) as harness:
+    with closing(opened(make_operator(pattern))) as harness:
         feed(harness, "a a a a")
         feed(harness, "x x", key="j")
         harness.watermark(9)
@@ -307,7 +307,7 @@ def test_an_event_is_in_state_once_and_a_key_without_any_keeps_nothing(backend: 
 
 
 def test_an_event_that_changes_nothing_marks_no_state() -> None:
-    with closing(opened(operator_of(a_then_b(None)))) as harness:
+    with closing(opened(make_operator(a_then_b(None)))) as harness:
         feed(harness, "a")
         harness.watermark(1)
         harness.snapshot(1)
@@ -342,7 +342,7 @@ LOOP = (
 def test_nothing_depends_on_batches_snapshots_or_restarts(backend: str) -> None:
     sizes: Any = (1, 3) if backend == "rocksdb" else (1, 2, 1000)
     expected = [("a12 b3 c5", 5), ("a6 b7 c9", 9), ("a10 b12 c13", 13)]
-    run_hostile(operator_of(LOOP), EVENTS, expected, {TIMED_OUT: [("a50", 70)]}, batch_sizes=sizes)
+    run_hostile(make_operator(LOOP), EVENTS, expected, {TIMED_OUT: [("a50", 70)]}, batch_sizes=sizes)
 
 
 def test_processing_time_does_not_depend_on_them_either(backend: str) -> None:
@@ -355,7 +355,7 @@ def test_processing_time_does_not_depend_on_them_either(backend: str) -> None:
         Record(("k", "b", 4)),
     ]
     run_hostile(
-        operator_of(a_then_b(), event_time=False),
+        make_operator(a_then_b(), event_time=False),
         inputs,
         [("a1 b2", None)],
         {TIMED_OUT: [("a3", None)]},
@@ -367,17 +367,17 @@ def test_partial_matches_go_to_the_subtask_of_their_key(backend: str) -> None:
     keys = [f"key {number}" for number in range(6)]
     snapshots = []
     for subtask in range(2):
-        with closing(opened(operator_of(a_then_b(None)), parallelism=2, subtask=subtask)) as harness:
+        with closing(opened(make_operator(a_then_b(None)), parallelism=2, subtask=subtask)) as harness:
             for key in keys:
-                if subtask_of_key_group(key_group_of(key, 128), 128, 2) == subtask:
+                if subtask_of_key_group(assign_key_group(key, 128), 128, 2) == subtask:
                     feed(harness, "a", key=key)
             harness.watermark(5)
             snapshots.append(harness.snapshot(1))
     found = []
     for subtask in range(3):
-        with closing(opened(operator_of(a_then_b(None)), *snapshots, parallelism=3, subtask=subtask)) as harness:
+        with closing(opened(make_operator(a_then_b(None)), *snapshots, parallelism=3, subtask=subtask)) as harness:
             for key in keys:
-                if subtask_of_key_group(key_group_of(key, 128), 128, 3) == subtask:
+                if subtask_of_key_group(assign_key_group(key, 128), 128, 3) == subtask:
                     harness.process((key, "b", 8), 8)
             harness.watermark(9)
             found += texts(harness)
@@ -394,7 +394,7 @@ class Event:
 
 
 def test_batch_execution_ends_a_key_with_its_last_event() -> None:
-    with closing(opened(operator_of(a_then_b()))) as harness:
+    with closing(opened(make_operator(a_then_b()))) as harness:
         harness.process_batch([Event("a", 1), Event("b", 2), Event("a", 3)], [1, 2, 3])
         harness.operator.end_keys()
         assert texts(harness) == ["a1 b2"]
@@ -408,7 +408,7 @@ def test_batch_execution_ends_a_key_with_its_last_event() -> None:
 
 
 def test_too_many_partial_matches_of_a_key_fail_the_job() -> None:
-    factory = operator_of(a_then_b(None), settings=PatternSettings(partials_max=2))
+    factory = make_operator(a_then_b(None), settings=PatternSettings(partials_max=2))
     with closing(opened(factory)) as harness:
         feed(harness, "a a")
         feed(harness, "a a", key="j")
@@ -420,7 +420,7 @@ def test_too_many_partial_matches_of_a_key_fail_the_job() -> None:
 
 
 def test_or_the_oldest_are_dropped_and_counted(backend: str) -> None:
-    factory = operator_of(a_then_b(None), settings=PatternSettings(partials_max=2, drops_oldest=True))
+    factory = make_operator(a_then_b(None), settings=PatternSettings(partials_max=2, drops_oldest=True))
     with closing(opened(factory)) as harness:
         feed(harness, "a a a a b")
         harness.watermark(9)
@@ -432,7 +432,7 @@ def test_a_match_that_waits_for_what_is_dropped_leaves() -> None:
     strategy = AfterMatchSkipStrategy.skip_to_next()
     pattern = Pattern.begin("a", strategy).where(letter("a")).followed_by("b").where(letter("b")).times(2)
     other = pattern.consecutive()
-    factory = operator_of(other, settings=PatternSettings(partials_max=2, drops_oldest=True))
+    factory = make_operator(other, settings=PatternSettings(partials_max=2, drops_oldest=True))
     with closing(opened(factory)) as harness:
         feed(harness, "a x a x a")
         harness.watermark(9)

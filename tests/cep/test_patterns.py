@@ -29,7 +29,7 @@ from penstock.cep import (
     UnsupportedOperationError,
     WithinType,
 )
-from penstock.cep.building import search_of
+from penstock.cep.building import build_search
 from penstock.datastream import StreamExecutionEnvironment
 
 
@@ -209,19 +209,19 @@ def test_a_stage_that_cannot_be_is_refused(build: Callable[[], object], error: t
 )
 def test_a_pattern_whose_parts_do_not_fit_is_refused(pattern: Pattern, text: str) -> None:
     with pytest.raises(MalformedPatternException, match=text):
-        search_of(pattern)
+        build_search(pattern)
     stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1])
     with pytest.raises(ValueError, match=text):
         CEP.pattern(stream, pattern)
 
 
 def test_what_is_allowed_at_the_edge() -> None:
-    search_of(begin().not_followed_by("b").within(5))
-    search_of(begin().within(5).not_followed_by("b"))
-    search_of(begin().not_followed_by("b").within(5, WithinType.PREVIOUS_AND_CURRENT))
-    search_of(begin().within(5).next("b").within(5, WithinType.PREVIOUS_AND_CURRENT))
+    build_search(begin().not_followed_by("b").within(5))
+    build_search(begin().within(5).not_followed_by("b"))
+    build_search(begin().not_followed_by("b").within(5, WithinType.PREVIOUS_AND_CURRENT))
+    build_search(begin().within(5).next("b").within(5, WithinType.PREVIOUS_AND_CURRENT))
     assert begin().times(0, 3).get_quantifier().has_property(QuantifierProperty.OPTIONAL)
-    assert search_of(begin().within(0)).pattern.within_ms is None
+    assert build_search(begin().within(0)).pattern.within_ms is None
 
 
 def test_a_skip_strategy_says_what_it_skips_to() -> None:

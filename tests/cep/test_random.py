@@ -81,7 +81,7 @@ def miss_that_a_stop_was_reached(original: Any, trees: Any, state: int, known: A
     ("owner", "name", "mutate", "first"),
     [
         (SkipStrategy, "_first_kept", keep_the_last_event_of_a_match, 1),
-        (Memory, "events_of", forget_what_a_stage_has_taken, 130),
+        (Memory, "collect_events", forget_what_a_stage_has_taken, 130),
         (Trees, "_may_end", match_with_no_optional_end, 1),
         (Trees, "_allowed", miss_that_a_stop_was_reached, 220),
     ],

@@ -184,14 +184,14 @@ class Chaos:
 
     def _a_worker(self) -> tuple[str, int] | None:
         """A Python worker of the job, or of Spark where the job has none of its own."""
-        named = [(str(self.cluster.host_of(process)), process) for _, _, process in self.leader.workers]
+        named = [(str(self.cluster.find_host(process)), process) for _, _, process in self.leader.workers]
         workers = named or self.cluster.python_workers()
         return self.chance.choice(workers) if workers else None
 
     def _an_executor(self) -> tuple[str, int] | None:
         """An executor that runs a worker of the job, if that is known."""
         executors = self.cluster.executors()
-        hosts = {self.cluster.host_of(process) for _, _, process in self.leader.workers}
+        hosts = {self.cluster.find_host(process) for _, _, process in self.leader.workers}
         wanted = [one for one in executors if one[0] in hosts] or executors
         return self.chance.choice(wanted) if wanted else None
 
@@ -243,7 +243,7 @@ class Chaos:
 
     def _cut(self, kind: str, both: bool) -> Fault:
         """Between two of the hosts at work: the driver's, and those of the job's workers, as far as these are known."""
-        at_work = {self.cluster.host_of(process) for _, _, process in self.leader.workers} - {None}
+        at_work = {self.cluster.find_host(process) for _, _, process in self.leader.workers} - {None}
         one, other = self.chance.sample([self.leader.host.name, *(sorted(map(str, at_work)) or WORKERS)], 2)
         begun_s, lasts_s = time.time(), self.chance.uniform(*self.lasting_s)
         self._set(one, other, both, CUT)

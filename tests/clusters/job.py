@@ -163,7 +163,7 @@ class Commits:
 # --- the driver -------------------------------------------------------------------------------------------------------
 
 
-def settings_of(folder: str, mode: str, master: str, rate: float | None, more: dict[str, str]) -> dict[str, str]:
+def build_settings(folder: str, mode: str, master: str, rate: float | None, more: dict[str, str]) -> dict[str, str]:
     """The configuration of a driver."""
     return {
         "execution.runtime-mode": mode,
@@ -205,7 +205,7 @@ def main() -> None:
     """Run the job to its end."""
     given = json.loads(sys.argv[1])
     folder, mode, rate = given["folder"], given["mode"], given["rate"]
-    settings = settings_of(folder, mode, given["master"], rate, given["settings"])
+    settings = build_settings(folder, mode, given["master"], rate, given["settings"])
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     build(env, given["records"], rate if mode == "STREAMING" else None, f"{folder}/out", given.get("load", ""))
     threading.Thread(target=tell_of_spark, args=(PARALLELISM,), daemon=True).start()

@@ -44,7 +44,7 @@ class Counted(KeyedProcessFunction):
         yield json.dumps([value, number, *self.place])
 
 
-def settings_of(folder: str) -> dict[str, str]:
+def build_settings(folder: str) -> dict[str, str]:
     """The configuration."""
     return {
         "execution.checkpointing.dir": f"{folder}/checkpoints",
@@ -72,7 +72,7 @@ def build(env: StreamExecutionEnvironment, folder: str, records: int, rate: floa
 def main() -> None:
     """Run the job to its end, and say in FOLDER how it went: a line of JSON whenever something has changed."""
     folder, records, rate = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings_of(folder)))
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(build_settings(folder)))
     build(env, folder, records, rate)
     job = env.execute_async("packaged")
     result, known = job.get_job_execution_result(), ""

@@ -150,7 +150,7 @@ class Standalone:
             found += [(name, process) for process in processes if _parent(process) in processes]
         return found
 
-    def host_of(self, process: int) -> str | None:
+    def find_host(self, process: int) -> str | None:
         """In which host a process runs."""
         return next((name for name, host in self.network.hosts.items() if host.has(process)), None)
 

@@ -61,7 +61,7 @@ def finished(cluster: Standalone) -> Finished:
         driver = cluster.drive("driver-1", {"mode": "STREAMING", "rate": 2_000.0, "records": RECORDS, "load": MARK})
         wait_for(lambda: driver.process.poll() is not None or len(driver.workers) == 2, "there are two workers")
         workers = driver.workers
-        hosts = {cluster.host_of(process) for _, _, process in workers}
+        hosts = {cluster.find_host(process) for _, _, process in workers}
         assert driver.process.wait(120) == 0, driver.last_words()
         # A control: what is not encrypted is seen by those who listen.
         with cluster.network[WORKERS[1]].start([sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE) as receiver:

@@ -44,13 +44,13 @@ def ran(cluster: Standalone, name: str, rate: float | None, records: int) -> Com
     """A job that has run to its end, with the right output; what it committed."""
     folder = cluster.folder / name
     folder.mkdir()
-    driver = cluster.drive(DRIVERS[0], arguments_of(folder, rate, records))
+    driver = cluster.drive(DRIVERS[0], build_arguments(folder, rate, records))
     if driver.process.wait():
         raise AssertionError(driver.last_words())
     return commits_of(folder, records)
 
 
-def arguments_of(folder: Path, rate: float | None, records: int) -> dict[str, Any]:
+def build_arguments(folder: Path, rate: float | None, records: int) -> dict[str, Any]:
     return {"folder": str(folder), "mode": "STREAMING", "rate": rate, "records": records, "load": "x" * 100}
 
 
@@ -78,14 +78,14 @@ def split(cluster: Standalone, seconds: float) -> str:
     """Cut the link between the two hosts at work; returns what came of it."""
     folder, records = cluster.folder / "split", int(STEADY * (seconds + 30))
     folder.mkdir()
-    driver, commits = cluster.drive(DRIVERS[0], arguments_of(folder, STEADY, records)), Commits(folder / "out")
+    driver, commits = cluster.drive(DRIVERS[0], build_arguments(folder, STEADY, records)), Commits(folder / "out")
 
     def has_committed_after(moment_s: float) -> bool:
         commits.look()
         return commits.first_after(moment_s) is not None
 
     wait_for(lambda: has_committed_after(0), "records are committed")
-    one, other = (str(cluster.host_of(process)) for _, _, process in driver.workers)
+    one, other = (str(cluster.find_host(process)) for _, _, process in driver.workers)
     begun_s = time.time()
     cluster.network.set_both(one, other, CUT)
     time.sleep(seconds)

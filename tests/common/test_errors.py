@@ -27,7 +27,7 @@ from penstock.base.errors import (
 from penstock.connectors.postgres.cdc.log_stream import ReplicationRefused
 from penstock.core.connector import RecordError
 from penstock.core.operators.base import UserCodeError
-from penstock.core.task.failures import failure_of
+from penstock.core.task.failures import describe_failure
 from penstock.formats.errors import MalformedMessageError, MalformedRecordError
 from penstock.state.keys import RefusedKeyError
 from penstock.storage.leadership import DeposedError
@@ -43,7 +43,7 @@ ALLOWED = {
         ("state_processor/columns.py::_fields", "TypeError"),
     ),
     "readers and writers of files catch it and name the file and the line, or the record": (
-        ("formats/bulk_format.py::fields_of", "ValueError"),
+        ("formats/bulk_format.py::get_field_values", "ValueError"),
         ("formats/columns.py::_*", "ValueError"),
     ),
     "ConfigOption.convert catches it and raises a ConfigurationError with the key": (
@@ -259,7 +259,7 @@ def test_messages_are_shown_as_written():
 def test_an_error_that_answers_a_call_leaves_restarts_to_the_strategy():
     """Another attempt is made after it, as after the plain Python class."""
     for cls in family(CallError):
-        failure = failure_of(cls("no"), "map")
+        failure = describe_failure(cls("no"), "map")
         assert not failure.suppresses_restart
         assert not failure.is_final_at_first
         assert failure.is_outside == issubclass(cls, OSError)

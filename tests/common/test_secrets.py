@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.base.configuration import Configuration
-from penstock.base.secrets import HIDDEN, credentials_in, hide, hide_json, is_sensitive, shown
+from penstock.base.secrets import HIDDEN, find_credentials, hide, hide_json, is_sensitive, shown
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_text_that_quotes_an_option_of_sql_is_without_its_secret(key: str) -> No
     hidden = f"CREATE TABLE t (a INT) WITH ('{key}' = '{HIDDEN}', 'path' = 'here')"
     assert hide(statement) == hidden
     assert json.loads(hide_json(json.dumps({"statement": statement}))) == {"statement": hidden}
-    assert credentials_in(statement) == ["it's hunter2"]
+    assert find_credentials(statement) == ["it's hunter2"]
 
 
 @pytest.mark.parametrize("key", ["parallelism.default", "state.backend.type", "rest.port", "security.ssl.keystore"])

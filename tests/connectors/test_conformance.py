@@ -162,7 +162,7 @@ def write(sink: FileSink[Any], rows: list[Any]) -> None:
     writer.close()
 
 
-def rows_in(root: Path) -> list[int]:
+def read_rows(root: Path) -> list[int]:
     files = [path for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return [int(line) for path in files for line in path.read_text().split()]
 
@@ -177,7 +177,7 @@ def test_part_files(tmp_path: Path, case: str) -> None:
         return SinkUnderTest(
             builder.build(),
             range(12),
-            lambda: rows_in(path),
+            lambda: read_rows(path),
             leftovers=lambda: [str(one) for one in path.rglob(".*") if one.is_file()],
         )
 

@@ -51,7 +51,7 @@ def expected_lines(data: bytes) -> list[str]:
     return lines[:-1] if not lines[-1] else lines
 
 
-def source_of(path: Path, file_format: Any, split_bytes: int | None) -> FileSource[Any]:
+def build_source(path: Path, file_format: Any, split_bytes: int | None) -> FileSource[Any]:
     builder = FileSource.for_record_stream_format(file_format, path)
     return (builder if split_bytes is None else builder.set_split_size(split_bytes)).build()
 
@@ -68,7 +68,7 @@ def test_lines_survive_restore_after_every_poll(
         split_bytes *= 10_000
     path = tmp_path / "file.txt"
     path.write_bytes(data)
-    source = source_of(path, StreamFormat.text_line_format(), split_bytes)
+    source = build_source(path, StreamFormat.text_line_format(), split_bytes)
     assert read_source(source, batch_size).all_values == expected_lines(data)
     assert read_source(source, batch_size, hostile=True).all_values == expected_lines(data)
 
@@ -107,7 +107,7 @@ def test_csv_agrees_with_python_after_every_restore(
     csv.field_size_limit(10**9)
     expected = expected_rows(data)
     for multiline in (False, True):
-        source = source_of(path, CsvFormat(multiline=multiline), split_bytes)
+        source = build_source(path, CsvFormat(multiline=multiline), split_bytes)
         assert read_source(source, batch_size).all_values == expected
         assert read_source(source, batch_size, hostile=True).all_values == expected
 
@@ -165,7 +165,7 @@ def test_json_lines(tmp_path: Path) -> None:
     for split_bytes in (None, 5, 40):
         for batch_size in (1, 7, 1000):
             assert (
-                read_source(source_of(path, JsonLinesFormat(), split_bytes), batch_size, hostile=True).all_values
+                read_source(build_source(path, JsonLinesFormat(), split_bytes), batch_size, hostile=True).all_values
                 == records
             )
 
@@ -175,7 +175,7 @@ def test_typed_json_rows(tmp_path: Path) -> None:
     schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
     path = tmp_path / "file.jsonl"
     path.write_text('{"name": "Ann", "age": 3}\n{"name": "Bob"}\n')
-    rows = read_source(source_of(path, JsonLinesFormat(schema), None)).all_values
+    rows = read_source(build_source(path, JsonLinesFormat(schema), None)).all_values
     assert [(row.name, row.age) for row in rows] == [("Ann", 3), ("Bob", None)]
 
 
@@ -207,7 +207,7 @@ def test_compressed_files_are_read_whole(tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(data))
     with zipfile.ZipFile(tmp_path / "b.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("b.csv", data)
-    cluster = read_source(source_of(tmp_path, CsvFormat(), 10), 50, hostile=True)
+    cluster = read_source(build_source(tmp_path, CsvFormat(), 10), 50, hostile=True)
     assert cluster.all_values == expected_rows(data) * 2
 
 
@@ -216,7 +216,7 @@ def test_zip_must_hold_one_file(tmp_path: Path) -> None:
         archive.writestr("a.csv", "a\n")
         archive.writestr("b.csv", "a\n")
     with pytest.raises(ValueError, match=r"b\.csv\.zip must contain one file, not 2"):
-        read_source(source_of(tmp_path, CsvFormat(), None))
+        read_source(build_source(tmp_path, CsvFormat(), None))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -237,7 +237,9 @@ def test_any_csv_by_any_cut(
     csv.writer(text, lineterminator=end).writerows([["a", "b"], *rows])
     path = tmp_path / "file.csv"
     path.write_bytes(text.getvalue().encode())
-    cluster = read_source(source_of(path, CsvFormat(as_tuple=True), split_bytes), batch_size, parallelism, hostile=True)
+    cluster = read_source(
+        build_source(path, CsvFormat(as_tuple=True), split_bytes), batch_size, parallelism, hostile=True
+    )
     assert sorted(cluster.all_values) == sorted(map(tuple, rows))
     if parallelism == 1:
         assert cluster.all_values == list(map(tuple, rows))

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.table.connectors.tables import reader_of
+from tests.table.connectors.tables import build_reader
 
 from penstock.connectors.file.reader import FileSourceReader
 from penstock.connectors.file.split import FileSplit
@@ -33,7 +33,7 @@ JSON_ORIGINS = {1: 1, 2: 3, 3: 6, 4: 7, 5: 9}
 def format_of(path: Path, options: str) -> Any:
     """What reads the files of a table `t (id INT, t STRING)`."""
     ddl = f"CREATE TABLE t (id INT, t STRING) WITH ('path' = '{path}', {options})"
-    return reader_of(ddl, built_in()).source._format
+    return build_reader(ddl, built_in()).source._format
 
 
 def batches(reader: FileSourceReader) -> list[ColumnBatch]:

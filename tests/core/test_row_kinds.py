@@ -20,7 +20,7 @@ from penstock.core.batch.exchange import BatchExchange, KeyedExchange, Places, l
 from penstock.core.batch.keyed_rows import process_with_key
 from penstock.core.batch.rows import Rows
 from penstock.core.checkpoint.channel_states import ChannelState, Direction
-from penstock.core.columns.batch import ColumnBatch, as_columns, kinds_of, make_batch
+from penstock.core.columns.batch import ColumnBatch, as_columns, get_row_kinds, make_batch
 from penstock.core.columns.expressions import col, lit
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.base import StreamOperator
@@ -41,7 +41,7 @@ KINDS = list(RowKind)
 FORMS = ["tuples", "rows", "columns"]
 
 
-def batch_of(form: str, pairs: list[tuple[int, int]], timed: bool = True) -> Batch:
+def create_batch(form: str, pairs: list[tuple[int, int]], timed: bool = True) -> Batch:
     """Records (key, number) with kinds, as tuples, rows or columns."""
     times = list(range(len(pairs))) if timed else None
     kinds = bytes(kind for _, kind in pairs)
@@ -60,13 +60,13 @@ def batch_of(form: str, pairs: list[tuple[int, int]], timed: bool = True) -> Bat
 
 def shown(batch: Batch) -> list[tuple[int, int, int | None, int]]:
     """(key, number, timestamp, kind) of each record."""
-    kinds = kinds_of(batch) or bytes(len(batch))
+    kinds = get_row_kinds(batch) or bytes(len(batch))
     times: Any = batch.timestamps or repeat(None, len(batch))
     return [(*tuple(value), t, kind) for value, t, kind in zip(batch.values, times, kinds, strict=True)]
 
 
 pairs = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(range(4))), min_size=1, max_size=40)
-batches = st.builds(batch_of, st.sampled_from(FORMS), pairs, st.booleans())
+batches = st.builds(create_batch, st.sampled_from(FORMS), pairs, st.booleans())
 
 
 def first(value: Any) -> Any:
@@ -172,7 +172,7 @@ def test_kinds_do_not_go_through_an_exchange_that_does_not_carry_them() -> None:
 
 def test_rows_show_their_kinds_however_they_travelled() -> None:
     """B3: made of columns; and columns made of rows know them."""
-    columns = batch_of("columns", [(1, 3), (2, 0), (3, 1), (4, 2)])
+    columns = create_batch("columns", [(1, 3), (2, 0), (3, 1), (4, 2)])
     kinds = [row.get_row_kind() for row in columns.values]
     assert kinds == [RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER]
     rows = Batch(columns.values, columns.timestamps)
@@ -191,7 +191,7 @@ def test_batches_without_kinds_are_stored_and_sent_as_before() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_condition_keeps_the_kinds_of_what_it_keeps(form: str) -> None:
-    batch = batch_of(form, [(1, 3), (2, 0), (3, 1)])
+    batch = create_batch(form, [(1, 3), (2, 0), (3, 1)])
     condition = col("f0" if form == "tuples" else "key") > lit(1)
     with OneInputOperatorHarness(lambda: WhereOperator(condition)) as harness:
         came: list[Batch] = []
@@ -207,7 +207,7 @@ def test_an_operator_whose_output_type_is_declared_keeps_kinds() -> None:
         def process_batch(self, batch: Batch, input_index: int = 0) -> None:
             self.output.collect(batch)
 
-    tuples = batch_of("tuples", [(1, 3), (2, 0)])
+    tuples = create_batch("tuples", [(1, 3), (2, 0)])
     for type_info, kinds in ((Types.ROW([Types.INT(), Types.INT()]), None), (Types.FLOAT(), tuples.kinds)):
         make: Any = emitting_rows if kinds is None else emitting_singles
         operator: Any = make(Emits, type_info)
@@ -216,7 +216,7 @@ def test_an_operator_whose_output_type_is_declared_keeps_kinds() -> None:
         operator.output.collect(tuples if kinds is None else Batch([1.5, 2.5], None, tuples.kinds))
         (batch,) = came
         assert batch.kinds == kinds
-        assert kinds_of(batch) == tuples.kinds
+        assert get_row_kinds(batch) == tuples.kinds
 
 
 def _same(operator: Any) -> Any:
@@ -233,7 +233,7 @@ class _Into:
 
 def test_what_takes_inserts_only_says_so() -> None:
     """B3: an aggregate that would count a delete as a record, and a function that would not see it."""
-    batch = batch_of("columns", [(1, 3)])
+    batch = create_batch("columns", [(1, 3)])
     windows = ColumnarWindowOperator(ColumnKey(("key",)), TumblingEventTimeWindows(10), [lit(1).count])
     operators: list[Any] = [windows, MapBatchesOperator(lambda columns: columns, "arrow", None)]
     for operator in operators:

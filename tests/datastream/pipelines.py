@@ -62,7 +62,7 @@ SIDE = OutputTag("side", Types.PICKLED_BYTE_ARRAY())
 RULES = MapStateDescriptor("rules", Types.INT(), Types.INT())
 
 
-def key_of(record: Record) -> int:
+def select_key(record: Record) -> int:
     return record[0]
 
 
@@ -266,8 +266,8 @@ WINDOWS = {
 Step = Callable[[DataStream, DataStream, DataStream], DataStream]
 
 
-def windows_of(assigner: Any) -> Step:
-    return lambda stream, other, rules: stream.key_by(key_of).window(assigner).process(OfWindow())
+def process_windows(assigner: Any) -> Step:
+    return lambda stream, other, rules: stream.key_by(select_key).window(assigner).process(OfWindow())
 
 
 def both_of_split(stream: DataStream, other: DataStream, rules: DataStream) -> DataStream:
@@ -276,7 +276,7 @@ def both_of_split(stream: DataStream, other: DataStream, rules: DataStream) -> D
 
 
 def totals(stream: DataStream, other: DataStream, rules: DataStream) -> DataStream:
-    found = stream.key_by(key_of).process(Totals())
+    found = stream.key_by(select_key).process(Totals())
     return found.union(found.get_side_output(SIDE))
 
 
@@ -286,15 +286,17 @@ def sides_apart(stream: DataStream, other: DataStream, rules: DataStream) -> Dat
 
 
 def near(stream: DataStream, other: DataStream, rules: DataStream) -> DataStream:
-    joined = stream.key_by(key_of).interval_join(other.key_by(key_of))
+    joined = stream.key_by(select_key).interval_join(other.key_by(select_key))
     return joined.between(Time.milliseconds(-8 * UNIT_MS), Time.milliseconds(5 * UNIT_MS)).process(Near())
 
 
 #: By name, what a step makes of a stream, of a second one of records, and of a few rules.
 STEPS: dict[str, Step] = {
-    **{name: windows_of(assigner) for name, assigner in WINDOWS.items()},
-    "reduce of window": lambda s, _, __: s.key_by(key_of).window(TUMBLING).reduce(sum_of),
-    "aggregate of window": lambda s, _, __: s.key_by(key_of).window(WINDOWS["session"]).aggregate(Extent(), OfExtent()),
+    **{name: process_windows(assigner) for name, assigner in WINDOWS.items()},
+    "reduce of window": lambda s, _, __: s.key_by(select_key).window(TUMBLING).reduce(sum_of),
+    "aggregate of window": lambda s, _, __: (
+        s.key_by(select_key).window(WINDOWS["session"]).aggregate(Extent(), OfExtent())
+    ),
     "window of all keys": lambda s, _, __: s.window_all(TUMBLING).apply(OfAllKeys()),
     "map": lambda s, _, __: s.map(lambda record: (record[0], record[1] * 2 + 1)),
     "another key": lambda s, _, __: s.map(lambda record: ((record[0] + record[1]) % 5, record[1])),
@@ -303,7 +305,7 @@ STEPS: dict[str, Step] = {
     "rebalance": lambda s, _, __: s.rebalance().map(lambda record: record),
     "rescale": lambda s, _, __: s.rescale().map(lambda record: record),
     "shrink": lambda s, _, __: s.map(lambda record: record).set_parallelism(1),
-    "by hand": lambda s, _, __: s.partition_custom(lambda key, count: (key + 1) % count, key_of).map(lambda r: r),
+    "by hand": lambda s, _, __: s.partition_custom(lambda key, count: (key + 1) % count, select_key).map(lambda r: r),
     "main of split": lambda s, _, __: s.process(Split()),
     "side of split": lambda s, _, __: s.process(Split()).get_side_output(SIDE),
     "both of split": both_of_split,
@@ -312,14 +314,18 @@ STEPS: dict[str, Step] = {
     "connect": lambda s, other, _: s.connect(other).map(Tagged()),
     "connect unequally": lambda s, other, _: s.connect(other).flat_map(Unequal()),
     "connect to the side": sides_apart,
-    "keyed connect": lambda s, other, _: s.connect(other).key_by(key_of, key_of).process(BothSides()),
+    "keyed connect": lambda s, other, _: s.connect(other).key_by(select_key, select_key).process(BothSides()),
     "interval join": near,
     "window join": lambda s, other, _: (
-        s.join(other).where(key_of).equal_to(key_of).window(TumblingEventTimeWindows.of(10 * UNIT_MS)).apply(Pair())
+        s.join(other)
+        .where(select_key)
+        .equal_to(select_key)
+        .window(TumblingEventTimeWindows.of(10 * UNIT_MS))
+        .apply(Pair())
     ),
-    "process": lambda s, _, __: s.key_by(key_of).process(BucketSums()),
+    "process": lambda s, _, __: s.key_by(select_key).process(BucketSums()),
     "process to the end": totals,
-    "broadcast": lambda s, _, rules: s.key_by(key_of).connect(rules.broadcast(RULES)).process(ByRule()),
+    "broadcast": lambda s, _, rules: s.key_by(select_key).connect(rules.broadcast(RULES)).process(ByRule()),
 }
 #: Only as the last step: in streaming they give a result for each record.
 RUNNING = {"sum": sum_of, "largest": largest_of}
@@ -353,4 +359,4 @@ def build(env: StreamExecutionEnvironment, steps: list[str], one: Timed, other: 
     rules = env.from_collection([(0, 2), (1, 3)])
     for step in steps:
         stream = STEPS[step](stream, second, rules)
-    return stream if ends is None else stream.key_by(key_of).reduce(RUNNING[ends])
+    return stream if ends is None else stream.key_by(select_key).reduce(RUNNING[ends])

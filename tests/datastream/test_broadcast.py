@@ -151,7 +151,7 @@ def test_through_a_failure(parallelism: int, unaligned: str, store_directory: Pa
 # --- from parallelism to parallelism ----------------------------------------------------------------------------------
 
 
-def lines_of(directory: Path) -> list[Any]:
+def read_committed_lines(directory: Path) -> list[Any]:
     """What was committed so far."""
     parts = [path for path in directory.glob("*") if not path.name.startswith(".")]
     return [ast.literal_eval(line) for path in parts for line in path.read_text().splitlines()]
@@ -174,11 +174,11 @@ def in_turns(build: Any, parallelisms: Iterable[int], directory: Path, taken: in
         build(env, 250 if turn < len(parallelisms) else None).sink_to(sink.build()).uid("out")
         job = env.execute_async()
         if turn < len(parallelisms):
-            while len(lines_of(out)) < turn * taken:
+            while len(read_committed_lines(out)) < turn * taken:
                 threading.Event().wait(0.01)
             options["execution.state-recovery.path"] = job.stop_with_savepoint(False).result(30)
         job.get_job_execution_result().result(60)
-    return lines_of(out)
+    return read_committed_lines(out)
 
 
 @pytest.mark.parametrize("parallelisms", [(1, 3, 2), (3, 1, 3), (2, 2)])

@@ -63,11 +63,11 @@ class Gathered:
     numbers: list[int]
 
 
-def key_of(record: Any) -> Any:
+def select_key(record: Any) -> Any:
     return record[0]
 
 
-def stream_of(records: list[Any], chained: bool = True, **options: Any) -> Any:
+def build_stream(records: list[Any], chained: bool = True, **options: Any) -> Any:
     """The records with their second field as event time."""
     env = local_environment(**options)
     if not chained:
@@ -254,15 +254,15 @@ KEYED: dict[str, tuple[Build, list[Any]]] = {
 def test_what_state_has_and_a_function_emitted(kind: str, mode: str, backend: str, chained: bool) -> None:
     """K1: a result is what it was when it was emitted, though state has the object and changes it."""
     build, results = KEYED[kind]
-    stream = stream_of(RECORDS, chained, execution__runtime_mode=mode, state__backend__type=backend)
-    assert collect(build(stream.key_by(key_of))) == results
+    stream = build_stream(RECORDS, chained, execution__runtime_mode=mode, state__backend__type=backend)
+    assert collect(build(stream.key_by(select_key))) == results
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mode", RUNNING_MODES)
 def test_a_reduce_may_change_its_first_argument(mode: str, backend: str) -> None:
     """A2, K1: each result of a running reduce is the value at that time."""
-    stream = stream_of(RECORDS, execution__runtime_mode=mode, state__backend__type=backend)
+    stream = build_stream(RECORDS, execution__runtime_mode=mode, state__backend__type=backend)
     dicts = stream.map(lambda record: {"numbers": [record[1]]})
     assert collect(dicts.key_by(lambda _: 1).reduce(extend)) == [{"numbers": numbers} for numbers in GROWING]
 
@@ -289,7 +289,7 @@ def test_a_function_that_comes_to_lists_after_many_results(backend: str) -> None
     """A1, K1: a function that has emitted only numbers and tuples for long may still come to lists."""
     records = [("plain", 1)] * 9000 + [("lists", 1)] + [("plain", 1)] * 999 + [("lists", 2), ("lists", 3), ("lists", 4)]
     env = local_environment(state__backend__type=backend, penstock__source__batch_records="1000")
-    results = collect(env.from_collection(records).key_by(key_of).process(CountsAndLists()))
+    results = collect(env.from_collection(records).key_by(select_key).process(CountsAndLists()))
     assert [result[1] for result in results if result[0] == "list"] == GROWING[1:]
 
 
@@ -297,7 +297,7 @@ def test_a_reduce_whose_records_become_mutable_after_many() -> None:
     """A2: a reduce that has given only numbers and tuples for long may still come to lists."""
     records = [("plain", 1)] * 5000 + [("lists", [1]), ("lists", [2]), ("lists", [3])]
     env = local_environment(penstock__source__batch_records="1000")
-    reduced = env.from_collection(records).key_by(key_of).reduce(_add_in_place)
+    reduced = env.from_collection(records).key_by(select_key).reduce(_add_in_place)
     assert collect(reduced)[-3:] == [("lists", [1]), ("lists", [1, 2]), ("lists", [1, 2, 3])]
 
 
@@ -311,10 +311,10 @@ def _add_in_place(one: Any, other: Any) -> Any:
 @pytest.mark.parametrize("mode", RUNNING_MODES)
 def test_what_follows_may_change_what_it_is_handed(mode: str) -> None:
     """K1: the state of a running aggregate is not changed by the operators that get its results."""
-    stream = stream_of(RECORDS, execution__runtime_mode=mode).map(lambda record: [record[0], record[1], ["x"]])
-    summed = stream.key_by(key_of).sum(1).map(_emptied)
+    stream = build_stream(RECORDS, execution__runtime_mode=mode).map(lambda record: [record[0], record[1], ["x"]])
+    summed = stream.key_by(select_key).sum(1).map(_emptied)
     assert collect(summed) == [["a", total, []] for total in (1, 3, 6, 10)]
-    best = stream.key_by(key_of).max_by(1).map(_emptied)
+    best = stream.key_by(select_key).max_by(1).map(_emptied)
     assert collect(best) == [["a", number, []] for number in (1, 2, 3, 4)]
 
 
@@ -479,15 +479,15 @@ UNKEYED: dict[str, Build] = {
 @pytest.mark.parametrize("kind", UNKEYED)
 def test_what_a_function_has_in_itself(kind: str, mode: str, chained: bool) -> None:
     """K1: an object that a function keeps in itself is emitted as it is at that time."""
-    stream = stream_of(RECORDS, chained, execution__runtime_mode=mode)
+    stream = build_stream(RECORDS, chained, execution__runtime_mode=mode)
     assert collect(UNKEYED[kind](stream)) == GROWING
 
 
 def test_what_a_function_changes_between_two_results() -> None:
     """K1: each result of one call is what it was at its `yield`."""
-    stream = stream_of([("a", 3)])
+    stream = build_stream([("a", 3)])
     assert collect(stream.flat_map(ChangesBetween())) == [[1], [1, 2], [1, 2, 3]]
-    stream = stream_of([("a", 3)])
+    stream = build_stream([("a", 3)])
     assert collect(stream.process(ChangesBetween())) == [("x", [1]), ("x", [1, 2]), ("x", [1, 2, 3])]
 
 
@@ -515,7 +515,7 @@ class KeepsAtTimeOut(AsyncFunction):
 @pytest.mark.parametrize("mode", MODES)
 def test_what_an_asynchronous_function_has_returned(mode: str) -> None:
     """K1: results count as they were when the call returned, or when its time was over."""
-    stream = stream_of(RECORDS, execution__runtime_mode=mode)
+    stream = build_stream(RECORDS, execution__runtime_mode=mode)
     assert collect(AsyncDataStream.ordered_wait(stream, FillsLater(), Time.seconds(60), 10)) == [[1], [2], [3], [4]]
     timed_out = AsyncDataStream.ordered_wait(stream, KeepsAtTimeOut(), Time.milliseconds(1), 10)
     assert collect(timed_out) == GROWING
@@ -552,7 +552,7 @@ LATE = [["a", 1, [1]], ["a", 3, [2]], ["a", 30, [9]], ["a", 4, [3]]]
 def windowed(records: list[Any], assigner: Any, backend: str, mode: str = "STREAMING") -> Any:
     options: dict[str, Any] = {"penstock__source__batch_records": "1"}
     options |= {"state__backend__type": backend, "execution__runtime_mode": mode}
-    return timed(local_environment(**options), records).key_by(key_of).window(assigner)
+    return timed(local_environment(**options), records).key_by(select_key).window(assigner)
 
 
 @pytest.mark.parametrize("evicts", [False, True], ids=["", "evictor"])
@@ -661,7 +661,7 @@ class JoinInPlace(ProcessJoinFunction):
 def test_joins_emit_what_they_keep() -> None:
     """A2: a result of an interval join is what it was when it was emitted."""
     env = local_environment()
-    left, right = timed(env, [("a", 1)]).key_by(key_of), timed(env, RECORDS).key_by(key_of)
+    left, right = timed(env, [("a", 1)]).key_by(select_key), timed(env, RECORDS).key_by(select_key)
     joined = left.interval_join(right).between(-10, 10).process(JoinInPlace())
     assert collect(joined) == GROWING
 

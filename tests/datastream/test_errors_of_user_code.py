@@ -204,7 +204,7 @@ STEPS: dict[str, tuple[Callable[[Any, Path], Any], str]] = {
 }
 
 
-def failure_of(env: Any) -> str:
+def catch_failure(env: Any) -> str:
     with pytest.raises(UserFunctionError) as caught:
         env.execute("job")
     text = str(caught.value)
@@ -222,7 +222,7 @@ def test_an_error_of_user_code_names_operator_call_and_record(kind: str, mode: s
     ended = step(env.from_collection([10, 20, BAD, 40]), tmp_path)
     if "bucket" in kind or "encoder" in kind:
         ended.name("mine")
-    text = failure_of(env)
+    text = catch_failure(env)
     assert text.startswith(f"operator 'mine', subtask 1/1, in {called}\nrecord: {BAD}\n")
 
 
@@ -231,7 +231,7 @@ def test_an_error_of_a_sink_names_it(fails_in: str) -> None:
     """A2: whichever of its methods fails."""
     env = local_environment()
     env.from_collection([10, 20, BAD]).sink_to(Writes(fails_in)).name("mine")
-    text = failure_of(env)
+    text = catch_failure(env)
     assert text.startswith("operator 'mine', subtask 1/1, in the sink\n")
     if fails_in == "write_batch":
         assert "record: one of 3, the first 10\n" in text
@@ -258,7 +258,7 @@ def test_an_error_of_a_source_names_it() -> None:
     """A2: what a reader raises."""
     env = local_environment()
     env.from_source(Reads(), NO_WATERMARKS, "mine").print()
-    assert failure_of(env).startswith("operator 'mine', subtask 1/1, in the source\n")
+    assert catch_failure(env).startswith("operator 'mine', subtask 1/1, in the source\n")
 
 
 def test_an_error_of_a_generating_function_names_the_index() -> None:
@@ -266,7 +266,7 @@ def test_an_error_of_a_generating_function_names_the_index() -> None:
     env = local_environment()
     source: Any = DataGeneratorSource(fails, 100)
     env.from_source(source, NO_WATERMARKS, "mine").print()
-    assert failure_of(env).startswith(f"operator 'mine', subtask 1/1, in the generator function\nrecord: {BAD}\n")
+    assert catch_failure(env).startswith(f"operator 'mine', subtask 1/1, in the generator function\nrecord: {BAD}\n")
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------

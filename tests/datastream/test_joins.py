@@ -23,7 +23,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.window import CountEvictor, CountTrigger
-from penstock.plan.nodes import factory_of
+from penstock.plan.nodes import get_factory
 from penstock.testing import Record, run_hostile
 
 Records = list[tuple[str, int, int]]  # key, number, timestamp
@@ -146,7 +146,7 @@ def test_late_records_of_a_join_go_where_late_records_of_windows_go() -> None:
         .side_output_late_data(late)
         .apply(lambda one, other: (one[1], other[1]))
     )
-    operator = factory_of(joined.upstreams[0].transformation.node)
+    operator = get_factory(joined.upstreams[0].transformation.node)
     inputs = [
         *(Record((0, ("a", 1, 1)), 1), Record((1, ("a", 2, 2)), 2), Watermark(20)),
         *(Record((1, ("a", 3, 3)), 3), Watermark(60), Record((0, ("a", 4, 4)), 4)),
@@ -164,7 +164,7 @@ def test_triggers_and_evictors_of_joins_are_those_of_windows() -> None:
         .evictor(CountEvictor.of(2))
         .apply(Compare())
     )
-    operator = factory_of(grouped.upstreams[0].transformation.node)
+    operator = get_factory(grouped.upstreams[0].transformation.node)
     inputs = [Record((n % 2, ("a", n, n)), n) for n in range(1, 8)]
     run_hostile(operator, inputs, [([2], [3]), ([6], [5])])
 

@@ -23,7 +23,7 @@ from penstock.base.job_status import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, parse_channel
 from penstock.core.connector import Source
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
@@ -129,7 +129,7 @@ def readers_of_what_is_in_flight(metadata: CheckpointMetadata) -> set[str]:
     """To which operators, by uid or name, the records go that were between two tasks."""
     names = {operator.operator_id: operator.uid or operator.name for operator in metadata.operators}
     edges = {
-        metadata.edges[channel_of(name).edge]
+        metadata.edges[parse_channel(name).edge]
         for operator in metadata.operators
         for subtask in operator.subtasks.values()
         for name, handles in subtask.operator.items()

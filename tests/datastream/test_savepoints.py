@@ -21,7 +21,7 @@ from tests.spec.virtual_job import (
     VirtualJob,
     clear_ledger,
     environment,
-    error_of,
+    get_error,
     records,
 )
 from tests.stores import at, copy_tree, remove_tree
@@ -336,7 +336,7 @@ def test_a_directory_that_cannot_be_written(call: str, tmp_path: Path) -> None:
     asked: list[Any] = []
     job.at(15_500, lambda: asked.append(_ask(job, call, str(tmp_path / "file"))))
     assert job.run() is JobStatus.FINISHED
-    assert "no savepoint under" in error_of(asked[0])
+    assert "no savepoint under" in get_error(asked[0])
     assert job.master.history.restarts == (1 if call == "stop" else 0)
     assert sorted(LEDGER["out"]) == records(40, 40)
 

@@ -63,14 +63,14 @@ def rows_cut(size: int) -> Iterator[None]:
     run = BatchTask.run
 
     def run_cut(task: BatchTask, inputs: Iterable[Rows]) -> Iterator[Rows]:
-        return run(task, (part for rows in inputs for part in parts_of(rows, size)))
+        return run(task, (part for rows in inputs for part in split_rows(rows, size)))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchTask, "run", run_cut)
         yield
 
 
-def parts_of(rows: Rows, size: int) -> Iterator[Rows]:
+def split_rows(rows: Rows, size: int) -> Iterator[Rows]:
     for begin in range(0, len(rows), size):
         part = Rows()
         for mine, theirs in zip(rows.columns(), part.columns(), strict=True):

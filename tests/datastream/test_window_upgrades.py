@@ -35,7 +35,7 @@ class Clears(Numbers):
 Clears.__qualname__ = Numbers.__qualname__
 
 
-def time_of(number: int) -> int:
+def compute_time(number: int) -> int:
     return number + 60 * (number // 100)  # a gap after each hundred ends the sessions
 
 
@@ -67,7 +67,7 @@ def program(
             "penstock.source.batch-records": 2,
         },
     )
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda r, _: time_of(r[1]))
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda r, _: compute_time(r[1]))
     keyed = env.from_collection(RECORDS).uid("numbers").assign_timestamps_and_watermarks(strategy).set_parallelism(1)
     windows = keyed.key_by(lambda record: record[0]).window(assigner)
     shown = VERSIONS[version](windows)

@@ -52,7 +52,7 @@ from penstock.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from penstock.plan.nodes import factory_of
+from penstock.plan.nodes import get_factory
 
 logging.getLogger("penstock").addHandler(logging.NullHandler())
 
@@ -82,10 +82,10 @@ def collect(stream: Any) -> list[Any]:
         return sorted(results)
 
 
-def operator_of(stream: Any) -> type[Any]:
+def find_operator_type(stream: Any) -> type[Any]:
     """Which operator a window's transformation makes."""
     (upstream,) = stream.upstreams
-    return type(factory_of(upstream.transformation.node)())
+    return type(get_factory(upstream.transformation.node)())
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
@@ -392,10 +392,10 @@ def test_the_fast_operators_do_what_they_can() -> None:
     """C1: event-time windows with the default trigger, whatever is made of them, run in the fast operators."""
     stream = keyed(environment())
     for assigner in (TumblingEventTimeWindows(10), SlidingEventTimeWindows(10, 5), CumulativeEventTimeWindows(10, 5)):
-        assert operator_of(stream.window(assigner).process(Process())) is AlignedWindowOperator
+        assert find_operator_type(stream.window(assigner).process(Process())) is AlignedWindowOperator
     windows = stream.window(EventTimeSessionWindows(10)).trigger(EventTimeTrigger.create())
-    assert operator_of(windows.aggregate(Count())) is SessionWindowOperator
-    assert operator_of(timed(environment()).window_all(TumblingEventTimeWindows(10)).reduce(Latest())) is (
+    assert find_operator_type(windows.aggregate(Count())) is SessionWindowOperator
+    assert find_operator_type(timed(environment()).window_all(TumblingEventTimeWindows(10)).reduce(Latest())) is (
         AlignedWindowOperator
     )
 
@@ -419,8 +419,8 @@ def test_the_general_operator_does_the_rest() -> None:
         stream.window(TumblingProcessingTimeWindows(10)),
         stream.count_window(3),
     ):
-        assert operator_of(windows.reduce(Latest())) is WindowOperator
-    assert operator_of(stream.window(tumbling).process(Cleaning())) is WindowOperator
+        assert find_operator_type(windows.reduce(Latest())) is WindowOperator
+    assert find_operator_type(stream.window(tumbling).process(Cleaning())) is WindowOperator
 
 
 def test_what_does_not_fit_is_refused_at_once() -> None:

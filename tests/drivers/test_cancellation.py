@@ -233,7 +233,7 @@ for handler in (logging.StreamHandler(), InterruptsAgain()):  # in this order, b
 # The first Ctrl-C comes when the program waits.
 def interrupt_once_it_waits():
     begun.wait()
-    while not {"wait_until_done", "next_of"} & set(functions_of_main()):
+    while not {"wait_until_done", "take_item"} & set(functions_of_main()):
         time.sleep(0.01)
     interrupt()
 

@@ -58,13 +58,13 @@ def wait_for(find: Callable[[], Any]) -> Any:
     return found
 
 
-def records_of(job: RunningJob) -> int:
+def count_records(job: RunningJob) -> int:
     """How many records the first vertex has read."""
     subtasks = job.get_view().result().vertices[0].subtasks
     return sum(subtask.metrics.records_in for subtask in subtasks if subtask.metrics is not None)
 
 
-def files_of(record: CheckpointRecord) -> set[str]:
+def find_file_owners(record: CheckpointRecord) -> set[str]:
     """The checkpoints in whose directories its files are."""
     assert record.path is not None
     directory = Path(urlsplit(record.path).path)
@@ -84,14 +84,14 @@ def test_a_full_checkpoint_refers_to_no_earlier_one(tmp_path: Path, backend: str
     try:
         wait_for(lambda: True if job.get_view().result().status.name == "RUNNING" else None)
         first = taken(job)
-        wait_for(lambda: True if records_of(job) > 4_000 else None)
+        wait_for(lambda: True if count_records(job) > 4_000 else None)
         for _ in range(3):
             second = taken(job)
-        assert f"chk-{first.checkpoint_id}" in files_of(first)
+        assert f"chk-{first.checkpoint_id}" in find_file_owners(first)
         full = taken(job, is_full=True)
-        assert files_of(full) == {f"chk-{full.checkpoint_id}"}
+        assert find_file_owners(full) == {f"chk-{full.checkpoint_id}"}
         later = taken(job)
-        assert f"chk-{second.checkpoint_id}" not in files_of(later), "it builds on the full one"
+        assert f"chk-{second.checkpoint_id}" not in find_file_owners(later), "it builds on the full one"
     finally:
         job.end()
     job = begun(tmp_path / "restored", backend, full.path)

@@ -31,7 +31,7 @@ running_job.ends_on_second_interrupt = closeable_iterator.ends_on_second_interru
 
 def hold(value):
     waits.wait()
-    while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("wait", "next_of"):
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("wait", "take_item"):
         time.sleep(0.01)
     time.sleep(0.1)  # it no longer asks for the lock
     sys.setswitchinterval(1e6)  # no other thread gets the lock between two calls

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.base.errors import UserFunctionError
 from penstock.core.graph.job_graph import JobGraph
-from penstock.drivers.listener import ClientListener, summary_of
+from penstock.drivers.listener import ClientListener, summarize_failure
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/ada/job.py", line 12, in parse
@@ -33,13 +33,13 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def test_the_summary_of_an_error_has_operator_record_and_line() -> None:
-    text, traceback = summary_of(str(ERROR))
+    text, traceback = summarize_failure(str(ERROR))
     assert text == "Broken: cannot parse: (operator 'my operator', subtask 2/4, in map(), record: 'x', job.py:20)"
     assert traceback == TRACEBACK
 
 
 def test_an_error_without_a_traceback_is_its_own_summary() -> None:
-    assert summary_of("worker-1 was lost") == ("worker-1 was lost", "")
+    assert summarize_failure("worker-1 was lost") == ("worker-1 was lost", "")
 
 
 def test_the_traceback_comes_with_the_restart(log: pytest.LogCaptureFixture) -> None:
@@ -48,7 +48,7 @@ def test_the_traceback_comes_with_the_restart(log: pytest.LogCaptureFixture) -> 
         listener.on_job_status(status, reason)
     running, failing, restarting = log.messages
     assert running == "job: running"
-    assert failing == f"job: failing: {summary_of(str(ERROR))[0]}"
+    assert failing == f"job: failing: {summarize_failure(str(ERROR))[0]}"
     assert restarting == f"job: restarting: in 5 ms, from checkpoint 2\n{TRACEBACK}"
     listener.on_job_status("RESTARTING", f"1 of 2 tasks: {ERROR}")
     assert log.messages[-1].endswith(TRACEBACK)

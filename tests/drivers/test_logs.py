@@ -13,7 +13,7 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.configuration import Configuration
 from penstock.base.secrets import HIDDEN
-from penstock.drivers.driver_log import KEPT_CHARS_MAX, DriverLog, this_thread_is_of
+from penstock.drivers.driver_log import KEPT_CHARS_MAX, DriverLog, set_thread_job
 from penstock.drivers.listener import log_to_stderr_by_default
 from penstock.drivers.log_files import LOGS_PREFIX
 from penstock.drivers.log_output import OutputFile
@@ -169,7 +169,7 @@ def driver_log() -> DriverLog:
 def test_the_drivers_log_has_the_lines_of_its_job_and_of_no_job(driver_log: DriverLog) -> None:
     def say(job_id: str | None) -> None:
         if job_id is not None:
-            this_thread_is_of(job_id)
+            set_thread_job(job_id)
         PENSTOCK.warning("of %s", job_id)
 
     for job_id in ("job-1", "job-2", None):

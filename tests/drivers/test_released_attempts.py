@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.census import live_parts, without_collector
 from tests.datastream.environments import local_environment
-from tests.datastream.pipelines import STEPS, Record, key_of
+from tests.datastream.pipelines import STEPS, Record, select_key
 
 from penstock.cep import CEP, Pattern
 from penstock.cep.conditions import SimpleCondition
@@ -142,14 +142,14 @@ def all_steps(env: StreamExecutionEnvironment, function: MapFunction) -> None:
     rules = env.from_collection([(0, 3), (1, 5)])
     for name, step in STEPS.items():
         step(records, other, rules).filter(lambda record: False).name(f"after {name}").print()
-    records.key_by(key_of).map(lambda record: record).key_by(key_of).reduce(lambda one, _: one).filter(
+    records.key_by(select_key).map(lambda record: record).key_by(select_key).reduce(lambda one, _: one).filter(
         lambda record: False
     ).print()
     AsyncDataStream.unordered_wait(records, Answers(), Time.seconds(5), 10, Types.PICKLED_BYTE_ARRAY()).filter(
         lambda record: False
     ).print()
     pattern = Pattern.begin("odd").where(Odd()).followed_by("next").where(Odd()).within(Duration.of_seconds(3))
-    CEP.pattern(records.key_by(key_of), pattern).select(lambda match: match["odd"][0]).filter(
+    CEP.pattern(records.key_by(select_key), pattern).select(lambda match: match["odd"][0]).filter(
         lambda record: False
     ).print()
 
@@ -229,10 +229,10 @@ def test_a_failed_attempt_of_queries_leaves_nothing(backend: str, counted: list[
 def test_a_failed_region_leaves_nothing(counted: list[tuple[str, Counter[str]]]) -> None:
     """E6: when only a part of the job begins again, the parts of the others are all there is beside new tasks."""
     env = environment()
-    numbered(env).map(Stumbles()).set_parallelism(1).key_by(key_of).reduce(lambda one, _: one).print()
+    numbered(env).map(Stumbles()).set_parallelism(1).key_by(select_key).reduce(lambda one, _: one).print()
     numbers = DataGeneratorSource(lambda number: (number % 3, number), None, 1_000)
     endless = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "endless").set_parallelism(1)
-    endless.key_by(key_of).reduce(lambda one, _: one).filter(lambda record: False).print()
+    endless.key_by(select_key).reduce(lambda one, _: one).filter(lambda record: False).print()
     job = env.execute_async()
     wait_until(lambda: len([status for status, _ in counted if status == "RUNNING"]) == 1 + FAILURES)
     job.cancel()
@@ -249,7 +249,7 @@ def test_a_rescaled_job_leaves_nothing_at_the_former_parallelism(counted: list[t
     env = environment(execution__checkpointing__interval="10 ms")
     numbers = DataGeneratorSource(lambda number: (number % 3, number), None, 1_000)
     endless = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "endless").set_parallelism(1)
-    endless.key_by(key_of).reduce(lambda one, _: one).name("reduce").filter(lambda record: False).print()
+    endless.key_by(select_key).reduce(lambda one, _: one).name("reduce").filter(lambda record: False).print()
     job = env.execute_async()
     try:
         for parallelism in (3, 1):
@@ -272,7 +272,7 @@ def test_jobs_that_have_ended_leave_nothing(mode: str) -> None:
         assert (handles[-1].get_job_execution_result().exception(60) is not None) is (times > 0)
     env = environment(mode)
     records = numbered(env).map(Waits()).set_parallelism(1)
-    records.key_by(key_of).reduce(lambda one, _: one).print()
+    records.key_by(select_key).reduce(lambda one, _: one).print()
     handles.append(env.execute_async())
     assert began.acquire(timeout=60)
     handles[-1].cancel()
@@ -298,7 +298,7 @@ def test_a_failed_epoch_leaves_nothing(backend: str) -> None:
 def test_a_function_that_refers_to_itself_goes_before_the_next_attempt_begins(mode: str) -> None:
     """E6: no release of ours can free it, so Python looks for cycles once for each attempt."""
     env = environment(mode)
-    numbered(env).map(Cyclic()).set_parallelism(1).key_by(key_of).reduce(lambda one, _: one).print()
+    numbered(env).map(Cyclic()).set_parallelism(1).key_by(select_key).reduce(lambda one, _: one).print()
     env.execute()
     assert len(failures) == FAILURES
     assert [function() for function in cyclic[:FAILURES]] == [None] * FAILURES

@@ -29,7 +29,7 @@ TEMPOS = ["STREAMING", "BATCH", "MICRO_BATCH"]
 FILE_RECORDS = 1_000
 
 
-def records_of(given: Any) -> int:
+def count_records(given: Any) -> int:
     """How many records an example is handed, or told to make."""
     return given if isinstance(given, int) else len(given)
 
@@ -66,7 +66,7 @@ def compare(
         {
             "execution.target": target,
             "execution.runtime-mode": tempo,
-            "execution.micro-batch.max-records": -(-max(map(records_of, inputs), default=FILE_RECORDS) // epochs),
+            "execution.micro-batch.max-records": -(-max(map(count_records, inputs), default=FILE_RECORDS) // epochs),
             "parallelism.default": parallelism,
             "restart-strategy.type": "none",  # a mistake is told, rather than made again
             **(more or {}),

@@ -84,7 +84,7 @@ def cases_of(form: str) -> list[Case]:
     return [one for one in CASES if form != "csv" or one.name not in _NOT_IN_CSV]
 
 
-def value_of(case: Case, row: int) -> Any:
+def pick_value(case: Case, row: int) -> Any:
     """The value of a type in a row, from 0; the last row is NULL."""
     return case.values[row] if row < len(case.values) else None
 
@@ -93,7 +93,7 @@ def select(cases: list[Case], dialect: str) -> str:
     """A query of the rows: a column `id` from 0, then a column of each type."""
     queries = [
         f"SELECT {row} AS id, "
-        + ", ".join(f"{literal(value_of(one, row), one, dialect)} AS {one.name}" for one in cases)
+        + ", ".join(f"{literal(pick_value(one, row), one, dialect)} AS {one.name}" for one in cases)
         for row in range(ROWS)
     ]
     return " UNION ALL ".join(queries)
@@ -182,4 +182,4 @@ def shown(value: Any, case: Case) -> Any:
 
 def expected(case: Case) -> list[Any]:
     """What a program has to read, in the order of `id`."""
-    return json.loads(json.dumps([shown(value_of(case, row), case) for row in range(ROWS)]))  # type: ignore[no-any-return]
+    return json.loads(json.dumps([shown(pick_value(case, row), case) for row in range(ROWS)]))  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro  # type: ignore[import-not-found]
-from tests.exchange.cases import ROWS, Case, value_of
+from tests.exchange.cases import ROWS, Case, pick_value
 from tests.exchange.working import Program, main
 
 
@@ -54,7 +54,7 @@ class FastAvro(Program):
         """See `Program`."""
         fields = [{"name": one.name, "type": ["null", _TYPES[one.name]]} for one in cases]
         schema = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "int"}, *fields]}
-        rows = [{"id": row, **{one.name: value_of(one, row) for one in cases}} for row in range(ROWS)]
+        rows = [{"id": row, **{one.name: pick_value(one, row) for one in cases}} for row in range(ROWS)]
         Path(path).mkdir(parents=True)
         with Path(path, "part-0").open("wb") as file:
             fastavro.writer(file, fastavro.parse_schema(schema), rows, codec="snappy")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import polars  # type: ignore[import-not-found]
-from tests.exchange.cases import ROWS, Case, value_of
+from tests.exchange.cases import ROWS, Case, pick_value
 from tests.exchange.working import Program, main
 
 
@@ -20,7 +20,7 @@ class Polars(Program):
         """See `Program`."""
         columns: dict[str, Any] = {"id": polars.Series(range(ROWS), dtype=polars.Int32)}
         for one in cases:
-            values = [value_of(one, row) for row in range(ROWS)]
+            values = [pick_value(one, row) for row in range(ROWS)]
             if one.name == "dict":
                 raise ValueError("polars has no maps")
             columns[one.name] = polars.Series(values, dtype=_TYPES[one.name], strict=True)

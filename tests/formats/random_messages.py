@@ -30,13 +30,13 @@ from penstock.codecs.messages import Deserialized
 from penstock.common import Types
 from penstock.datastream.formats.csv import CsvRowDeserializationSchema
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from penstock.table.catalog.schema import type_of
+from penstock.table.catalog.schema import parse_data_type
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.formats.format import Decoding
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 Random = random.Random
@@ -115,7 +115,7 @@ def random_schema(rng: Random, name: str) -> RowSchema:
     """A table of a few columns that the format can hold."""
     choices = rng.choice((_SIMPLE, _SIMPLE[:8], ("BIGINT", "STRING", "DATE", "TIMESTAMP(3)")))
     kinds = [_random_kind(rng, name, 2, choices) for _ in range(rng.randint(1, 6))]
-    return RowSchema(tuple(PlanColumn(f"f{place}", type_of(kind)) for place, kind in enumerate(kinds)))
+    return RowSchema(tuple(PlanColumn(f"f{place}", parse_data_type(kind)) for place, kind in enumerate(kinds)))
 
 
 def _random_kind(rng: Random, name: str, depth: int, choices: Sequence[str]) -> str:
@@ -192,7 +192,7 @@ def table_case(rng: Random, name: str, count: int) -> Case:
         schema = random_schema(rng, "json" if name.endswith("json") else name)
     else:
         chosen = rng.sample(sorted(PROTOBUF_COLUMNS), rng.randint(1, 8))
-        schema = RowSchema(tuple(PlanColumn(column, type_of(PROTOBUF_COLUMNS[column])) for column in chosen))
+        schema = RowSchema(tuple(PlanColumn(column, parse_data_type(PROTOBUF_COLUMNS[column])) for column in chosen))
         options["protobuf.message-class-name"] = "tests.formats.shop_pb2:Order"
     if rng.random() < 0.5:
         options[f"{name}.ignore-parse-errors"] = "true"
@@ -206,7 +206,7 @@ def table_case(rng: Random, name: str, count: int) -> Case:
     encoder = found.encoding(schema, below).messages
     assert encoder is not None
     rows = [tuple(_fitting(rng, name, column) for column in schema) for _ in range(count)]
-    arrays = [column_of(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
+    arrays = [to_column(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema.names)
     changes = bytes(rng.choice((0, 0, 0, 3)) for _ in rows)
     written = (
@@ -246,12 +246,12 @@ def rows_case(rng: Random, name: str, count: int) -> Case:
     fields = [rng.choice(_ROW_TYPES) for _ in range(rng.randint(1, 5))]
     if inner == "csv":
         fields = [field for field in fields if field[0] != "ROW<x0 INT, x1 STRING>"] or [_ROW_TYPES[0]]
-    schema = RowSchema(tuple(PlanColumn(f"f{place}", type_of(kind)) for place, (kind, _) in enumerate(fields)))
+    schema = RowSchema(tuple(PlanColumn(f"f{place}", parse_data_type(kind)) for place, (kind, _) in enumerate(fields)))
     found, below = built_in_formats().find(TableOptions("t", {"format": inner, **_ISO.get(inner, {})}))
     encoder = found.encoding(schema, below).messages
     assert encoder is not None
     rows = [tuple(random_value(rng, kind) for kind in schema.types) for _ in range(count)]
-    arrays = [column_of(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
+    arrays = [to_column(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
     written = encoder.encode(pa.RecordBatch.from_arrays(arrays, schema.names))
     messages = some_broken(rng, inner, written)
     row_type = Types.ROW_NAMED(schema.names, [made for _, made in fields])

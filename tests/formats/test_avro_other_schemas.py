@@ -8,17 +8,17 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.formats.test_avro_unions import CENTS, MILLIS, TENTHS, record_of, written
+from tests.formats.test_avro_unions import CENTS, MILLIS, TENTHS, parse_record_type, written
 
 from penstock.base.errors import FormatError
 from penstock.codecs.avro_reading import READ_ERRORS, RecordReader
 from penstock.codecs.avro_values import PythonValues
 from penstock.codecs.avro_writing import RecordWriter
-from penstock.table.catalog.schema import type_of
+from penstock.table.catalog.schema import parse_data_type
 from penstock.table.connectors.formats.avro import avro_schema
 from penstock.table.connectors.formats.avro_messages import HeldValues
 from penstock.table.connectors.formats.held_rows import columns_of_rows
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
@@ -26,13 +26,13 @@ ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
 def column_of_message(column: str, kind: Any, value: Any) -> Any:
     """A value that was written with another schema, as a column, the way a table with a registry reads it."""
-    schema = RowSchema((PlanColumn("v", type_of(column)),))
-    reader = RecordReader(record_of(kind), avro_schema(schema).record, HeldValues(), narrows=True)
+    schema = RowSchema((PlanColumn("v", parse_data_type(column)),))
+    reader = RecordReader(parse_record_type(kind), avro_schema(schema).record, HeldValues(), narrows=True)
     try:
         rows = reader.many([written(kind, value)])
     except READ_ERRORS as error:
         raise FormatError(reader.reason(error)) from error
-    return values_of(columns_of_rows(rows, schema).column(0), schema.types[0])[0]
+    return to_values(columns_of_rows(rows, schema).column(0), schema.types[0])[0]
 
 
 @pytest.mark.parametrize("is_optional", [False, True])
@@ -83,24 +83,24 @@ def test_columns_are_written_with_a_schema_of_others() -> None:
     """K4: a table with a registry may name the schema: fixed decimals and UUIDs, microseconds of a day."""
     kinds = [TENTHS, {"type": "fixed", "name": "id", "size": 16, "logicalType": "uuid"}]
     for kind, value in zip(kinds, (Decimal("-1.5"), str(ID)), strict=True):
-        message = RecordWriter(record_of(["null", kind]), HeldValues()).record([value])
+        message = RecordWriter(parse_record_type(["null", kind]), HeldValues()).record([value])
         column = "STRING" if isinstance(value, str) else "DECIMAL(9, 1)"
         reader = RecordReader(
-            record_of(["null", kind]),
-            avro_schema(RowSchema((PlanColumn("v", type_of(column)),))).record,
+            parse_record_type(["null", kind]),
+            avro_schema(RowSchema((PlanColumn("v", parse_data_type(column)),))).record,
             HeldValues(),
             narrows=True,
         )
         assert reader.values(message) == [value]
     with pytest.raises(FormatError, match=r"field 'v': .*too big"):
-        RecordWriter(record_of(TENTHS), HeldValues()).record([Decimal(10) ** 12])
+        RecordWriter(parse_record_type(TENTHS), HeldValues()).record([Decimal(10) ** 12])
     with pytest.raises(FormatError, match="field 'v': badly formed"):
-        RecordWriter(record_of(kinds[1]), HeldValues()).record(["no UUID"])
+        RecordWriter(parse_record_type(kinds[1]), HeldValues()).record(["no UUID"])
 
 
 def test_union_of_a_reader_prefers_types_that_hold_all_values() -> None:
     """A long is read as a double rather than as an int, and as an int where nothing else takes it."""
-    double = RecordReader(record_of("long"), record_of(["int", "double"]), PythonValues(), narrows=True)
+    double = RecordReader(parse_record_type("long"), parse_record_type(["int", "double"]), PythonValues(), narrows=True)
     assert double.values(written("long", 2**40)) == [2.0**40]
-    whole = RecordReader(record_of("long"), record_of(["string", "int"]), PythonValues(), narrows=True)
+    whole = RecordReader(parse_record_type("long"), parse_record_type(["string", "int"]), PythonValues(), narrows=True)
     assert whole.values(written("long", 7)) == [7]

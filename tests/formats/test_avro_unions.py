@@ -30,16 +30,16 @@ NAMES = {
 }
 
 
-def record_of(kind: Any) -> AvroType:
+def parse_record_type(kind: Any) -> AvroType:
     return parse_record(json.dumps({"type": "record", "name": "r", "fields": [{"name": "v", "type": kind}]}))
 
 
 def written(kind: Any, value: Any) -> bytes:
-    return RecordWriter(record_of(kind), PythonValues()).record([value])
+    return RecordWriter(parse_record_type(kind), PythonValues()).record([value])
 
 
 def read_back(kind: Any, value: Any) -> Any:
-    schema = record_of(kind)
+    schema = parse_record_type(kind)
     return RecordReader(schema, schema, PythonValues()).values(written(kind, value))[0]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 import pytest
-from tests.table.connectors.tables import reader_of, table_rows
+from tests.table.connectors.tables import build_reader, table_rows
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError
 from penstock.base.types import Row
@@ -106,7 +106,7 @@ def test_what_cannot_be_is_said() -> None:
     with pytest.raises(ValueError, match=r"does not know orc\.magic"):
         OrcBulkWriters.for_row_type({"id": int}, {"orc.magic": 1})
     with pytest.raises(UnsupportedError, match="ORC has no form for TIME"):
-        reader_of("CREATE TABLE t (a TIME) WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'orc')")
+        build_reader("CREATE TABLE t (a TIME) WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'orc')")
 
 
 def test_table_reads_fields_of_rows_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 from tests.formats import shop_pb2
-from tests.table.connectors.tables import held_rows, reader_of
+from tests.table.connectors.tables import build_reader, held_rows
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError
 from penstock.base.types import Row
@@ -20,11 +20,11 @@ from penstock.datastream.formats.protobuf import (
     ProtobufRowSerializationSchema,
     ProtobufType,
 )
-from penstock.table.catalog.schema import type_of
+from penstock.table.catalog.schema import parse_data_type
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 Order: Any = shop_pb2.Order  # type: ignore[attr-defined]
@@ -181,8 +181,8 @@ ROWS: list[tuple[Any, ...]] = [
 ]
 
 
-def schema_of(columns: dict[str, str]) -> RowSchema:
-    return RowSchema(tuple(PlanColumn(name, type_of(kind)) for name, kind in columns.items()))
+def make_schema(columns: dict[str, str]) -> RowSchema:
+    return RowSchema(tuple(PlanColumn(name, parse_data_type(kind)) for name, kind in columns.items()))
 
 
 def found_format(**options: str) -> tuple[Any, TableOptions]:
@@ -193,7 +193,7 @@ def found_format(**options: str) -> tuple[Any, TableOptions]:
 
 def decoded(columns: dict[str, str], messages: list[bytes], **options: str) -> Deserialized:
     found, below = found_format(**options)
-    schema = schema_of(columns)
+    schema = make_schema(columns)
     decoding = found.decoding(schema, range(len(schema)), below)
     assert decoding.files is None
     result: Deserialized = pickle.loads(pickle.dumps(decoding.messages)).decode(messages)
@@ -202,8 +202,8 @@ def decoded(columns: dict[str, str], messages: list[bytes], **options: str) -> D
 
 def encoded(columns: dict[str, str], rows: list[tuple[Any, ...]], **options: str) -> list[bytes]:
     found, below = found_format(**options)
-    schema = schema_of(columns)
-    arrays = [column_of(values, kind) for values, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
+    schema = make_schema(columns)
+    arrays = [to_column(values, kind) for values, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
     encoder = pickle.loads(pickle.dumps(found.encoding(schema, below).messages))
     messages: list[bytes] = encoder.encode(pa.RecordBatch.from_arrays(arrays, schema.names))
     return messages
@@ -213,15 +213,15 @@ def test_rows_of_tables_come_back() -> None:
     messages = encoded(COLUMNS, ROWS)
     found = decoded(COLUMNS, messages)
     assert not found.bad
-    assert held_rows(found.columns, schema_of(COLUMNS).types) == ROWS
+    assert held_rows(found.columns, make_schema(COLUMNS).types) == ROWS
 
 
 def test_defaults_are_read_where_the_table_says_so() -> None:
     columns = {"note": "STRING", "tags": "ARRAY<STRING>", "customer": "ROW<age INT>"}
-    [absent] = held_rows(decoded(columns, [b""]).columns, schema_of(columns).types)
+    [absent] = held_rows(decoded(columns, [b""]).columns, make_schema(columns).types)
     assert absent == (None, None, None)
     found = decoded(columns, [b""], read_default_values="true")
-    assert held_rows(found.columns, schema_of(columns).types) == [("", [], (0,))]
+    assert held_rows(found.columns, make_schema(columns).types) == [("", [], (0,))]
 
 
 def test_null_in_arrays_and_maps_is_written_as_something() -> None:
@@ -246,7 +246,7 @@ def test_unsigned_numbers_of_32_bits_may_be_columns_of_int() -> None:
     columns = {"lines": "ARRAY<ROW<`count` INT>>"}
     messages = [Order(lines=[Line(count=count)]).SerializeToString() for count in (2**31 - 1, 2**31)]
     found = decoded(columns, messages)
-    assert held_rows(found.columns, schema_of(columns).types) == [([(2**31 - 1,)],)]
+    assert held_rows(found.columns, make_schema(columns).types) == [([(2**31 - 1,)],)]
     assert [bad.place for bad in found.bad] == [1]
     assert encoded(columns, [([(7,)],)]) == [Order(lines=[Line(count=7)]).SerializeToString()]
     with pytest.raises(FormatError, match=r"field 'count': Value out of range: -1"):
@@ -269,12 +269,12 @@ def test_table_that_does_not_fit_is_refused(columns: dict[str, str], said: str) 
     found, below = found_format()
     for use in (found.encoding, lambda schema, options: found.decoding(schema, [0], options)):
         with pytest.raises(ValidationError, match=said):
-            use(schema_of(columns), below)
+            use(make_schema(columns), below)
 
 
 def test_message_has_to_be_named() -> None:
     ddl = "CREATE TABLE t (id BIGINT) WITH ('connector' = 'socket', 'hostname' = 'x', 'port' = '1', 'format' = "
     with pytest.raises(ValidationError, match=r"Missing required options are: protobuf\.message-class-name"):
-        reader_of(ddl + "'protobuf')")
+        build_reader(ddl + "'protobuf')")
     with pytest.raises(ValidationError, match=r"'protobuf\.message-class-name' of table .*no message class 'a:B'"):
-        reader_of(ddl + "'protobuf', 'protobuf.message-class-name' = 'a:B')")
+        build_reader(ddl + "'protobuf', 'protobuf.message-class-name' = 'a:B')")

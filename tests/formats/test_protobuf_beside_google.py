@@ -36,7 +36,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 KEYS = [name for name in SCALARS if name not in ("FLOAT", "DOUBLE", "BYTES", "ENUM")]
 
 
-def file_of(syntax: str) -> descriptor_pb2.FileDescriptorProto:
+def build_file(syntax: str) -> descriptor_pb2.FileDescriptorProto:
     """A message `All` with each scalar type as a field, an optional field, an array, a map's value and a map's key."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{syntax}.proto", package=syntax, syntax=syntax)
     kind = file.enum_type.add(name="Kind")
@@ -75,7 +75,7 @@ def file_of(syntax: str) -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-FILES = {syntax: file_of(syntax) for syntax in ("proto2", "proto3")}
+FILES = {syntax: build_file(syntax) for syntax in ("proto2", "proto3")}
 
 
 def google_class(syntax: str) -> Any:

@@ -25,7 +25,7 @@ def env_of(parallelism: int = 2, mode: str = "BATCH", **options: Any) -> StreamE
     return local_environment(parallelism, execution__runtime_mode=mode, **options)
 
 
-def graph_of(parallelism: int = 2, mode: str = "BATCH") -> Graph:
+def build_graph(parallelism: int = 2, mode: str = "BATCH") -> Graph:
     return Graph.from_collection(EDGES, env_of(parallelism, mode), VERTICES)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.gelly.graphs import EDGES, VERTICES, env_of, graph_of, records
+from tests.gelly.graphs import EDGES, VERTICES, build_graph, env_of, records
 
 from penstock.gelly import Edge, EdgeDirection, Graph, InvalidVertexIdsValidator, Triplet, Vertex
 from penstock.gelly.base.streams import collected
@@ -27,7 +27,7 @@ def edges(graph: Graph) -> list[Any]:
 
 class TestConstruction:
     def test_of_collections(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         assert vertices(graph) == VERTICES
         assert edges(graph) == EDGES
         assert all(type(vertex) is Vertex for vertex in vertices(graph))
@@ -66,7 +66,7 @@ class TestConstruction:
 class TestParts:
     @pytest.mark.parametrize("mode", ["BATCH", "STREAMING"])
     def test_numbers_and_tuples(self, mode: str) -> None:
-        graph = graph_of(mode=mode)
+        graph = build_graph(mode=mode)
         assert (graph.number_of_vertices(), graph.number_of_edges()) == (5, 7)
         assert records(graph.get_vertex_ids()) == [1, 2, 3, 4, 5]
         assert records(graph.get_edge_ids()) == [edge[:2] for edge in EDGES]
@@ -75,14 +75,14 @@ class TestParts:
 
     def test_triplets(self) -> None:
         expected = [Triplet(s, t, s, t, value) for s, t, value in EDGES]
-        found = records(graph_of().get_triplets())
+        found = records(build_graph().get_triplets())
         assert found == expected
         assert found[0].get_src_vertex() == Vertex(1, 1)
 
 
 class TestValues:
     def test_map_and_translate(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         assert vertices(graph.map_vertices(lambda vertex: vertex.value + 1))[0] == Vertex(1, 2)
         assert edges(graph.map_edges(lambda edge: edge.get_source()))[0] == Edge(1, 2, 1)
         assert vertices(graph.translate_graph_ids(str))[0] == Vertex("1", 1)
@@ -91,13 +91,13 @@ class TestValues:
         assert edges(graph.translate_edge_values(str))[0] == Edge(1, 2, "12")
 
     def test_join_with_vertices(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         data = graph.get_context().from_collection([(1, 10), (9, 1)])
         joined = graph.join_with_vertices(data, lambda value, other: value + other)
         assert vertices(joined) == [Vertex(1, 11), *VERTICES[1:]]
 
     def test_join_with_edges(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         env = graph.get_context()
         both = graph.join_with_edges(env.from_collection([(1, 2, 100)]), lambda value, other: value + other)
         assert edges(both) == [Edge(1, 2, 112), *EDGES[1:]]
@@ -107,7 +107,7 @@ class TestValues:
         assert edges(on_target) == [*EDGES[:-1], Edge(5, 1, 151)]
 
     def test_parts(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         part = graph.subgraph(lambda vertex: vertex.value > 2, lambda edge: edge.value > 34)
         assert vertices(part) == VERTICES[2:]
         assert edges(part) == [Edge(3, 5, 35), Edge(4, 5, 45)]
@@ -123,7 +123,7 @@ class TestValues:
 
 class TestChanges:
     def test_add_and_remove_vertices(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         assert vertices(graph.add_vertex(Vertex(6, 6))) == [*VERTICES, Vertex(6, 6)]
         assert vertices(graph.add_vertices([Vertex(1, 99), Vertex(6, 6)])) == [*VERTICES, Vertex(6, 6)]
         without = graph.remove_vertex(Vertex(5, None))
@@ -132,7 +132,7 @@ class TestChanges:
         assert edges(graph.remove_vertices([Vertex(1), Vertex(2), Vertex(9)])) == EDGES[3:6]
 
     def test_add_and_remove_edges(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         more = graph.add_edge(Vertex(6, 6), Vertex(1, 1), 61)
         assert vertices(more) == [*VERTICES, Vertex(6, 6)]
         assert edges(more) == [*EDGES, Edge(6, 1, 61)]
@@ -141,7 +141,7 @@ class TestChanges:
         assert edges(graph.remove_edges([Edge(5, 1), Edge(1, 2), Edge(9, 9)])) == EDGES[1:-1]
 
     def test_union_and_difference(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         other = Graph.from_collection(
             [Edge(1, 2, 12), Edge(1, 6, 16)], graph.get_context(), [VERTICES[0], Vertex(6, 6)]
         )
@@ -187,18 +187,18 @@ class Neighbours(NeighborsFunction):
 class TestNeighbourhoods:
     @pytest.mark.parametrize("mode", ["BATCH", "STREAMING"])
     def test_degrees(self, mode: str) -> None:
-        graph = graph_of(mode=mode).add_vertex(Vertex(6, 6))
+        graph = build_graph(mode=mode).add_vertex(Vertex(6, 6))
         assert records(graph.out_degrees()) == [(1, 2), (2, 1), (3, 2), (4, 1), (5, 1), (6, 0)]
         assert records(graph.in_degrees()) == [(1, 1), (2, 1), (3, 2), (4, 1), (5, 2), (6, 0)]
         assert records(graph.get_degrees()) == [(1, 3), (2, 2), (3, 4), (4, 2), (5, 3), (6, 0)]
 
     def test_directions(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         assert edges(graph.reverse()) == sorted(Edge(t, s, value) for s, t, value in EDGES)
         assert len(edges(graph.get_undirected())) == 14
 
     def test_edges(self) -> None:
-        graph = graph_of().add_vertex(Vertex(6, 6))
+        graph = build_graph().add_vertex(Vertex(6, 6))
         sums = records(graph.group_reduce_on_edges(WithSum(), EdgeDirection.OUT))
         assert sums == [(1, 26), (2, 25), (3, 72), (4, 49), (5, 56), (6, 6)]
         assert records(graph.group_reduce_on_edges(Greatest(), EdgeDirection.IN)) == [
@@ -211,7 +211,7 @@ class TestNeighbourhoods:
         assert records(graph.reduce_on_edges(min, EdgeDirection.ALL)) == [(1, 12), (2, 12), (3, 13), (4, 34), (5, 35)]
 
     def test_neighbours(self) -> None:
-        graph = graph_of().add_vertex(Vertex(6, 6))
+        graph = build_graph().add_vertex(Vertex(6, 6))
         sums = records(graph.group_reduce_on_neighbors(NeighbourSum(), EdgeDirection.IN))
         assert sums == [(1, 6), (2, 3), (3, 6), (4, 7), (5, 12), (6, 6)]
         all_ways = records(graph.group_reduce_on_neighbors(Neighbours(), EdgeDirection.ALL))
@@ -226,7 +226,7 @@ class TestNeighbourhoods:
         ]
 
     def test_callables_by_their_arguments(self) -> None:
-        graph = graph_of()
+        graph = build_graph()
         number = records(graph.group_reduce_on_edges(lambda vertex, edges: [len(list(edges))], EdgeDirection.OUT))
         assert number == [1, 1, 1, 2, 2]
         number = records(graph.group_reduce_on_neighbors(lambda neighbours: [len(list(neighbours))], EdgeDirection.IN))
@@ -239,7 +239,7 @@ class TestNeighbourhoods:
 
 @pytest.mark.parametrize("parallelism", [1, 4])
 def test_validation(parallelism: int) -> None:
-    graph = graph_of(parallelism)
+    graph = build_graph(parallelism)
     assert graph.validate(InvalidVertexIdsValidator())
     env = graph.get_context()
     broken = Graph.from_data_stream(graph.get_edges(), env.from_collection(VERTICES[1:]))
@@ -247,7 +247,7 @@ def test_validation(parallelism: int) -> None:
 
 
 def test_a_job_computes_only_what_it_reads() -> None:
-    graph = graph_of()
+    graph = build_graph()
 
     def fails(vertex: Any) -> Any:
         raise AssertionError("nobody reads this")

@@ -26,7 +26,7 @@ def modules() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text() for path in paths if path.name != "__init__.py"}
 
 
-def name_of(path: str) -> str:
+def get_module_name(path: str) -> str:
     """The module of a path below `src`."""
     return ".".join(Path(path).with_suffix("").parts[1:])
 
@@ -50,7 +50,7 @@ def _importers(path: str) -> dict[str, int]:
     """The test files that import a module, and over how many helpers."""
     importers, _ = _graph()
     found: dict[str, int] = {}
-    waiting = deque((file, 0) for file in sorted(importers[name_of(path)]))
+    waiting = deque((file, 0) for file in sorted(importers[get_module_name(path)]))
     seen = {file for file, _ in waiting}
     while waiting:
         file, distance = waiting.popleft()

@@ -279,7 +279,7 @@ class Dashboard:
         self.problems.append(problem)
 
 
-def page_of(flink: Path) -> dict[str, bytes]:
+def read_page_files(flink: Path) -> dict[str, bytes]:
     """The files of Flink's page."""
     jar = next(flink.rglob("flink-dist*.jar"), None)
     if jar is None:
@@ -300,7 +300,7 @@ def log_in(page: Page, client: RestClient) -> None:
 
 def look(flink: Path, target: str, say: Callable[[str], None], pictures: Path | None) -> int:
     """Look at each view, and tell of each; how many have problems."""
-    files, worse = page_of(flink), 0
+    files, worse = read_page_files(flink), 0
     place, _, of_session = target.partition(" in a ")
     with (job_of_a_session if of_session else job)(place) as client, open_browser() as browser:
         shown = ready(client)

@@ -14,7 +14,7 @@ from tests.unpacking import unpack
 
 from penstock.base.errors import OperationError
 from penstock.service.cli import main
-from penstock.service.environment.distributions import OWN, chosen, files_of, installed
+from penstock.service.environment.distributions import OWN, chosen, installed, list_distribution_files
 from penstock.service.environment.interpreter import interpreter
 from penstock.service.environment.placed import PACKAGES
 
@@ -111,10 +111,10 @@ def test_another_package_that_is_installed_from_source_is_refused(tmp_path: Path
     (tmp_path / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
     (tmp_path / "direct_url.json").write_text('{"url": "file:///mine", "dir_info": {"editable": true}}')
     with pytest.raises(OperationError, match="install it without -e, or leave it out with --exclude mine"):
-        list(files_of("mine", PathDistribution(tmp_path)))
+        list(list_distribution_files("mine", PathDistribution(tmp_path)))
     (tmp_path / "direct_url.json").unlink()
     with pytest.raises(OperationError, match="install it with pip, in a virtual environment"):
-        list(files_of("mine", PathDistribution(tmp_path)))
+        list(list_distribution_files("mine", PathDistribution(tmp_path)))
 
 
 def test_condas_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from tests.simulation.planting import Mutant
 from penstock.drivers.simulation.simulation import run_seed
 
 
-def kinds_of(violations: list[str]) -> set[str]:
+def list_violation_kinds(violations: list[str]) -> set[str]:
     """The first words."""
     return {violation.split(":")[0] for violation in violations}
 
@@ -20,7 +20,7 @@ def find(mutant: Mutant, seeds: range) -> tuple[int, set[str]] | None:
         with planted(mutant):
             found = run_seed(seed).violations
         if found and not run_seed(seed).violations:
-            return seed, kinds_of(found)
+            return seed, list_violation_kinds(found)
     return None
 
 

@@ -9,7 +9,7 @@ from tests.simulation.planting import Mutant, around
 
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.task import stream_task as stream_task_module
-from penstock.core.task.barriers import barrier_handler_for
+from penstock.core.task.barriers import build_barrier_handler
 from penstock.core.task.barriers.forced_aligned import ForcedAlignedBarrierHandler
 from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.task_checkpoints import TaskCheckpoints
@@ -31,9 +31,9 @@ def let_a_barrier_overtake_on_the_way_to_a_task_that_aligns() -> Any:
 
 def stop_aligning_at_the_time_out_everywhere() -> Any:
     def handler_for(settings: Any, gate: Any, target: Any, supports_unaligned: bool) -> Any:
-        return barrier_handler_for(settings, gate, target, True)
+        return build_barrier_handler(settings, gate, target, True)
 
-    return mock.patch.object(stream_task_module, "barrier_handler_for", handler_for)
+    return mock.patch.object(stream_task_module, "build_barrier_handler", handler_for)
 
 
 def capture_what_a_barrier_in_band_is_behind() -> Any:

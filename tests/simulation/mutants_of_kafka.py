@@ -42,7 +42,7 @@ def share_ids_between_attempts() -> Any:
     def of_all(original: Callable[..., str], names: TransactionNames, number: int) -> str:
         return f"{names.prefix}-{names.job}-{names.operator}-{names.subtask}-0-{'0' * 12}-{number}"
 
-    return around(TransactionNames, "id_of", of_all)
+    return around(TransactionNames, "format_transactional_id", of_all)
 
 
 def prepare_without_a_flush() -> Any:

@@ -67,7 +67,7 @@ def take_a_number_after_looking() -> Any:
     """What another master completes in between is not found, and lets its sinks commit."""
 
     def take_over(store: LeadingStore, job_name: str) -> Any:
-        left = store._store.left_by(job_name)
+        left = store._store.read_retained(job_name)
         store.between()
         store._number = store._store.take_number()
         left = replace(left, number=store._number)

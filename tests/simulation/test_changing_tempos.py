@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from click.testing import CliRunner
 from tests.effort import tries
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.mutants_of_tempos import MUTANTS_OF_TEMPOS
 from tests.simulation.planting import Mutant
@@ -95,7 +95,7 @@ def test_planted_bug_is_found(mutant: Mutant) -> None:
     kinds, first = MUTANTS_OF_TEMPOS[mutant]
     for seed in range(first, first + SEEDS_MAX):
         with mutant():
-            found = kinds_of(run_changing_seed(seed).violations)
+            found = list_violation_kinds(run_changing_seed(seed).violations)
         if found.intersection(kinds) and not run_changing_seed(seed).violations:
             return
     pytest.fail(f"{mutant.__name__} went unnoticed")

@@ -35,7 +35,7 @@ def test_crash_at_every_step(mode: str) -> None:
     with watched():
         for point in points:
             if mode not in point.absent:
-                table.cover(point, NUMBER % 2 == 0, point.job_for(job), mode)
+                table.cover(point, NUMBER % 2 == 0, point.select_job(job), mode)
     assert not table.failed
     assert not table.missed
 
@@ -47,7 +47,7 @@ def test_power_cut_at_every_step() -> None:
     with watched():
         for point in CRASH_POINTS if EFFORT > 1 else CRASH_POINTS[NUMBER % 2 :: 2]:
             if mode not in point.absent:
-                table.cover(point, NUMBER % 2 == 0, point.job_for(job), mode)
+                table.cover(point, NUMBER % 2 == 0, point.select_job(job), mode)
     assert not table.failed
     assert not table.missed
 
@@ -70,8 +70,8 @@ def test_a_job_that_has_deleted_its_checkpoints_does_not_begin_again(monkeypatch
         return table
 
     assert not covered().failed
-    left_by = MemoryStore.left_by
-    monkeypatch.setattr(MemoryStore, "left_by", lambda store, name: replace(left_by(store, name), marks=()))
+    read_retained = MemoryStore.read_retained
+    monkeypatch.setattr(MemoryStore, "read_retained", lambda store, name: replace(read_retained(store, name), marks=()))
     ((_, violations),) = covered().failed
     assert violations[0].startswith("output: ")
 

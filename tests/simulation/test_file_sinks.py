@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.mutants_of_files import MUTANTS_OF_FILES
 from tests.simulation.mutants_of_hidden_files import MUTANTS_OF_HIDDEN_FILES
 from tests.simulation.planting import Mutant
@@ -58,7 +58,7 @@ def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
     kinds, seed = MUTANTS_OF_FILES[mutant]
     monkeypatch.setattr(simulation, "STEPS_MAX", STEPS_MAX)
     with mutant():
-        found = kinds_of(run_seed(seed).violations)
+        found = list_violation_kinds(run_seed(seed).violations)
     assert found.intersection(kinds), found
     assert not run_seed(seed).violations
 
@@ -67,7 +67,7 @@ def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
 def test_bug_planted_in_epochs_and_batches_is_found(mutant: Mutant) -> None:
     found_by = MUTANTS_OF_HIDDEN_FILES[mutant]
     with mutant():
-        found = kinds_of(found_by.run(found_by.seed).violations)
+        found = list_violation_kinds(found_by.run(found_by.seed).violations)
     assert found.intersection(found_by.kinds), found
     assert not found_by.run(found_by.seed).violations
 

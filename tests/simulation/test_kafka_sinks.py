@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.kafka_worlds import kafka_epochs, kafka_simulation
 from tests.simulation.mutants_of_kafka import MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_EPOCHS
 from tests.simulation.planting import Mutant
@@ -43,7 +43,7 @@ def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
     kinds, seed = MUTANTS_OF_KAFKA[mutant]
     monkeypatch.setattr(simulation, "STEPS_MAX", STEPS_MAX)
     with mutant():
-        found = kinds_of(kafka_simulation(seed).run().violations)
+        found = list_violation_kinds(kafka_simulation(seed).run().violations)
     assert found.intersection(kinds), found
     assert not kafka_simulation(seed).run().violations
 
@@ -64,6 +64,6 @@ def test_epochs_whose_sinks_write_to_kafka() -> None:
 def test_bug_planted_in_epochs_is_found(mutant: Mutant) -> None:
     seed = MUTANTS_OF_KAFKA_EPOCHS[mutant]
     with mutant(), kafka_epochs(seed) as simulated:
-        assert {"output", "stalled"} & kinds_of(simulated.run().violations)
+        assert {"output", "stalled"} & list_violation_kinds(simulated.run().violations)
     with kafka_epochs(seed) as simulated:
         assert not simulated.run().violations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.mutants_of_leading import FOUND_IN_EPOCHS, FOUND_IN_STREAMS
 from tests.simulation.planting import Mutant
 from tests.simulation.test_mutants import STEPS_MAX
@@ -24,7 +24,7 @@ def test_planted_bug_is_found_in_streams(mutant: Mutant, monkeypatch: pytest.Mon
     monkeypatch.setattr(simulation, "STEPS_MAX", STEPS_MAX)
     for seed in seeds:
         with mutant():
-            found = kinds_of(run_seed(seed).violations)
+            found = list_violation_kinds(run_seed(seed).violations)
         if found.intersection(kinds) and not run_seed(seed).violations:
             return
     pytest.fail(f"{mutant.__name__} went unnoticed")
@@ -36,7 +36,7 @@ def test_planted_bug_is_found_in_epochs(mutant: Mutant) -> None:
     kinds, seeds = FOUND_IN_EPOCHS[mutant]
     for seed in seeds:
         with mutant():
-            found = kinds_of(run_stepwise_seed(seed).violations)
+            found = list_violation_kinds(run_stepwise_seed(seed).violations)
         if found.intersection(kinds) and not run_stepwise_seed(seed).violations:
             return
     pytest.fail(f"{mutant.__name__} went unnoticed")

@@ -1,7 +1,7 @@
 """Planted bugs are found. `python -m tests.simulation.find_mutants` searches all seeds for them anew."""
 
 import pytest
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.planting import Mutant
 
@@ -27,7 +27,7 @@ def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(simulation, "STEPS_MAX", STEPS_MAX)
     for seed in range(first, first + SEEDS_MAX):
         with planted(mutant):
-            found = kinds_of(run_seed(seed).violations)
+            found = list_violation_kinds(run_seed(seed).violations)
         # A seed that breaks a promise without the mutant too proves nothing about it.
         if found.intersection(kinds) and not run_seed(seed).violations:
             return

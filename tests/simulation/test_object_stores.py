@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.effort import tries
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.mutants_of_objects import MUTANTS_OF_OBJECTS
 from tests.simulation.planting import Mutant
@@ -34,4 +34,4 @@ def test_planted_bug_is_found(mutant: Mutant) -> None:
     with with_store(OBJECTS):
         assert not by.run(by.seed).violations
         with mutant():
-            assert kinds_of(by.run(by.seed).violations).intersection(by.kinds)
+            assert list_violation_kinds(by.run(by.seed).violations).intersection(by.kinds)

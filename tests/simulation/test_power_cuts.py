@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.mutants_of_power import MUTANTS_OF_POWER
 from tests.simulation.planting import Mutant
 
@@ -55,7 +55,7 @@ def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -
     found_by = MUTANTS_OF_POWER[mutant]
     monkeypatch.setattr(simulation, "STEPS_MAX", STEPS_MAX)
     with mutant():
-        found = kinds_of(found_by.run(found_by.seed).violations)
+        found = list_violation_kinds(found_by.run(found_by.seed).violations)
     assert found.intersection(found_by.kinds), found
     assert not found_by.run(found_by.seed).violations
 

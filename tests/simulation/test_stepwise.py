@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 from tests.effort import EFFORT, tries
-from tests.simulation.find_mutants import kinds_of
+from tests.simulation.find_mutants import list_violation_kinds
 from tests.simulation.fresh_seeds import commit_number, fresh_seeds
 from tests.simulation.mutants_of_epochs import MUTANTS_OF_EPOCHS
 from tests.simulation.planting import Mutant
@@ -126,7 +126,7 @@ def test_planted_bug_is_found(mutant: Mutant) -> None:
     found_by = MUTANTS_OF_EPOCHS[mutant]
     for history in found_by.histories():
         with mutant():
-            found = kinds_of(history().violations)
+            found = list_violation_kinds(history().violations)
         if found.intersection(found_by.kinds) and not history().violations:
             return
     pytest.fail(f"{mutant.__name__} went unnoticed")

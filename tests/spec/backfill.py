@@ -91,10 +91,10 @@ class Series:
         """Take the time."""
         phase = Phase(name, *self._shape)
         self.phases.append(phase)
-        before, begun = len(program.lines_of(self.out / program.COUNTS)), time.monotonic()
+        before, begun = len(program.read_output_lines(self.out / program.COUNTS)), time.monotonic()
         yield phase
         phase.seconds = time.monotonic() - begun
-        phase.records = len(program.lines_of(self.out / program.COUNTS)) - before
+        phase.records = len(program.read_output_lines(self.out / program.COUNTS)) - before
 
     def start(self, mode: str, out: Path, source: Any = None, **settings: Any) -> Any:
         """Start a job."""
@@ -108,7 +108,7 @@ class Series:
         }
         env = program.environment(mode, parallelism, **{**defaults, **settings})
         stream = program.build(env, self.input, out, source)
-        timed = stream.key_by(program.key_of).map(seen).uid(SEEN).map(program.text).uid(f"text of {SEEN}")
+        timed = stream.key_by(program.select_key).map(seen).uid(SEEN).map(program.text).uid(f"text of {SEEN}")
         timed.sink_to(program.file_sink(out / SEEN)).uid(f"{SEEN} out")
         return env.execute_async(f"back-fill, {mode}")
 
@@ -133,13 +133,13 @@ class Series:
 
     def _wait_for_all(self, job: Any) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while len(program.lines_of(self.out / program.COUNTS)) < self.count:
+        while len(program.read_output_lines(self.out / program.COUNTS)) < self.count:
             if job.get_job_execution_result().done() or time.monotonic() > deadline:
                 raise AssertionError("the job does not get on")
             time.sleep(POLL_S)
 
     def _latency(self, first: int) -> str:
-        pairs = [tuple(map(int, line.split())) for line in program.lines_of(self.out / SEEN)]
+        pairs = [tuple(map(int, line.split())) for line in program.read_output_lines(self.out / SEEN)]
         took = sorted(seen_ms - self.written_ms[number] for number, seen_ms in pairs if number >= first)
         cuts = quantiles(took, n=100)
         return f"{len(took):,} records: p50 {cuts[49]:.0f} ms, p99 {cuts[98]:.0f} ms"
@@ -161,7 +161,7 @@ class Series:
         """One job in streaming over all files, which comes to its end."""
         self._path = None
         out = self.folder / "one run"
-        self.start("STREAMING", out, program.source_of(self.input, grows=False)).wait()
+        self.start("STREAMING", out, program.build_source(self.input, grows=False)).wait()
         return out
 
 

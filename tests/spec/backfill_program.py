@@ -69,11 +69,11 @@ def parse(line: str) -> Event:
     return Event(int(number), kind, int(key), int(time), int(amount))
 
 
-def time_of(event: Event, _: Any) -> int:
+def get_event_time(event: Event, _: Any) -> int:
     return event.time
 
 
-def key_of(event: Event) -> int:
+def select_key(event: Event) -> int:
     return event.key
 
 
@@ -85,7 +85,7 @@ def is_price(event: Event) -> bool:
     return event.kind == PRICE
 
 
-def one_of(event: Event) -> tuple[int, int, int, int]:
+def to_total(event: Event) -> tuple[int, int, int, int]:
     return event.key, event.time // WINDOW_MS, event.amount, 1
 
 
@@ -170,7 +170,7 @@ def environment(mode: str, parallelism: int, **settings: Any) -> StreamExecution
     return env.set_parallelism(parallelism)
 
 
-def source_of(folder: Path, grows: bool = True) -> FileSource:
+def build_source(folder: Path, grows: bool = True) -> FileSource:
     """The files of a folder; with those to come, when it `grows`."""
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(folder))
     return (source.monitor_continuously(Duration.of_millis(5)) if grows else source).build()
@@ -179,15 +179,19 @@ def source_of(folder: Path, grows: bool = True) -> FileSource:
 def build(env: StreamExecutionEnvironment, folder: Path, out: Path, source: Any = None, uid: str = "files") -> Any:
     """Add the program; gives the stream of its records."""
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
-    lines = env.from_source(source or source_of(folder), WatermarkStrategy.no_watermarks(), "files").uid(uid)
-    read = lines.map(parse).uid("parsed").assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(time_of))
+    lines = env.from_source(source or build_source(folder), WatermarkStrategy.no_watermarks(), "files").uid(uid)
+    read = (
+        lines.map(parse)
+        .uid("parsed")
+        .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(get_event_time))
+    )
     stream = read.uid("times")
-    windows = stream.map(one_of).key_by(first_of).window(TumblingEventTimeWindows.of(Duration.of_millis(WINDOW_MS)))
+    windows = stream.map(to_total).key_by(first_of).window(TumblingEventTimeWindows.of(Duration.of_millis(WINDOW_MS)))
     orders, prices = stream.filter(is_order).uid("orders"), stream.filter(is_price).uid("prices")
     results = {
         WINDOWS: windows.reduce(add),
-        TOTALS: stream.key_by(key_of).process(Totals()),
-        JOINED: orders.key_by(key_of).connect(prices.key_by(key_of)).process(AtPrice()),
+        TOTALS: stream.key_by(select_key).process(Totals()),
+        JOINED: orders.key_by(select_key).connect(prices.key_by(select_key)).process(AtPrice()),
         COUNTS: stream.map(counted).key_by(first_of).reduce(add_counts),
     }
     for name, result in results.items():
@@ -202,10 +206,10 @@ def file_sink(folder: Path) -> Any:
 
 def written(out: Path) -> dict[str, list[str]]:
     """What is visible of each output, sorted."""
-    return {name: lines_of(out / name) for name in OUTPUTS}
+    return {name: read_output_lines(out / name) for name in OUTPUTS}
 
 
-def lines_of(folder: Path) -> list[str]:
+def read_output_lines(folder: Path) -> list[str]:
     return sorted(line for file in folder.rglob("part-*") for line in file.read_text().splitlines())
 
 

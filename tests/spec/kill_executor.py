@@ -88,13 +88,13 @@ def build(env: StreamExecutionEnvironment, count: int) -> Any:
 
     What a task deals out depends on the order of its input, so one that runs again has to get the same.
     """
-    numbers = numbers_of(env, count, "numbers").rebalance()
+    numbers = read_numbers(env, count, "numbers").rebalance()
     pairs = numbers.map(lambda n: (n % KEYS, mixed(n))).rebalance().map(lambda pair: pair)
     totals = pairs.key_by(lambda pair: pair[0]).process(TotalOfPairs())
     return totals.map(lambda total: (total[0] % 100, *total[1:])).key_by(lambda total: total[0]).reduce(add)
 
 
-def numbers_of(env: StreamExecutionEnvironment, count: int, name: str) -> Any:
+def read_numbers(env: StreamExecutionEnvironment, count: int, name: str) -> Any:
     source: Any = NumberSequenceSource(0, count - 1)
     return env.from_source(source, WatermarkStrategy.no_watermarks(), name)
 
@@ -261,7 +261,7 @@ def answer_from(savepoint: Path, count: int) -> list[Any]:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(4)
     last: dict[int, Any] = {}
     totals = build(env, count)
-    write_down(numbers_of(env, count, "to write down"), savepoint.with_name("out"))  # the same program
+    write_down(read_numbers(env, count, "to write down"), savepoint.with_name("out"))  # the same program
     with totals.execute_and_collect("go on") as results:
         for key, *held in results:
             last[key] = max(last.get(key, held), held)
@@ -301,7 +301,7 @@ def main(count: int, back_fill: bool) -> None:
         killer.start()
         say(f"process {os.getpid()} runs the program")
         totals = build(env, count)
-        write_down(numbers_of(env, count, "to write down"), Path(name) / "out")
+        write_down(read_numbers(env, count, "to write down"), Path(name) / "out")
         with totals.execute_and_collect("kill an executor") as results:
             found = sorted(results)
         wrong = check_files(Path(name) / "out", count)

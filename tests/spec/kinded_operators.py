@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.types import Row, RowKind
-from penstock.core.columns.batch import ColumnBatch, kinds_of
+from penstock.core.columns.batch import ColumnBatch, get_row_kinds
 from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 
 KEYS = 9
 
 
-def kind_of(number: int) -> int:
+def choose_kind(number: int) -> int:
     return number % 4
 
 
@@ -26,7 +26,7 @@ class Changes(StreamOperator):
         self.form = form
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        kinds = bytes(map(kind_of, batch.values))
+        kinds = bytes(map(choose_kind, batch.values))
         pairs = [(number % KEYS, number) for number in batch.values]
         times = batch.values if self.form == "columns" else None
         if self.form == "rows":
@@ -44,7 +44,7 @@ class Seen(StreamOperator):
     """What arrives: (key, number, kind)."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        kinds = kinds_of(batch) or bytes(len(batch))
+        kinds = get_row_kinds(batch) or bytes(len(batch))
         self.output.collect(Batch([(*tuple(v), kind) for v, kind in zip(batch.values, kinds, strict=True)]))
 
 

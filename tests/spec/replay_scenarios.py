@@ -38,7 +38,7 @@ from penstock.core.records import Batch
 from penstock.drivers.client.submit import submit
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.simulation.answers import check_exact, check_superset
-from penstock.drivers.simulation.connectors import JITTER_MS, SimulatedSource, Split, record_at
+from penstock.drivers.simulation.connectors import JITTER_MS, SimulatedSource, Split, generate_record
 from penstock.drivers.simulation.outside import Outside, outside, present
 from penstock.drivers.simulation.reference import outputs
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario
@@ -99,7 +99,7 @@ class _Reader(PositionedReader[Split]):
         stop = min(split.position + max_records, split.stop)
         if stop <= split.position:
             return None
-        records = [record_at(split, position, self._source.keys) for position in range(split.position, stop)]
+        records = [generate_record(split, position, self._source.keys) for position in range(split.position, stop)]
         self._given += len(records)
         return Batch([r for r, _ in records], [t for _, t in records]), replace(split, position=stop)
 

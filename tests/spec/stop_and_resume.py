@@ -213,7 +213,7 @@ def half_written(output: Path, has_killed: bool = False) -> list[str]:
     return [f"{len(hidden)} files were not committed: {hidden[:3]}"] if hidden else []
 
 
-def rows_of(answer: Answer) -> dict[str, Counter[Row]]:
+def to_expected_rows(answer: Answer) -> dict[str, Counter[Row]]:
     """The rows that the patient copy writes for an answer."""
     return {
         program.HOURLY: Counter((*key, *map(str, figures)) for key, figures in answer.hourly.items()),
@@ -241,7 +241,7 @@ def compare_with_plain(output: Path, flights: Flights, drained: bool, has_killed
         answer = plain_python.answer(read)
         found += [f"{name}: {line}" for line in differences(read_output(output / name), answer)[:5]]
         if name == PATIENT:
-            for what, want in rows_of(answer).items():
+            for what, want in to_expected_rows(answer).items():
                 found += unequal(f"{name}: {what}", rows(output / name / what), want)
     return found
 

@@ -18,11 +18,11 @@ from tests.spec.backfill_program import (
     WINDOWS,
     answer,
     build,
+    build_source,
     environment,
     events,
     file_sink,
-    lines_of,
-    source_of,
+    read_output_lines,
     write,
     written,
 )
@@ -97,7 +97,7 @@ class Series:
     def in_one_run(self, parallelism: int) -> dict[str, list[str]]:
         """What one job in streaming, which nobody stops, writes for all files there are."""
         env = environment("STREAMING", parallelism, **self.settings)
-        build(env, self.input, self.folder / "one run", source_of(self.input, grows=False))
+        build(env, self.input, self.folder / "one run", build_source(self.input, grows=False))
         env.execute()
         return written(self.folder / "one run")
 
@@ -178,7 +178,7 @@ def test_a_history_that_lies_elsewhere(tmp_path: Path, store_directory: Path) ->
         write(history, events(first, FILE, KEYS))
     path = str(store_directory / "filled")
     env = environment("AUTOMATIC", 2, execution__target="local", execution__batch__savepoint_path=path)
-    build(env, history, series.out, source_of(history, grows=False), uid="history")
+    build(env, history, series.out, build_source(history, grows=False), uid="history")
     env.execute()
     assert len(written(series.out)[WINDOWS]) < len(answer(events(0, HISTORY, KEYS))[WINDOWS])
     series.count = HISTORY
@@ -198,7 +198,7 @@ def test_a_bounded_source_that_pauses_is_read_to_its_end(tmp_path: Path, store_d
         numbers = env.from_source(slow, WatermarkStrategy.no_watermarks(), "slow").uid("slow")
         numbers.sink_to(file_sink(tmp_path / "out")).uid("out")
         env.execute()
-        assert lines_of(tmp_path / "out") == sorted(map(str, range(60)))
+        assert read_output_lines(tmp_path / "out") == sorted(map(str, range(60)))
 
 
 def test_a_history_and_what_is_live_as_one_source(tmp_path: Path, store_directory: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_history_and_what_is_live_as_one_source(tmp_path: Path, store_director
 
     def start(mode: str, parallelism: int, **settings: Any) -> Any:
         env = environment(mode, parallelism, execution__target="local", **settings)
-        both = HybridSource.builder(source_of(history, grows=False)).add_source(source_of(series.input)).build()
+        both = HybridSource.builder(build_source(history, grows=False)).add_source(build_source(series.input)).build()
         build(env, series.input, series.out, both)
         return env.execute_async()
 
@@ -318,7 +318,7 @@ def test_a_pass_that_fails_begins_anew(target: str, tmp_path: Path, store_direct
     keyed_sums(env, tmp_path, fails)
     env.execute()
     assert marker.exists()
-    assert lines_of(tmp_path / "out") == expected_sums()
+    assert read_output_lines(tmp_path / "out") == expected_sums()
     store = FileCheckpointStore(None, "", 0)
     named = {Path(file.path or "").name for file in store.load(str(path)).state_files() if file.path is not None}
     assert {file.name for file in path.iterdir()} == {"_metadata", *named}
@@ -346,7 +346,7 @@ def test_a_program_that_is_killed_leaves_no_savepoint_and_no_output(tmp_path: Pa
 
     assert run(store_directory / "first") == -signal.SIGKILL
     assert not (store_directory / "first" / "_metadata").exists()
-    assert lines_of(tmp_path / "out") == []
+    assert read_output_lines(tmp_path / "out") == []
     assert run(store_directory / "second") == 0
-    assert lines_of(tmp_path / "out") == expected_sums()
+    assert read_output_lines(tmp_path / "out") == expected_sums()
     assert (store_directory / "second" / "_metadata").exists()

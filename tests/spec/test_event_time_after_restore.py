@@ -50,15 +50,15 @@ def is_late(number: int) -> bool:
     return number >= 4 * LATE_EVERY and number % LATE_EVERY < KEYS
 
 
-def time_of(record: tuple[int, int], timestamp: int) -> int:
+def get_event_time(record: tuple[int, int], timestamp: int) -> int:
     return timestamp - (LATE_MS if is_late(record[1]) else 0)
 
 
-def key_of(record: tuple[int, int]) -> int:
+def select_key(record: tuple[int, int]) -> int:
     return record[1] % KEYS
 
 
-STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(time_of)
+STRATEGY = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(get_event_time)
 
 
 def seen_as_late(record: Any, ctx: Any) -> tuple[int, bool]:
@@ -103,7 +103,7 @@ def add(one: Any, other: Any) -> Any:
 
 def windowed(assigner: Any, configure: Callable[[Any], Any] = lambda windows: windows) -> Callable[[DataStream], Any]:
     def build(records: DataStream) -> DataStream:
-        windows = configure(records.key_by(key_of).window(assigner)).side_output_late_data(LATE)
+        windows = configure(records.key_by(select_key).window(assigner)).side_output_late_data(LATE)
         sums: DataStream = windows.reduce(add).uid("windows")
         return sums.union(sums.get_side_output(LATE).map(lambda record: ("late", record)).uid("late"))
 
@@ -111,24 +111,29 @@ def windowed(assigner: Any, configure: Callable[[Any], Any] = lambda windows: wi
 
 
 def interval_join(records: DataStream) -> DataStream:
-    keyed = records.key_by(key_of)
+    keyed = records.key_by(select_key)
     return keyed.interval_join(keyed).between(Time.milliseconds(0), Time.milliseconds(300)).process(Pair()).uid("join")
 
 
 def window_join(records: DataStream) -> DataStream:
-    windows = records.join(records).where(key_of).equal_to(key_of).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    windows = (
+        records.join(records)
+        .where(select_key)
+        .equal_to(select_key)
+        .window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    )
     joined: DataStream = windows.apply(lambda one, other: (one[1], other[1])).uid("join")
     return joined
 
 
 def pattern(records: DataStream) -> DataStream:
-    found = CEP.pattern(records.key_by(key_of), Pattern.begin("a").next("b")).side_output_late_data(LATE)
+    found = CEP.pattern(records.key_by(select_key), Pattern.begin("a").next("b")).side_output_late_data(LATE)
     matches = found.select(lambda match: (match["a"][0][1], match["b"][0][1])).uid("pattern")
     return matches.union(matches.get_side_output(LATE).map(lambda record: ("late", record)).uid("late"))
 
 
 def both_inputs(records: DataStream) -> DataStream:
-    keyed = records.key_by(key_of)
+    keyed = records.key_by(select_key)
     return keyed.connect(keyed).process(BothSeenAsLate()).uid("both")
 
 
@@ -138,7 +143,7 @@ def query(sql: str) -> Callable[[DataStream], DataStream]:
     def build(records: DataStream) -> DataStream:
         tables = StreamTableEnvironment.create(records.get_execution_environment())
         rows = records.map(
-            lambda record: Row(key_of(record), record[1]), Types.ROW_NAMED(["k", "n"], [Types.INT()] * 2)
+            lambda record: Row(select_key(record), record[1]), Types.ROW_NAMED(["k", "n"], [Types.INT()] * 2)
         )
         schema = Schema.new_builder().column("k", "INT").column("n", "INT")
         schema = schema.column_by_metadata("ts", "TIMESTAMP_LTZ(3)", "rowtime").watermark("ts", "SOURCE_WATERMARK()")
@@ -160,9 +165,9 @@ PROGRAMS: dict[str, Callable[[DataStream], DataStream]] = {
     "window join": window_join,
     "patterns": pattern,
     "process": lambda records: records.process(SeenAsLate()).uid("process"),
-    "keyed process": lambda records: records.key_by(key_of).process(KeyedSeenAsLate()).uid("process"),
+    "keyed process": lambda records: records.key_by(select_key).process(KeyedSeenAsLate()).uid("process"),
     "two inputs": both_inputs,
-    "timers": lambda records: records.key_by(key_of).process(Alarm()).uid("timers"),
+    "timers": lambda records: records.key_by(select_key).process(Alarm()).uid("timers"),
     "SQL windows": query(f"SELECT k, window_start, COUNT(*) FROM {TUMBLE} GROUP BY k, window_start, window_end"),
     "SQL GROUP BY": query("SELECT k, SUM(n) FROM r GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)"),
     "SQL by row": query("SELECT k, CARDINALITY(COLLECT(n)) FROM r GROUP BY k, TUMBLE(ts, INTERVAL '1' SECOND)"),

@@ -22,7 +22,7 @@ from tests.spec.life_cycle_rig import (
     two_chains,
     written_down,
 )
-from tests.spec.virtual_job import Timed, VirtualJob, environment, error_of
+from tests.spec.virtual_job import Timed, VirtualJob, environment, get_error
 
 from penstock.base.job_status import JobStatus
 from penstock.plan.transformation import Transformation, Upstream
@@ -374,7 +374,7 @@ def test_failure_of_the_snapshot_that_ends_the_job(store_directory: Any) -> None
         job.at(5_000, lambda: stopped.append(job.stop_with_savepoint(False, str(store_directory))))
         job.at(20_000, job.cancel)
         assert job.run() is JobStatus.CANCELED
-    assert "no savepoint under" in error_of(stopped[0])
+    assert "no savepoint under" in get_error(stopped[0])
     assert calls("EndOfPartition") == []
     assert calls("EndOfData(drain=False)") == ["edge"]
     assert sorted(calls("open")) == sorted(calls("close")) == sorted(2 * (UPSTREAM + DOWNSTREAM))

@@ -75,7 +75,7 @@ def test_a_lost_worker_takes_only_its_own_slot_with_it(tmp_path: Path, store_dir
     env = environment(store_directory, "spark")
     written(numbers(env, "numbers").map(Noted(tmp_path)), tmp_path / "out")
     job = env.execute_async("slots")
-    pids = workers_of(job)
+    pids = wait_for_workers(job)
     wait_for_output(tmp_path / "out", job)
     os.kill(min(pids), signal.SIGKILL)
     job.get_job_execution_result().result(PATIENCE_S)
@@ -84,7 +84,7 @@ def test_a_lost_worker_takes_only_its_own_slot_with_it(tmp_path: Path, store_dir
     assert committed(str(tmp_path / "out")) == {str(n): 1 for n in range(RECORDS)}
 
 
-def workers_of(job: RunningJob) -> set[int]:
+def wait_for_workers(job: RunningJob) -> set[int]:
     """The processes of the workers, once the job runs."""
     deadline = time.monotonic() + PATIENCE_S
     while len(pids := {process_id for _, _, process_id in job.get_progress().result().workers}) < 2:

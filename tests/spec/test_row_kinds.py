@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.spec.kinded_operators import KEYS, Changes, Seen, SeenByKey, first, kind_of
+from tests.spec.kinded_operators import KEYS, Changes, Seen, SeenByKey, choose_kind, first
 
 from penstock.base.configuration import Configuration
 from penstock.core.columns.keys import ColumnKey
@@ -35,7 +35,7 @@ def run(form: str, mode: str, keyed: bool, target: str = "local", **options: str
         return Counter(results)
 
 
-EXPECTED = Counter((number % KEYS, number, kind_of(number)) for number in range(NUMBERS))
+EXPECTED = Counter((number % KEYS, number, choose_kind(number)) for number in range(NUMBERS))
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["by batch", "by key"])

@@ -15,7 +15,7 @@ from tests.spec.test_driver_is_killed import COUNT, lines, started
 from tests.spec.test_two_drivers import wait_for_output
 
 from penstock.base.errors import ConfigurationError, JobExecutionError
-from penstock.drivers.client.standby import FINISHED, end_of
+from penstock.drivers.client.standby import FINISHED, describe_end
 from penstock.drivers.election.file import FileElection
 from penstock.drivers.election.leader import Leader
 from penstock.storage.leadership import DeposedError
@@ -118,9 +118,9 @@ def test_a_standby_hears_how_the_leader_ended(tmp_path: Path) -> None:
 
 def test_a_job_that_was_suspended_has_not_come_to_its_end() -> None:
     """E7: so its standbys stand by no longer, and one of them goes on with it."""
-    assert end_of(None) == FINISHED
-    assert end_of(JobExecutionError("counts", "it was cancelled")) == "job 'counts' failed: it was cancelled"
-    assert end_of(DeposedError("counts", "another driver has taken the job over")) is None
+    assert describe_end(None) == FINISHED
+    assert describe_end(JobExecutionError("counts", "it was cancelled")) == "job 'counts' failed: it was cancelled"
+    assert describe_end(DeposedError("counts", "another driver has taken the job over")) is None
 
 
 @pytest.mark.parametrize(

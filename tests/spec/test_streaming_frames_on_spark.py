@@ -120,7 +120,7 @@ def numbered(numbers: range) -> list[str]:
     return sorted(f"{n % 7} {n // 7 + 1}" for n in numbers)
 
 
-def numbers_of(env: StreamExecutionEnvironment, frame: Any) -> Any:
+def read_numbers(env: StreamExecutionEnvironment, frame: Any) -> Any:
     return env.from_dataframe(frame, NUMBERS).uid("numbers")
 
 
@@ -187,7 +187,7 @@ def test_savepoints_are_taken_while_spark_waits_for_data(folder: Folder) -> None
 
     def start(parallelism: int, begin_from: str | None, out: str, options: dict[str, str] | None = None) -> Any:
         env = folder.environment(options, MICRO, parallelism, begin_from)
-        number(env, numbers_of(env, folder.frame()), folder.sink(out))
+        number(env, read_numbers(env, folder.frame()), folder.sink(out))
         return env.execute_async()
 
     job = start(2, None, "out", {"execution.micro-batch.interval": "1 h"})
@@ -207,7 +207,7 @@ def test_a_stream_without_end_stops_and_goes_on(folder: Folder) -> None:
     savepoint: str | None = None
     for parallelism in (2, 3):
         env = folder.environment({"execution.micro-batch.interval": "10 ms"}, MICRO, parallelism, savepoint)
-        number(env, numbers_of(env, rate.load().select("value")), folder.sink())
+        number(env, read_numbers(env, rate.load().select("value")), folder.sink())
         before = len(folder.lines())
         job = env.execute_async()
         wait_until(functools.partial(folder.has_more_than, before))
@@ -226,7 +226,7 @@ def test_two_frames_and_a_source_of_penstock_in_one_program(folder: Folder) -> N
     (folder.path / "names" / "one").write_text("zero")
     names = folder.session.readStream.text(str(folder.path / "names"), wholetext=True)
     env = folder.environment({"execution.micro-batch.max-records": "4"})
-    numbers = numbers_of(env, folder.frame())
+    numbers = read_numbers(env, folder.frame())
     source: Any = DataGeneratorSource(lambda n: 100 + n, 24)
     own = env.from_source(source, WatermarkStrategy.no_watermarks(), "own").uid("own")
     words = env.from_dataframe(names, Types.STRING()).uid("names").map(lambda name: len(name) * 1000)
@@ -238,10 +238,10 @@ def test_other_frames_than_those_of_the_checkpoint_are_refused(folder: Folder) -
     """H4: they have one position, so the error says what to do."""
     folder.put("1")
     env = folder.environment()
-    numbers_of(env, folder.frame()).print()
+    read_numbers(env, folder.frame()).print()
     checkpoint = folder.checkpoints(env.execute())[-1]
     env = folder.environment(begin_from=checkpoint)
-    numbers_of(env, folder.frame()).print()
+    read_numbers(env, folder.frame()).print()
     env.from_dataframe(folder.frame(), NUMBERS).uid("more").print()
     with pytest.raises(JobExecutionError, match="one position for the 1 streaming data frames"):
         env.execute()
@@ -263,7 +263,7 @@ def test_a_failure_in_the_middle_of_a_batch_leaves_no_trace(folder: Folder) -> N
         return n
 
     env = folder.environment(RESTART)
-    number(env, numbers_of(env, folder.frame()).map(fail_once), folder.sink())
+    number(env, read_numbers(env, folder.frame()).map(fail_once), folder.sink())
     env.execute()
     assert mark.exists()
     assert folder.lines() == numbered(range(60))
@@ -274,7 +274,7 @@ def test_a_users_error_has_its_place(folder: Folder, capfd: Any) -> None:
     folder.put("1")
     folder.put("0")
     env = folder.environment()
-    numbers_of(env, folder.frame()).map(lambda n: 1 // n).name("divide").sink_to(folder.sink())
+    read_numbers(env, folder.frame()).map(lambda n: 1 // n).name("divide").sink_to(folder.sink())
     with pytest.raises(UserFunctionError, match="'divide'"):
         env.execute()
     assert folder.lines() == ["1"]
@@ -295,14 +295,14 @@ def test_any_checkpoint_is_gone_on_from(folder: Folder, compacting: None) -> Non
     that the checkpoint covers, nor that batch's files; batches behind it are the same ones again."""
     files = [folder.put(*map(str, range(first, first + 10))) for first in range(0, 30, 10)]
     env = folder.environment({"execution.checkpointing.num-retained": "3"})
-    number(env, numbers_of(env, folder.frame()), folder.sink())
+    number(env, read_numbers(env, folder.frame()), folder.sink())
     checkpoints = folder.checkpoints(env.execute())
     assert folder.lines() == numbered(range(30))
     for number_of_files, checkpoint in enumerate(checkpoints, 1):
         files[number_of_files - 1].unlink()
         out = f"from-{number_of_files}"
         env = folder.environment(begin_from=checkpoint)
-        number(env, numbers_of(env, folder.frame()), folder.sink(out))
+        number(env, read_numbers(env, folder.frame()), folder.sink(out))
         env.execute()
         assert folder.lines(out) == numbered(range(10 * number_of_files, 30))
 
@@ -310,7 +310,7 @@ def test_any_checkpoint_is_gone_on_from(folder: Folder, compacting: None) -> Non
 def test_a_job_is_cancelled_while_spark_waits_for_data(folder: Folder) -> None:
     """E1: the query ends with it."""
     env = folder.environment({"execution.micro-batch.interval": "1 h"})
-    number(env, numbers_of(env, folder.frame()), folder.sink())
+    number(env, read_numbers(env, folder.frame()), folder.sink())
     job = env.execute_async()
     wait_until(lambda: bool(folder.session.streams.active))
     job.cancel().result(120)
@@ -323,7 +323,7 @@ def test_a_driver_that_leads_no_longer_ends_its_query(folder: Folder) -> None:
     """E7, G8: its job is suspended, with all checkpoints for the driver that leads next."""
     folder.put(*map(str, range(10)))
     env = folder.environment({"execution.micro-batch.interval": "1 h"})
-    number(env, numbers_of(env, folder.frame()), folder.sink())
+    number(env, read_numbers(env, folder.frame()), folder.sink())
     job: Any = env.execute_async()
     wait_until(lambda: folder.lines() == numbered(range(10)))
     job.lose_leadership("somebody said so")
@@ -337,7 +337,7 @@ def test_a_query_that_ends_begins_again_from_the_last_checkpoint(folder: Folder)
     """G8: as after a failure of Spark's source."""
     folder.put(*map(str, range(10)))
     env = folder.environment({**RESTART, "execution.micro-batch.interval": "100 ms"})
-    number(env, numbers_of(env, folder.frame()), folder.sink())
+    number(env, read_numbers(env, folder.frame()), folder.sink())
     job = env.execute_async()
     wait_until(lambda: folder.lines() == numbered(range(10)))
     folder.put(*map(str, range(10, 20)))
@@ -354,7 +354,7 @@ def test_keyed_state_goes_over_to_streaming_with_another_source(folder: Folder) 
     """H4, I1: the live program reads the same elsewhere, under another uid."""
     folder.put(*map(str, range(12)))
     env = folder.environment()
-    number(env, numbers_of(env, folder.frame()), folder.sink())
+    number(env, read_numbers(env, folder.frame()), folder.sink())
     checkpoint = folder.checkpoints(env.execute())[-1]
     ignores = {"execution.state-recovery.ignore-unclaimed-state": "true", "execution.target": "local"}
     env = folder.environment(ignores, STREAMING, 3, checkpoint)

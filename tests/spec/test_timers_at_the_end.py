@@ -17,7 +17,7 @@ from penstock.core.records import MAX_WATERMARK
 from penstock.datastream import DataStream
 from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.state.key_groups import key_group_of, key_group_range
+from penstock.state.key_groups import assign_key_group, key_group_range
 
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
 
@@ -131,7 +131,7 @@ def test_two_inputs_drain_at_the_end_of_both() -> None:
 def key_of_subtask(subtask: int, parallelism: int) -> str:
     """A key whose key group belongs to the subtask, so that no network edge is needed in front of the operator."""
     first, last = key_group_range(subtask, 128, parallelism)
-    return next(k for k in map(str, range(1_000)) if first <= key_group_of(k, 128) <= last)
+    return next(k for k in map(str, range(1_000)) if first <= assign_key_group(k, 128) <= last)
 
 
 KEYS = [key_of_subtask(subtask, 2) for subtask in range(2)]

@@ -177,7 +177,7 @@ class VirtualJob(LocalJob):
         self._clock.advance_to(max(self.now_ms, min(known)))
 
 
-def error_of(future: Future[Any]) -> str:
+def get_error(future: Future[Any]) -> str:
     """What the future raises."""
     error = future.exception(0)
     assert error is not None

@@ -10,7 +10,7 @@ from penstock.core.job.scheduler import state_of_subtask
 from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_of, key_group_range
+from penstock.state.key_groups import assign_key_group, key_group_range
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import read_keyed, read_operator
 from penstock.storage.metadata import (
@@ -42,7 +42,7 @@ def test_round_trip():
     assert set(captures) == {"counts", "windows"}
     assert read_keyed([captures["counts"].to_bytes(128)], 0, 127) == {None: {"a": "v", "b": "v"}}
     assert read_keyed([captures["windows"].to_bytes(128)], 0, 127) == {(0, 10): {"a": [1]}}
-    group = key_group_of("a", 128)
+    group = assign_key_group("a", 128)
     assert read_keyed([captures["counts"].to_bytes(128)], group, group) == {None: {"a": "v"}}
 
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 
 from penstock.state.equality import (
+    build_canonicalizer,
     canonical_column,
     canonical_values,
-    canonicalizer_of,
     hashable_elements,
     needs_canonical,
-    order_of,
     same_objects,
+    to_sort_key,
 )
 from penstock.state.key_bytes import NAN
 
@@ -63,7 +63,7 @@ def test_equal_values_have_one_canonical_form(data_type: pa.DataType, value: Any
 @pytest.mark.parametrize(("data_type", "value", "same", "other"), FORMS, ids=lambda one: str(one)[:30])
 def test_both_ways_lead_to_the_same_form(data_type: pa.DataType, value: Any, same: Any, other: Any) -> None:
     """A column of canonical Python values is the canonical column, and canonical forms stay as they are."""
-    canonicalize = canonicalizer_of(data_type, zeros="merged")
+    canonicalize = build_canonicalizer(data_type, zeros="merged")
     assert canonicalize is not None
     values = [value, same, other, None]
     by_column = canonical_column(column(data_type, *values))
@@ -81,7 +81,7 @@ def test_both_ways_lead_to_the_same_form(data_type: pa.DataType, value: Any, sam
 def test_types_of_one_form_cost_nothing(data_type: pa.DataType) -> None:
     """Also within arrays and rows of columns; as dictionary keys arrays and rows become tuples."""
     assert not needs_canonical(data_type)
-    assert canonicalizer_of(data_type) is None
+    assert build_canonicalizer(data_type) is None
     for nested in (data_type, pa.list_(data_type), pa.struct([("a", data_type)])):
         values = pa.nulls(3, nested)
         assert canonical_column(values) is values
@@ -96,9 +96,9 @@ def test_chunks_and_empty_columns() -> None:
 
 def test_the_order_has_null_first_and_nan_last() -> None:
     values: list[Any] = [NAN, 1.0, None, -math.inf, math.inf]
-    assert sorted(values, key=order_of) == [None, -math.inf, 1.0, math.inf, NAN]
+    assert sorted(values, key=to_sort_key) == [None, -math.inf, 1.0, math.inf, NAN]
     rows = [(1, NAN), (1, None), (0, NAN), (1, 2.0)]
-    assert sorted(rows, key=order_of) == [(0, NAN), (1, None), (1, 2.0), (1, NAN)]
+    assert sorted(rows, key=to_sort_key) == [(0, NAN), (1, None), (1, 2.0), (1, NAN)]
 
 
 def test_elements_of_canonical_columns_are_dictionary_keys() -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_of, key_groups_of
+from penstock.state.key_groups import assign_key_group, assign_key_groups
 from penstock.state.snapshot import read_keyed
 from penstock.state.table import StateTable
 
@@ -26,7 +26,7 @@ def restored(data: bytes) -> Any:
     return read_keyed([data], 0, 127)[None]
 
 
-def table_of(entries: dict[Any, Any]) -> StateTable:
+def make_table(entries: dict[Any, Any]) -> StateTable:
     table = StateTable("totals")
     table.entries(None).update(entries)
     table.changed(None).update(entries)
@@ -41,7 +41,7 @@ def table_of(entries: dict[Any, Any]) -> StateTable:
 )
 def test_entries_come_back_as_they_were_of_the_same_types(value: Any, size: int) -> None:
     """G7: whole tables and a few entries."""
-    capture = table_of(dict.fromkeys(range(size), value)).capture(1, "Sum")
+    capture = make_table(dict.fromkeys(range(size), value)).capture(1, "Sum")
     assert capture is not None
     found = restored(capture.to_bytes(128))
     assert found == dict.fromkeys(range(size), value)
@@ -54,7 +54,7 @@ def test_entries_come_back_as_they_were_of_the_same_types(value: Any, size: int)
 def test_what_is_changed_after_the_capture_does_not_reach_the_snapshot(value: Any) -> None:
     """G7: however deep in a value, and though the bytes are made later."""
     as_it_was = repr(value)
-    table = table_of({"plain": 1, "other": value})
+    table = make_table({"plain": 1, "other": value})
     capture = table.capture(1, "Sum")
     assert capture is not None
     inner: Any = value
@@ -72,7 +72,7 @@ def test_what_is_changed_after_the_capture_does_not_reach_the_snapshot(value: An
 def test_a_value_that_cannot_be_pickled_is_told_at_the_capture() -> None:
     """G7: with the operator and the state."""
     with pytest.raises(StateError, match="Sum: a value in state 'totals' cannot be pickled"):
-        table_of({"a": (1, (n for n in range(3)))}).capture(1, "Sum")
+        make_table({"a": (1, (n for n in range(3)))}).capture(1, "Sum")
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_a_value_that_cannot_be_pickled_is_told_at_the_capture() -> None:
 )
 def test_groups_of_many_keys_are_those_of_each(keys: list[Any]) -> None:
     """D4."""
-    assert key_groups_of(keys, 128) == [key_group_of(key, 128) for key in keys]
+    assert assign_key_groups(keys, 128) == [assign_key_group(key, 128) for key in keys]

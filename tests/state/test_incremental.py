@@ -19,7 +19,7 @@ from penstock.core.task.snapshot_writer import SnapshotWriter
 from penstock.core.task.state_transfer import restore_operator
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import KeyedCapture, merge_keyed, read_keyed
 from penstock.state.table import StateTable
@@ -82,7 +82,7 @@ class Subtask:
 
 
 KEYS = ["a", "b", "c", 1, (2, "x")]
-IN_LOWER_HALF = [key for key in KEYS if key_group_of(key, 128) < 64]
+IN_LOWER_HALF = [key for key in KEYS if assign_key_group(key, 128) < 64]
 TABLE = st.sampled_from(["one", "two"])
 NAMESPACE = st.sampled_from([None, (0, 10), (10, 20)])
 KEY = st.sampled_from(KEYS)

@@ -55,13 +55,13 @@ def test_rows_that_two_files_have_count_once() -> None:
 def test_a_checkpoint_builds_on_complete_ones_only() -> None:
     """G7: and no checkpoint on a savepoint."""
     states = ColumnStates()
-    assert states.capture_from("rows", 3, 1) == 0
-    assert states.capture_from("rows", 5, 2) == 0
+    assert states.start_capture("rows", 3, 1) == 0
+    assert states.start_capture("rows", 5, 2) == 0
     states.confirm(1)
-    assert states.capture_from("rows", 8, 3) == 3
+    assert states.start_capture("rows", 8, 3) == 3
     states.take_back(3)
     states.confirm(3)
-    assert states.capture_from("rows", 9, 4) == 5
+    assert states.start_capture("rows", 9, 4) == 5
 
 
 def test_a_restored_table_goes_on_where_its_key_groups_are_the_same() -> None:
@@ -69,7 +69,7 @@ def test_a_restored_table_goes_on_where_its_key_groups_are_the_same() -> None:
     for goes_on, expected in ((True, 2), (False, 0)):
         states = ColumnStates()
         states.restore("rows", [part(0, 1, 2)], (0, 127), goes_on)
-        assert states.capture_from("rows", 2, 1) == expected
+        assert states.start_capture("rows", 2, 1) == expected
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.date32(), pa.decimal128(10, 2), pa.string()], ids=str)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import key_bytes
-from penstock.state.key_groups import key_group_of, key_group_range, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, key_group_range, subtask_of_key_group
 
 
 class Colour(enum.Enum):
@@ -68,7 +68,7 @@ def test_every_key_group_has_exactly_one_owner(max_parallelism, data):
 )
 def test_key_groups_are_in_range(key):
     """D4: every key has a key group."""
-    assert 0 <= key_group_of(key, 7) < 7
+    assert 0 <= assign_key_group(key, 7) < 7
 
 
 def test_different_keys_have_different_bytes():
@@ -120,7 +120,7 @@ def test_keys_without_stable_value_are_refused(key):
 def test_key_groups_do_not_depend_on_the_process():
     """D4: another process, with another hash seed, finds the same groups."""
     code = (
-        "from penstock.state.key_groups import key_group_of as g;"
+        "from penstock.state.key_groups import assign_key_group as g;"
         "print([g(k, 128) for k in ('a', b'a', 1, 1.5, None, ('x', 2), frozenset(['p', 'q', 'r']))])"
     )
     outputs = {

@@ -29,8 +29,8 @@ from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_bytes import NAN, is_plain, key_bytes, plain_of
-from penstock.state.key_groups import key_group_of, key_groups_of
+from penstock.state.key_bytes import NAN, decode_plain_key, is_plain, key_bytes
+from penstock.state.key_groups import assign_key_group, assign_key_groups
 from penstock.state.keys import KeyGuard, RefusedKeyError, with_one_nan
 from penstock.state.rocksdb import namespace_pane
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
@@ -74,8 +74,8 @@ def test_keys_have_the_same_bytes_just_when_they_are_one(one: Any, other: Any) -
     """D1, D4: same key, same bytes, same group; other key, other bytes."""
     assert (key_bytes(one) == key_bytes(other)) == is_one(one, other)
     if is_one(one, other):
-        assert key_group_of(one, 128) == key_group_of(other, 128)
-    assert key_groups_of([one, other], 128) == [key_group_of(one, 128), key_group_of(other, 128)]
+        assert assign_key_group(one, 128) == assign_key_group(other, 128)
+    assert assign_key_groups([one, other], 128) == [assign_key_group(one, 128), assign_key_group(other, 128)]
 
 
 def test_every_two_keys_of_the_list_have_the_same_bytes_just_when_they_are_one() -> None:
@@ -90,15 +90,15 @@ def test_every_two_keys_of_the_list_have_the_same_bytes_just_when_they_are_one()
 def test_plain_keys_come_back_from_their_bytes(key: Any) -> None:
     """D1: type included."""
     if is_plain(key):
-        assert plain_of(key_bytes(key)) == key
+        assert decode_plain_key(key_bytes(key)) == key
 
 
 @pytest.mark.parametrize("key", [10**5000, -(10**5000), (10**5000, "a")], ids=["large", "less", "in a tuple"])
 def test_integers_of_more_digits_than_python_writes(key: Any) -> None:
     """D1: are keys like others."""
-    assert plain_of(key_bytes(key)) == key
+    assert decode_plain_key(key_bytes(key)) == key
     assert key_bytes(key) != key_bytes(1)
-    assert key_groups_of([key, 1], 128) == [key_group_of(key, 128), key_group_of(1, 128)]
+    assert assign_key_groups([key, 1], 128) == [assign_key_group(key, 128), assign_key_group(1, 128)]
     assert key_bytes(10**5000) == key_bytes(Decimal("1E+5000"))
 
 
@@ -294,7 +294,7 @@ def older_file(key: Any, group: int) -> bytes:
 def test_keys_whose_bytes_are_as_before_are_restored(backend: str, key: Any) -> None:
     """H4, D3: and found."""
     made = BACKENDS[backend](128)
-    made.restore_canonical("state", [older_file(key, key_group_of(key, 128))], (0, 127), True)
+    made.restore_canonical("state", [older_file(key, assign_key_group(key, 128))], (0, 127), True)
     state = made.value_state(ValueStateDescriptor("state"))
     (made.current_key,) = KeyGuard().admit([key])
     assert state.value() == "v"
@@ -306,7 +306,7 @@ def test_keys_whose_bytes_are_as_before_are_restored(backend: str, key: Any) -> 
 def test_keys_that_an_older_release_had_elsewhere_are_an_error(backend: str, key: Any) -> None:
     """H4: nothing is restored where it would not be found."""
     made = BACKENDS[backend](128, "My Operator")
-    elsewhere = (key_group_of(key, 128) + 1) % 128
+    elsewhere = (assign_key_group(key, 128) + 1) % 128
     with pytest.raises(StateError, match=r"My Operator: state 'state': an older release of Penstock wrote it"):
         made.restore_canonical("state", [older_file(key, elsewhere)], (0, 127), True)
     made.close()
@@ -353,7 +353,7 @@ def test_files_of_two_releases_in_one_store(older_is_larger: bool, monkeypatch: 
             state.update("v")
             files_of_older = files_without_version(older, older_groups)
         state = newer.value_state(descriptor)
-        newer.current_key = next(key for key in range(100) if key_group_of(key, GROUPS) >= newer_groups[0])
+        newer.current_key = next(key for key in range(100) if assign_key_group(key, GROUPS) >= newer_groups[0])
         state.update("v")
         files_of_newer = storage.fetch(storage.checkpoint(newer, 1, {}), newer.directory / "new", newer_groups)
         with pytest.raises(StateError, match=r"state 'state': an older release of Penstock wrote it.*frozenset"):

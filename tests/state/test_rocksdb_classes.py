@@ -16,7 +16,7 @@ from penstock.state.backend import KeyedStateBackend
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateMigrationError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.snapshot import PUT, KeyedRows, iterate_keyed
@@ -173,7 +173,7 @@ def test_rows_of_several_subtasks(tmp_path: Path) -> None:
 
 
 def _group(key: int) -> int:
-    return key_group_of(key, GROUPS)
+    return assign_key_group(key, GROUPS)
 
 
 def test_unchanged_classes_leave_the_files_alone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from penstock.core.protocol import ExecutionId
 from penstock.drivers.backends import BackendSettings
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.budget import MemoryBudget
 from penstock.state.rocksdb.memory import SlotMemory
@@ -248,14 +248,14 @@ def test_state_is_restored_and_rescaled_within_a_budget(tmp_path: Path) -> None:
     files = []
     for number, half in enumerate(halves):
         with rocks(settings, half) as backend:
-            write(backend, (key for key in range(500) if half[0] <= key_group_of(key, GROUPS) <= half[1]), number)
+            write(backend, (key for key in range(500) if half[0] <= assign_key_group(key, GROUPS) <= half[1]), number)
             files.append(storage.fetch(storage.checkpoint(backend, 1, {}), tmp_path / f"{number}", half))
     with rocks(settings) as whole:
         whole.restore_files(files)
         state = whole.value_state(ValueStateDescriptor("v"))
         for key in range(500):
             keyed(whole, key)
-            assert state.value() == (0 if key_group_of(key, GROUPS) <= 63 else 1)
+            assert state.value() == (0 if assign_key_group(key, GROUPS) <= 63 else 1)
         assert len(memory._sharers) == 1
     assert not memory._sharers
 
@@ -263,7 +263,7 @@ def test_state_is_restored_and_rescaled_within_a_budget(tmp_path: Path) -> None:
 # --- without one ------------------------------------------------------------------------------------------------------
 
 
-def settings_of(**options: Any) -> BackendSettings:
+def build_settings(**options: Any) -> BackendSettings:
     values = {"state.backend.type": "rocksdb"} | options
     return BackendSettings.of(Configuration.from_dict(values), "job")
 
@@ -278,7 +278,7 @@ def settings_of(**options: Any) -> BackendSettings:
 )
 def test_without_a_budget_each_store_has_sizes_of_its_own(options: dict[str, Any]) -> None:
     """D3: no default gives a budget, and managed memory can be left to others."""
-    assert settings_of(**options).budget is None
+    assert build_settings(**options).budget is None
     with rocks(RocksDBSettings()) as first, rocks(RocksDBSettings()) as second:
         for backend in (first, second):
             write(backend, iter(range(2_000)))
@@ -293,17 +293,17 @@ def test_without_a_budget_each_store_has_sizes_of_its_own(options: dict[str, Any
 
 def test_a_fixed_size_goes_before_managed_memory() -> None:
     """E2: as in Flink, and with managed memory turned off too."""
-    found = settings_of(**{MANAGED: "64 mb", FIXED: "32 mb", "state.backend.rocksdb.memory.managed": False}).budget
+    found = build_settings(**{MANAGED: "64 mb", FIXED: "32 mb", "state.backend.rocksdb.memory.managed": False}).budget
     assert found is not None
     assert (found.total_bytes, found.option) == (32 << 20, FIXED)
-    managed = settings_of(**{MANAGED: "64 mb", "state.backend.rocksdb.memory.write-buffer-ratio": 0.25}).budget
+    managed = build_settings(**{MANAGED: "64 mb", "state.backend.rocksdb.memory.write-buffer-ratio": 0.25}).budget
     assert managed == MemoryBudget(64 << 20, MANAGED, 0.25, 0.33)
-    assert settings_of(**{"state.backend.type": "hashmap", MANAGED: "64 mb"}).budget is None
+    assert build_settings(**{"state.backend.type": "hashmap", MANAGED: "64 mb"}).budget is None
 
 
 def test_the_backends_of_a_worker_share_its_budget(tmp_path: Path) -> None:
     """E2: the settings that travel to a worker make one slot there."""
-    made = settings_of(**{MANAGED: "16 mb", "state.backend.rocksdb.localdir": str(tmp_path)}).backends()
+    made = build_settings(**{MANAGED: "16 mb", "state.backend.rocksdb.localdir": str(tmp_path)}).backends()
     backends = [made.make(ExecutionId(0, 0, n), "id", "operator", GROUPS, (0, GROUPS - 1)) for n in range(2)]
     for backend in backends:
         assert isinstance(backend, RocksDBKeyedStateBackend)
@@ -318,11 +318,11 @@ def test_the_backends_of_a_worker_share_its_budget(tmp_path: Path) -> None:
 def test_a_budget_below_what_one_store_needs_is_refused(option: str) -> None:
     """E2: before anything runs, with the option and the least that works."""
     with pytest.raises(ConfigurationError, match=rf"option {option} is 1024 bytes.* at least (\d+) bytes") as refused:
-        settings_of(**{option: "1 kb"})
+        build_settings(**{option: "1 kb"})
     minimum = int(str(refused.value).partition("at least ")[2].split()[0])
-    assert settings_of(**{option: minimum}).budget is not None
+    assert build_settings(**{option: minimum}).budget is not None
     with pytest.raises(ConfigurationError, match="at least"):
-        settings_of(**{option: minimum - 1})
+        build_settings(**{option: minimum - 1})
 
 
 def test_one_store_too_many_is_refused() -> None:
@@ -351,4 +351,4 @@ def test_a_store_that_cannot_be_opened_has_no_share(tmp_path: Path) -> None:
 def test_ratios_leave_something_to_each_part(name: str, ratio: Any) -> None:
     """E2: a part of nothing would work as badly as none, so it is a mistake."""
     with pytest.raises(ConfigurationError, match=f"{name}.*greater than 0 and less than 1"):
-        settings_of(**{MANAGED: "64 mb", f"state.backend.rocksdb.memory.{name}": ratio})
+        build_settings(**{MANAGED: "64 mb", f"state.backend.rocksdb.memory.{name}": ratio})

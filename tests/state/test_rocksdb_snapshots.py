@@ -15,7 +15,7 @@ from penstock.state.backend import KeyedStateBackend
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_of, key_group_range
+from penstock.state.key_groups import assign_key_group, key_group_range
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.rocksdb.settings import RocksDBSettings
@@ -41,7 +41,7 @@ def fill(backend: KeyedStateBackend, key_groups: tuple[int, int] = ALL) -> None:
     windows, timers = backend.table("windows"), TimerQueue(backend.table("timers"))
     for number in range(COUNT):
         key: Any = number if number % 2 else (f"k{number}", number)
-        if not key_groups[0] <= key_group_of(key, GROUPS) <= key_groups[1]:
+        if not key_groups[0] <= assign_key_group(key, GROUPS) <= key_groups[1]:
             continue
         keyed(backend, key)
         value.update({"number": number})
@@ -210,7 +210,7 @@ def test_rescaling(tmp_path: Path, canonical: bool) -> None:
             items = backend.list_state(ListStateDescriptor("list"))
             pairs = backend.map_state(MapStateDescriptor("map"))
             for key in wanted["list"][None]:
-                if backend.key_groups[0] <= key_group_of(key, GROUPS) <= backend.key_groups[1]:
+                if backend.key_groups[0] <= assign_key_group(key, GROUPS) <= backend.key_groups[1]:
                     keyed(backend, key)
                     items.add(("step", step))
                     pairs.put("step", step)
@@ -223,7 +223,7 @@ def test_rescaling(tmp_path: Path, canonical: bool) -> None:
             for table in part.values():
                 for entries in table.values():
                     assert all(
-                        backend.key_groups[0] <= key_group_of(k, GROUPS) <= backend.key_groups[1] for k in entries
+                        backend.key_groups[0] <= assign_key_group(k, GROUPS) <= backend.key_groups[1] for k in entries
                     )
         assert joined(parts) == wanted
         for backend in now:
@@ -245,7 +245,7 @@ def test_lists_are_appended_to_at_their_ends_after_a_rescale(
     storage, handles = Storage(), []
     wanted: dict[int, list[Any]] = {}
     for part, (groups, count) in enumerate(zip((first_groups, (first_groups[1] + 1, 127)), appends, strict=True)):
-        keys = [key for key in range(200) if groups[0] <= key_group_of(key, GROUPS) <= groups[1]]
+        keys = [key for key in range(200) if groups[0] <= assign_key_group(key, GROUPS) <= groups[1]]
         with rocks(key_groups=groups) as backend:
             items = backend.list_state(ListStateDescriptor("list"))
             for number in range(count):
@@ -272,7 +272,7 @@ def test_lists_are_appended_to_at_their_ends_after_a_rescale(
 
 FEW = 7
 #: For each of so few key groups a key.
-KEY_OF = {key_group_of(key, FEW): key for key in range(100)}
+KEY_OF = {assign_key_group(key, FEW): key for key in range(100)}
 
 
 def at_parallelism(
@@ -321,7 +321,9 @@ def test_nothing_of_ours_in_the_sources(tmp_path: Path) -> None:
     fill(other, (64, 127))
     assert not (tmp_path / "fetched").exists()
     assert joined([read(exported(other))]) == {
-        name: {n: kept for n, e in table.items() if (kept := {k: v for k, v in e.items() if key_group_of(k, 128) > 63})}
+        name: {
+            n: kept for n, e in table.items() if (kept := {k: v for k, v in e.items() if assign_key_group(k, 128) > 63})
+        }
         for name, table in expected().items()
     }
     other.close()

@@ -22,9 +22,9 @@ from penstock.state.descriptors import (
 )
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.schema.declared import StateSchema, schema_from_json, schema_of
+from penstock.state.schema.declared import StateSchema, schema_from_json, to_state_schema
 from penstock.state.schema.evolution import Incompatible, evolve
-from penstock.state.schema.nodes import node_of, text_of
+from penstock.state.schema.nodes import format_type_node, to_type_node
 from penstock.storage.metadata import decode_metadata
 
 
@@ -181,17 +181,17 @@ def types(depth=2):
 @given(types())
 def test_a_type_becomes_itself_and_its_schema_reads_back(info):
     """H4: the same declaration never converts anything, and a schema survives its text."""
-    assert evolve(node_of(info), info, {}) is None
-    schema = StateSchema("value", None, node_of(info))
+    assert evolve(to_type_node(info), info, {}) is None
+    schema = StateSchema("value", None, to_type_node(info))
     assert schema_from_json(schema.to_json()) == schema
-    assert text_of(node_of(info))
+    assert format_type_node(to_type_node(info))
 
 
 @given(types(), types())
 def test_whether_types_fit_is_always_said(old, new):
     """H4: any two types fit or do not; nothing else is ever raised."""
     try:
-        evolve(node_of(old), new, {})
+        evolve(to_type_node(old), new, {})
     except Incompatible as error:
         assert str(error)  # noqa: PT017 - either outcome is right
 
@@ -351,7 +351,7 @@ class Order:
 
 def test_the_schema_of_a_class_is_its_fields():
     """H4: annotations become types where they can; a class within itself, and anything else, is pickled."""
-    schema = schema_of(AggregatingStateDescriptor("s", None, Types.CLASS(Order)))
+    schema = to_state_schema(AggregatingStateDescriptor("s", None, Types.CLASS(Order)))
     assert str(schema) == (
         f"AggregatingState<{__name__}:Order<id STRING, points LIST<{__name__}:Point<x BIG_INT, label STRING>>, "
         "parent PICKLED, extra PICKLED>>"

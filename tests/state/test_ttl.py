@@ -9,7 +9,7 @@ from tests.state.stateful import harness, read, written
 
 from penstock.common import Duration, Time
 from penstock.core.operators.base import UserCodeError
-from penstock.core.task.failures import failure_of
+from penstock.core.task.failures import describe_failure
 from penstock.datastream.functions import AggregateFunction
 from penstock.datastream.state import (
     AggregatingStateDescriptor,
@@ -500,6 +500,6 @@ def test_an_error_of_migration_stops_the_job_at_once():
     run = harness(ListStateDescriptor("s"), lambda s, _: None, snapshot)
     with pytest.raises(UserCodeError) as error:
         run.open()
-    failure = failure_of(error.value, "Operator")
+    failure = describe_failure(error.value, "Operator")
     assert failure.suppresses_restart
     assert "value state cannot become list state" in failure.reason

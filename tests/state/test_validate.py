@@ -10,14 +10,14 @@ import pytest
 
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_checks import ends_of
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_checks import sample_keys
+from penstock.state.key_groups import assign_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 
 MAX = 16
 OWN = (0, 7)
-MINE = [key for key in range(200) if key_group_of(key, MAX) <= OWN[1]]
-FOREIGN = next(key for key in range(200) if key_group_of(key, MAX) > OWN[1])
+MINE = [key for key in range(200) if assign_key_group(key, MAX) <= OWN[1]]
+FOREIGN = next(key for key in range(200) if assign_key_group(key, MAX) > OWN[1])
 
 
 def filled(backend: Any) -> Any:
@@ -56,9 +56,9 @@ def refuses(backend: Any, words: str) -> None:
 
 
 def test_the_oldest_and_the_newest_keys_are_looked_at() -> None:
-    assert ends_of(dict.fromkeys(range(9))) == [0, 1, 2, 8, 7, 6]
-    assert ends_of({1: None}) == [1]
-    assert ends_of({}) == []
+    assert sample_keys(dict.fromkeys(range(9))) == [0, 1, 2, 8, 7, 6]
+    assert sample_keys({1: None}) == [1]
+    assert sample_keys({}) == []
 
 
 @pytest.mark.parametrize("namespace", [None, 100])

@@ -48,12 +48,12 @@ def event(index: int) -> Event | None:
     return Event(f"user-{(5 * index + index // 9) % USERS}", index, index * STEP_MS) if index < COUNT else None
 
 
-def time_of(index: int) -> int:
+def compute_time(index: int) -> int:
     return min(index, COUNT - 1) * STEP_MS
 
 
 EVENTS: list[Event] = [e for e in map(event, range(COUNT)) if e is not None]
-WATERMARK_MS = time_of(COUNT) - 1
+WATERMARK_MS = compute_time(COUNT) - 1
 
 
 def is_event(value: Any) -> bool:
@@ -145,7 +145,7 @@ def environment(parallelism: int = 1, **options: Any) -> StreamExecutionEnvironm
 
 def build(env: StreamExecutionEnvironment, count: int | None = None, rate: float = 20_000.0) -> None:
     """The job; with a count it ends there."""
-    source = DataGeneratorSource(event, count, rate, time_of)
+    source = DataGeneratorSource(event, count, rate, compute_time)
     stream = (
         env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "events")
         .uid("source")

@@ -13,7 +13,7 @@ from penstock.datastream.expressions import col, lit
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.formats.parquet import ParquetFormat
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 from penstock.state_processor import SavepointReader
 
 
@@ -33,7 +33,7 @@ def test_partials_are_a_table(tmp_path: Path) -> None:
     reader = SavepointReader.read(str(max((tmp_path / "checkpoints").glob("*/chk-*"))))
     table = reader.read_columns("windows")
     assert sorted(tuple(row.values()) for row in table.to_pylist()) == sorted(
-        [(key_group_of("a", 128), 0, "a", 2, 4), (key_group_of("b", 128), 0, "b", 1, 2)]
+        [(assign_key_group("a", 128), 0, "a", 2, 4), (assign_key_group("b", 128), 0, "b", 1, 2)]
     )
     assert [state.kind for state in reader.operator("windows").states] == ["columns"]
     with pytest.raises(StateError, match="read_columns"):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.state_processor.programs import EVENTS, environment, event, is_event, savepoint_behind, time_of, user_of
+from tests.state_processor.programs import EVENTS, compute_time, environment, event, is_event, savepoint_behind, user_of
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
@@ -32,7 +32,7 @@ class Kept(ProcessWindowFunction):
 
 
 def build(env: Any, count: int | None = None) -> Any:
-    source = DataGeneratorSource(event, count, 20_000.0, time_of)
+    source = DataGeneratorSource(event, count, 20_000.0, compute_time)
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     stream = env.from_source(source, strategy, "events").uid("source").set_parallelism(1)
     events = stream.filter(is_event).set_parallelism(1).key_by(user_of)

@@ -42,7 +42,7 @@ from penstock.datastream.state import (
 )
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 from penstock.state_processor import SavepointReader, SavepointWriter
 
 USERS = by_user()
@@ -356,7 +356,7 @@ def test_the_max_parallelism_must_be_the_jobs(store_directory: Path) -> None:
     assert run_counter(path, ["a"], **{"pipeline.max-parallelism": 16}) == [("a", 4, [], [])]
     for handle in SavepointReader.read(path).metadata.operators[0].subtasks[0].keyed["count"]:
         assert (handle.first_key_group, handle.last_key_group) == (0, 15)
-    assert all(0 <= key_group_of(key, 16) < 16 for key, _ in ROWS)
+    assert all(0 <= assign_key_group(key, 16) < 16 for key, _ in ROWS)
 
 
 def test_long_states_are_cut_into_files(store_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from penstock.core.task.histories import StateHistories
 from penstock.core.task.snapshot_writer import SnapshotWriter
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_of, key_group_range
+from penstock.state.key_groups import assign_key_group, key_group_range
 from penstock.state.snapshot import read_keyed
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.job_marks import JobMark
@@ -52,7 +52,7 @@ class Task:
     def change(self, round_number: int) -> None:
         state = self.backend.value_state(ValueStateDescriptor("count"))
         for key in range(200):
-            is_mine = self.groups[0] <= key_group_of(key, 128) <= self.groups[1]
+            is_mine = self.groups[0] <= assign_key_group(key, 128) <= self.groups[1]
             if not is_mine or (round_number > 1 and key % 20 != round_number):
                 continue
             self.backend.current_key = key

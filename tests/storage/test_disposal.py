@@ -40,7 +40,7 @@ JOB, OTHER = "a" * 32, "b" * 32
 Ended = Callable[[str], bool]
 
 
-def metadata_of(
+def build_metadata(
     *files: StateFile, checkpoint_id: int, job_id: str = JOB, is_savepoint: bool = False
 ) -> CheckpointMetadata:
     """One operator whose state is in the backend's own files, as RocksDB writes them."""
@@ -60,15 +60,15 @@ def two_checkpoints(root: Path) -> tuple[Path, Path]:
     """Checkpoint 1, and checkpoint 2, which refers to a file of 1."""
     store = store_of(root)
     shared, dropped = store.write(1, "shared", b"shared"), store.write(1, "dropped", b"dropped")
-    store.complete(metadata_of(shared, dropped, checkpoint_id=1))
-    store.complete(metadata_of(shared, store.write(2, "new", b"new"), checkpoint_id=2))
+    store.complete(build_metadata(shared, dropped, checkpoint_id=1))
+    store.complete(build_metadata(shared, store.write(2, "new", b"new"), checkpoint_id=2))
     return root / JOB / "chk-1", root / JOB / "chk-2"
 
 
 def savepoint(folder: Path, job_id: str = JOB) -> Path:
     store = FileCheckpointStore(None, job_id, 0)
     file = store.write(1, "state", b"state", str(folder))
-    store.complete(metadata_of(file, checkpoint_id=1, job_id=job_id, is_savepoint=True), str(folder))
+    store.complete(build_metadata(file, checkpoint_id=1, job_id=job_id, is_savepoint=True), str(folder))
     return folder
 
 
@@ -174,7 +174,7 @@ def test_files_elsewhere_stay_whatever_metadata_names(where: str, tmp_path: Path
         "link": "state",
     }[where]
     file = StateFile(8, checksum(b"precious"), path=path)
-    write_metadata(fsspec.filesystem("file"), str(folder), metadata_of(file, checkpoint_id=1, is_savepoint=True))
+    write_metadata(fsspec.filesystem("file"), str(folder), build_metadata(file, checkpoint_id=1, is_savepoint=True))
     dispose(folder)
     assert precious.read_bytes() == b"precious"
     assert not folder.exists()
@@ -189,7 +189,7 @@ def test_a_link_to_a_directory_beside_a_checkpoint_is_not_followed(tmp_path: Pat
     store.write(1, "own", b"own")
     (tmp_path / "root" / JOB / "chk-9").symlink_to(outside, target_is_directory=True)
     named = StateFile(8, checksum(b"precious"), path=str(tmp_path / "root" / JOB / "chk-9" / "precious"))
-    store.complete(metadata_of(named, checkpoint_id=1))
+    store.complete(build_metadata(named, checkpoint_id=1))
     dispose(tmp_path / "root" / JOB / "chk-1", JOB)
     assert (outside / "precious").exists()
 
@@ -210,7 +210,7 @@ def test_a_savepoint_from_which_a_job_of_another_driver_began_is_refused(tmp_pat
     store.mark_job(JobMark(OTHER, "words", BEGUN, 5, folder.as_uri()))
     with pytest.raises(CheckpointError, match="began from it"):
         dispose(folder, roots=(str(root),))
-    store.complete(metadata_of(store.write(1, "new", b"new"), checkpoint_id=1, job_id=OTHER))
+    store.complete(build_metadata(store.write(1, "new", b"new"), checkpoint_id=1, job_id=OTHER))
     dispose(folder, roots=(str(root),))
     assert not folder.exists()
 
@@ -241,7 +241,7 @@ def test_a_job_that_took_over_frees_what_the_one_before_left(tmp_path: Path) -> 
     successor.take_over("words")
     with pytest.raises(CheckpointError, match="has no checkpoint of its own yet"):
         dispose(two)
-    successor.complete(metadata_of(successor.write(3, "new", b"new"), checkpoint_id=3, job_id=OTHER))
+    successor.complete(build_metadata(successor.write(3, "new", b"new"), checkpoint_id=3, job_id=OTHER))
     dispose(two)
     assert not two.exists()
 

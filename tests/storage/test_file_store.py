@@ -29,7 +29,7 @@ def directory(root):
     return root
 
 
-def metadata_of(*files, checkpoint_id=1):
+def build_metadata(*files, checkpoint_id=1):
     handles: Any = {f"s{i}": (KeyedStateHandle(0, 127, (f,)),) for i, f in enumerate(files)}
     operator = OperatorState("id", None, "Map", 1, 128, {0: OperatorSubtaskState(handles, {})})
     return CheckpointMetadata(checkpoint_id, "job", "name", 0, False, (operator,))
@@ -48,7 +48,7 @@ def test_write_complete_load_delete(directory):
     assert file.data is None
     assert store.read(file) == b"data"
     assert listing(directory) == ["job/chk-1/op-0-0-count"]
-    metadata = metadata_of(file)
+    metadata = build_metadata(file)
     path = store.complete(metadata)
     assert path.endswith("job/chk-1")
     assert listing(directory) == [f"job/chk-1/{METADATA_NAME}", "job/chk-1/op-0-0-count"]
@@ -98,7 +98,7 @@ def test_missing_state_file(directory):
     """G11: a missing state file is an error that names it."""
     store = FileCheckpointStore(directory, "job", 0)
     file = store.write(1, "op-count", b"data")
-    metadata = metadata_of(store.write(1, "op-other", b"more"), file)
+    metadata = build_metadata(store.write(1, "op-other", b"more"), file)
     store.complete(metadata)
     fs, _ = fsspec.core.url_to_fs(directory)
     fs.rm_file(file.path)
@@ -113,7 +113,7 @@ def test_damaged_state_file(directory, damage):
     """G11: a state file of other length or content is an error that names it."""
     store = FileCheckpointStore(directory, "job", 0)
     file = store.write(1, "op-count", b"data")
-    metadata = metadata_of(file)
+    metadata = build_metadata(file)
     store.complete(metadata)
     fs, _ = fsspec.core.url_to_fs(directory)
     fs.pipe_file(file.path, damage)
@@ -124,7 +124,7 @@ def test_damaged_state_file(directory, damage):
 def test_missing_or_damaged_metadata(directory):
     """G11: a checkpoint without valid metadata is none."""
     store = FileCheckpointStore(directory, "job", 0)
-    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    metadata = build_metadata(store.write(1, "op-count", b"data"))
     with pytest.raises(CheckpointError, match=METADATA_NAME):
         store.verify(metadata)
     path = store.complete(metadata)
@@ -133,7 +133,7 @@ def test_missing_or_damaged_metadata(directory):
     with pytest.raises(CheckpointError, match=METADATA_NAME):
         store.load(f"{directory}/job/chk-1")
     fs.rm_file(f"{path}/{METADATA_NAME}")
-    store.complete(metadata_of(checkpoint_id=1))
+    store.complete(build_metadata(checkpoint_id=1))
     with pytest.raises(CheckpointError, match="not what was written"):
         store.verify(metadata)
 
@@ -141,7 +141,7 @@ def test_missing_or_damaged_metadata(directory):
 def test_unfinished_metadata_is_not_seen(directory, monkeypatch):
     """G11: metadata appears whole or not at all: a writer that dies before the rename leaves no checkpoint."""
     store = FileCheckpointStore(directory, "job", 0)
-    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    metadata = build_metadata(store.write(1, "op-count", b"data"))
     with monkeypatch.context() as patched:
         before_metadata(patched, store, killed)
         with pytest.raises(OSError, match="killed"):
@@ -155,10 +155,10 @@ def test_unfinished_metadata_is_not_seen(directory, monkeypatch):
 def test_what_is_complete_is_never_written_over(directory):
     """G11: not by a job master that does not know yet that another one has taken over."""
     store = FileCheckpointStore(directory, "job", 0)
-    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    metadata = build_metadata(store.write(1, "op-count", b"data"))
     store.complete(metadata)
     with pytest.raises(CheckpointError, match="_metadata exists: the checkpoint was given up"):
-        store.complete(metadata_of(checkpoint_id=1))
+        store.complete(build_metadata(checkpoint_id=1))
     assert store.load_checkpoint(1) == metadata
     assert listing(directory) == [f"job/chk-1/{METADATA_NAME}", "job/chk-1/op-count"]
 
@@ -167,7 +167,7 @@ def test_what_is_complete_is_never_written_over(directory):
 def test_a_revoked_checkpoint_is_none(directory, comes):
     """G8, G11: whether its metadata was there already, comes after that, or never; a second call changes nothing."""
     store = FileCheckpointStore(directory, "job", 0)
-    metadata = metadata_of(store.write(1, "op-count", b"data"))
+    metadata = build_metadata(store.write(1, "op-count", b"data"))
     if comes == "before":
         store.complete(metadata)
     store.revoke(1)
@@ -190,9 +190,9 @@ def test_a_file_system_without_hard_links(directory, monkeypatch):
     """G11: there the metadata is renamed, if there is none."""
     monkeypatch.setattr(os, "link", lambda source, target: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
     store = FileCheckpointStore(directory, "job", 0)
-    store.complete(metadata_of(store.write(1, "op-count", b"data")))
+    store.complete(build_metadata(store.write(1, "op-count", b"data")))
     with pytest.raises(CheckpointError, match="_metadata exists: the checkpoint was given up"):
-        store.complete(metadata_of(checkpoint_id=1))
+        store.complete(build_metadata(checkpoint_id=1))
     assert listing(directory) == [f"job/chk-1/{METADATA_NAME}", "job/chk-1/op-count"]
 
 
@@ -218,8 +218,8 @@ def test_without_directory():
     file = store.write(1, "x", b"data")
     assert file.data == b"data"
     assert store.read(file) == b"data"
-    store.complete(metadata_of(file))
-    store.verify(metadata_of(file))
+    store.complete(build_metadata(file))
+    store.verify(build_metadata(file))
     assert store.listing() == []
     store.delete(["anything"])
     with pytest.raises(CheckpointError, match=r"state big .*set a directory"):

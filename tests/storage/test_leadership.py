@@ -7,7 +7,7 @@ import itertools
 import fsspec
 import msgspec
 import pytest
-from tests.storage.test_file_store import metadata_of
+from tests.storage.test_file_store import build_metadata
 
 from penstock.base.errors import CheckpointError
 from penstock.core.checkpoint.latest import Choice, choose_latest, forerunners
@@ -45,7 +45,7 @@ class Driver:
 
     def complete(self, checkpoint_id: int) -> None:
         file = self.store.write(checkpoint_id, "op-0-0-count", f"state {self.job_id}".encode())
-        metadata = metadata_of(file, checkpoint_id=checkpoint_id)
+        metadata = build_metadata(file, checkpoint_id=checkpoint_id)
         named = msgspec.structs.replace(
             metadata, job_id=self.job_id, job_name=NAME, timestamp_ms=next(self.clock), external_path=None
         )
@@ -215,7 +215,7 @@ def test_a_deposed_driver_does_not_revoke_what_its_successor_has_begun_from(zomb
 
 def test_one_that_died_before_it_looked_changes_nothing(zombie: Driver) -> None:
     """E7: it took a number, so the one before it is deposed, and began from nothing."""
-    zombie.store._leaders_of(NAME).take("b")
+    zombie.store._build_leaders(NAME).take("b")
     with pytest.raises(DeposedError):
         zombie.complete(2)
     assert found(after(zombie, "b").go_on()) == [("a", 2), ("a", 1)]

@@ -17,7 +17,7 @@ import fsspec
 import pytest
 from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lines_below
 from tests.storage.power_cut import PowerCut, recording
-from tests.storage.test_file_store import metadata_of
+from tests.storage.test_file_store import build_metadata
 
 from penstock.base.durable_files import publish
 from penstock.base.errors import CheckpointError
@@ -65,7 +65,7 @@ def test_a_checkpoint_that_is_complete_survives(live: Path, cut: PowerCut, tmp_p
     store = FileCheckpointStore(str(live / "checkpoints"), "job", 0)
     seen: list[Path] = []
     cut.on_sync = lambda: seen.extend(images(cut, tmp_path / str(len(seen))))
-    metadata = metadata_of(*(store.write(1, f"op-0-{i}-count", b"data" * (i + 1)) for i in range(3)))
+    metadata = build_metadata(*(store.write(1, f"op-0-{i}-count", b"data" * (i + 1)) for i in range(3)))
     store.complete(metadata)
     cut.on_sync = lambda: None
     complete = images(cut, tmp_path / "complete")
@@ -94,7 +94,7 @@ def test_a_savepoint_survives(live: Path, cut: PowerCut, tmp_path: Path, is_clai
         claim_savepoint(path, "job")
     shared = store.write(1, "op-0-0-count", b"shared")
     own = store.write(2, "op-0-1-count", b"own", path)
-    store.complete(metadata_of(shared, own, checkpoint_id=2), path)
+    store.complete(build_metadata(shared, own, checkpoint_id=2), path)
     for image in images(cut, tmp_path / "images"):
         saved = FileCheckpointStore(None, "other", 0).load(str(image / place))
         assert [Path((file.path or "").removeprefix("file://")).read_bytes() for file in saved.state_files()] == [
@@ -115,7 +115,7 @@ def test_a_savepoint_that_is_deleted_does_not_come_back_in_part(
     store = FileCheckpointStore(None, "job", 0)
     path = live / "mine"
     file = store.write(1, "op-0-0-count", b"state", str(path))
-    store.complete(metadata_of(file), str(path))
+    store.complete(build_metadata(file), str(path))
     seen = images(cut, tmp_path / "before")
     cut.on_sync = lambda: seen.extend(images(cut, tmp_path / str(len(seen))))
     delete(str(path))
@@ -162,7 +162,7 @@ def test_what_a_job_goes_on_from_survives(live: Path, cut: PowerCut, tmp_path: P
     """
     former = FileCheckpointStore(str(live), "job", 0)
     former.take_over("name")
-    dying_before_names_are_synced(lambda: former.complete(metadata_of()))
+    dying_before_names_are_synced(lambda: former.complete(build_metadata()))
     dying_before_names_are_synced(lambda: former.mark_job(JobMark("other", "name", "BEGUN", 1)))
     left = FileCheckpointStore(str(live), "job", 0).take_over("name")
     assert [one.checkpoint_id for one in left.checkpoints] == [1]
@@ -176,13 +176,13 @@ def test_what_a_job_goes_on_from_survives(live: Path, cut: PowerCut, tmp_path: P
 def test_a_savepoint_that_a_job_begins_from_survives(live: Path, cut: PowerCut, tmp_path: Path) -> None:
     """H2: the same when the path is given."""
     former = FileCheckpointStore(str(live / "checkpoints"), "job", 0)
-    dying_before_names_are_synced(lambda: former.complete(metadata_of(), str(live / "mine")))
+    dying_before_names_are_synced(lambda: former.complete(build_metadata(), str(live / "mine")))
     FileCheckpointStore(None, "other", 0).load(str(live / "mine"), "name")
     for image in images(cut, tmp_path / "images"):
         assert FileCheckpointStore(None, "other", 0).load(str(image / "mine")).checkpoint_id == 1
 
 
-def number_of(store: FileCheckpointStore) -> int | None:
+def claim_number(store: FileCheckpointStore) -> int | None:
     try:
         return store.take_over("words").number
     except DeposedError:
@@ -193,7 +193,7 @@ def test_the_number_of_a_job_master_is_given_once(live: Path, cut: PowerCut, tmp
     """G8: to one of several that ask at the same moment, and not again after a power cut."""
     stores = [FileCheckpointStore(str(live), "job", 0) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        numbers = [number for number in pool.map(number_of, stores * 5) if number is not None]
+        numbers = [number for number in pool.map(claim_number, stores * 5) if number is not None]
     assert len(set(numbers)) == len(numbers) > 0
     for image in images(cut, tmp_path / "images"):
         assert FileCheckpointStore(str(image), "job", 0).take_over("words").number > max(numbers)
@@ -295,7 +295,7 @@ PLANTED: dict[str, tuple[str, Any, Callable[..., None]]] = {
         test_a_savepoint_that_a_job_begins_from_survives,
     ),
     "names of lists": (
-        "penstock.connectors.file.filesystem.sync_names_in",
+        "penstock.connectors.file.filesystem.sync_directory_entries",
         nothing,
         test_a_file_that_is_written_whole_survives,
     ),

@@ -41,7 +41,7 @@ def asked() -> dict[str, int]:
     return found
 
 
-def metadata_of(store: FileCheckpointStore, checkpoint_id: int) -> CheckpointMetadata:
+def build_metadata(store: FileCheckpointStore, checkpoint_id: int) -> CheckpointMetadata:
     files = [store.write(checkpoint_id, f"state-{n}", f"{checkpoint_id}-{n}".encode()) for n in range(FILES)]
     states: dict[str, tuple[OperatorStateHandle, ...]] = {
         f"state-{n}": (OperatorStateHandle("split", 1, file),) for n, file in enumerate(files)
@@ -52,7 +52,7 @@ def metadata_of(store: FileCheckpointStore, checkpoint_id: int) -> CheckpointMet
 
 def test_a_checkpoint_is_one_request_for_each_file(store: FileCheckpointStore) -> None:
     """G6: no directory is asked for; metadata becomes visible by one conditional request."""
-    metadata = metadata_of(store, 1)
+    metadata = build_metadata(store, 1)
     assert asked() == {"put_object": FILES}
     store.complete(metadata)
     assert asked() == {"put_object": 1}
@@ -60,7 +60,7 @@ def test_a_checkpoint_is_one_request_for_each_file(store: FileCheckpointStore) -
 
 def test_a_file_is_read_by_one_request(store: FileCheckpointStore) -> None:
     """G8: its size is known."""
-    metadata = metadata_of(store, 1)
+    metadata = build_metadata(store, 1)
     asked()
     for file in metadata.state_files():
         store.read(file)
@@ -69,7 +69,7 @@ def test_a_file_is_read_by_one_request(store: FileCheckpointStore) -> None:
 
 def test_an_old_checkpoint_goes_by_three_requests(store: FileCheckpointStore) -> None:
     """G6, G11: it is listed, its metadata is deleted, and then all of its files are, together."""
-    store.complete(metadata_of(store, 1))
+    store.complete(build_metadata(store, 1))
     asked()
     listing = store.listing()
     store.delete(listing)
@@ -80,7 +80,7 @@ def test_an_old_checkpoint_goes_by_three_requests(store: FileCheckpointStore) ->
 
 def test_a_request_whose_answer_was_lost_is_made_again(store: FileCheckpointStore) -> None:
     """G11: the client sends the metadata once more, and the store has it already: the checkpoint is complete."""
-    metadata = metadata_of(store, 1)
+    metadata = build_metadata(store, 1)
     store.complete(metadata)
     store.complete(metadata)
     assert store.load_checkpoint(1) == metadata

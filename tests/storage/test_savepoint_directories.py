@@ -39,7 +39,7 @@ def move(source: str, target: str) -> None:
     fs.rm(directory, recursive=True)
 
 
-def metadata_of(
+def build_metadata(
     *keyed: StateFile, split: StateFile | None = None, coordinator: StateFile | None = None, **more: Any
 ) -> CheckpointMetadata:
     """Savepoint 7 of one operator, with a history of keyed files, an operator state and an enumerator."""
@@ -67,7 +67,7 @@ def savepoint_in(root: str, **more: Any) -> tuple[FileCheckpointStore, str]:
     shared = store.write(3, "count", b"written by checkpoint 3")
     own = store.write(7, "count", b"written for the savepoint", path)
     small = store.write(7, "list", b"tiny", path)
-    metadata = metadata_of(shared, own, split=small, coordinator=inline(b"enumerator"), external_path=path, **more)
+    metadata = build_metadata(shared, own, split=small, coordinator=inline(b"enumerator"), external_path=path, **more)
     assert store.complete(metadata, path) == path
     return store, path
 
@@ -160,7 +160,7 @@ def test_without_a_checkpoint_directory(root: str) -> None:
     own = store.write(7, "count", b"for the savepoint", path)
     shared = store.write(3, "count", b"kept in the job master")
     assert shared.data is not None
-    metadata = metadata_of(shared, own, external_path=path)
+    metadata = build_metadata(shared, own, external_path=path)
     store.complete(metadata, path)
     other = FileCheckpointStore(f"{root}/other", "other", 4)
     assert contents(other, other.load(path)) == [b"kept in the job master", b"for the savepoint"]
@@ -186,7 +186,7 @@ def test_a_savepoint_that_ends_the_job_is_the_persons_first(root: str, monkeypat
     what it holds."""
     store = FileCheckpointStore(f"{root}/checkpoints", "job", 4)
     path = absolute_url(f"{root}/savepoints/one")
-    metadata = metadata_of(store.write(7, "count", b"for the savepoint", path), external_path=path, ends_job=True)
+    metadata = build_metadata(store.write(7, "count", b"for the savepoint", path), external_path=path, ends_job=True)
     moved: list[str] = []
 
     def second_fails(target: str) -> None:
@@ -208,7 +208,7 @@ def test_a_savepoint_appears_whole_or_not_at_all(root: str, monkeypatch: pytest.
     """H1, G11: a writer that dies before the metadata is in place leaves nothing that could be begun from."""
     store = FileCheckpointStore(f"{root}/checkpoints", "job", 4)
     path = absolute_url(f"{root}/savepoints/one")
-    metadata = metadata_of(store.write(7, "count", b"for the savepoint", path))
+    metadata = build_metadata(store.write(7, "count", b"for the savepoint", path))
     with monkeypatch.context() as patched:
         before_metadata(patched, store, killed)
         with pytest.raises(OSError, match="killed"):
@@ -238,7 +238,7 @@ def test_sweeping_the_job_leaves_savepoints(root: str) -> None:
     """H1: nothing of a savepoint is among the files that a job deletes, also below the same directory."""
     store = FileCheckpointStore(root, "job", 4)
     path = absolute_url(f"{root}/savepoint-1")
-    store.complete(metadata_of(store.write(7, "count", b"for the savepoint", path), external_path=path), path)
+    store.complete(build_metadata(store.write(7, "count", b"for the savepoint", path), external_path=path), path)
     store.delete(store.listing())
     assert contents(store, store.load(path)) == [b"for the savepoint"]
 
@@ -268,7 +268,7 @@ def test_a_retained_checkpoint_of_another_job(root: str) -> None:
     which verifies it without taking it for its own."""
     store = FileCheckpointStore(f"{root}/checkpoints", "job", 4)
     old, new = store.write(3, "count", b"of checkpoint 3"), store.write(7, "count", b"of checkpoint 7")
-    metadata = metadata_of(old, new, is_savepoint=False)
+    metadata = build_metadata(old, new, is_savepoint=False)
     path = store.complete(metadata)
     other = FileCheckpointStore(f"{root}/checkpoints", "other", 4)
     fs, _ = fsspec.core.url_to_fs(root)
@@ -305,7 +305,7 @@ def test_damaged_savepoints(root: str, damage: str) -> None:
 
 
 def savepoint_at(path: Path) -> str:
-    FileCheckpointStore(None, "job-0", 0).complete(metadata_of(), str(path))
+    FileCheckpointStore(None, "job-0", 0).complete(build_metadata(), str(path))
     return str(path)
 
 

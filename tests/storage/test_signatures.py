@@ -27,13 +27,13 @@ from penstock.storage.metadata import (
     checksum,
     encode_metadata,
 )
-from penstock.storage.signatures import FILE_MARK, key_of
+from penstock.storage.signatures import FILE_MARK, parse_signing_key
 
 KEY, OTHER = b"0123456789abcdef", b"fedcba9876543210"
 JOB = "a" * 32
 
 
-def metadata_of(*files: StateFile) -> CheckpointMetadata:
+def build_metadata(*files: StateFile) -> CheckpointMetadata:
     handles = tuple(KeyedStateHandle(0, 127, (file,)) for file in files)
     operator = OperatorState("op", None, "op", 1, 128, {0: OperatorSubtaskState({"count": handles})})
     return CheckpointMetadata(1, JOB, "words", 1, False, (operator,))
@@ -42,7 +42,7 @@ def metadata_of(*files: StateFile) -> CheckpointMetadata:
 def written(root: Path, key: bytes | None) -> Path:
     """A checkpoint with a file and inline state."""
     store = FileCheckpointStore(str(root), JOB, 4, key=key)
-    store.complete(metadata_of(store.write(1, "large", b"large state"), store.write(1, "small", b"s")))
+    store.complete(build_metadata(store.write(1, "large", b"large state"), store.write(1, "small", b"s")))
     return root / JOB / "chk-1"
 
 
@@ -135,7 +135,7 @@ def test_a_savepoint_is_signed_for_a_key_afterwards(tmp_path: Path) -> None:
 
 def test_a_key_is_long_and_shown_nowhere() -> None:
     with pytest.raises(ConfigurationError, match="has 5 characters"):
-        key_of("short")
+        parse_signing_key("short")
     options = Configuration.from_dict({"penstock.checkpoints.signing-key": KEY.decode()})
     assert KEY.decode() not in repr(StorageSettings.of(options, JOB))
     assert KEY.decode() not in str(options)

@@ -8,7 +8,7 @@ from typing import Any
 from tests.table.functions import Row, results, session_of, typed_sql
 
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.signatures import STRING
@@ -32,6 +32,6 @@ def column(sql: str, types: Mapping[str, DataType] | None = None, **columns: lis
     kinds = [(types or {}).get(name, STRING) for name in columns]
     session = session_of()
     (found,) = typed_sql(sql, Row(list(columns), kinds, [None] * len(kinds)), session)
-    arrays = [column_of(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]
+    arrays = [to_column(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]
     (array,) = Evaluator([found], session)(Columns(arrays, len(arrays[0])))
-    return values_of(array, found.type)
+    return to_values(array, found.type)

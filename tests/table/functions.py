@@ -45,7 +45,7 @@ from penstock.table.data.logical_types import (
     VarCharType,
     YearMonthIntervalType,
 )
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.data.zones import moment_ns
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
@@ -77,7 +77,7 @@ class Row:
 
     def columns(self) -> Columns:
         """The row as columns of one value each."""
-        return Columns([column_of([one], kind) for one, kind in zip(self.values, self.types, strict=True)], 1)
+        return Columns([to_column([one], kind) for one, kind in zip(self.values, self.types, strict=True)], 1)
 
     def field(self, name: str) -> Typed | None:
         """A column by its name."""
@@ -164,7 +164,7 @@ def in_any_reading(check: Callable[[dict[str, Any], Row, table_api_text.Reading]
 def results(found: list[Typed], row: Row, session: Session) -> list[Any]:
     """What they give for the row."""
     columns = Evaluator(found, session)(row.columns())
-    return [values_of(column, one.type)[0] for column, one in zip(columns, found, strict=True)]
+    return [to_values(column, one.type)[0] for column, one in zip(columns, found, strict=True)]
 
 
 def row_of_set(one: dict[str, Any]) -> Row:
@@ -300,7 +300,7 @@ def _held(value: Any, kind: DataType) -> Any:
     return held(value, kind)
 
 
-def query_of(case: dict[str, Any]) -> str:
+def build_query(case: dict[str, Any]) -> str:
     """The query of a case, which may be of the Table API."""
     if "sql" in case:
         return str(case["sql"])
@@ -313,7 +313,7 @@ def check_aggregate(case: dict[str, Any], source: Rows) -> str:
     """As `check_case`, for a query of aggregates."""
     is_error = "error_class" in case
     try:
-        found = run(query_of(case), src=source)
+        found = run(build_query(case), src=source)
     except (ValidationError, SqlParserError) as error:
         return "" if is_error and "Validation" in case["error_class"] else f"refused: {error}"
     except PenstockError as error:
@@ -388,7 +388,7 @@ def native_in_spark(data: dict[str, Any], only: str, quiet: bool) -> None:
                     asked.append((str(expression), shifted(expression, len(types)), held(wanted, parse_type(kind))))
         types += row.types
         values += row.values
-    columns = [column_of([one], kind) for one, kind in zip(values, types, strict=True)]
+    columns = [to_column([one], kind) for one, kind in zip(values, types, strict=True)]
     right = 0
     for start in range(0, len(asked), _AT_ONCE):
         part = asked[start : start + _AT_ONCE]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.table.catalog.catalog import Catalog
-from penstock.table.catalog.from_ddl import table_of
+from penstock.table.catalog.from_ddl import build_catalog_table
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.functions.definition import Session
@@ -41,10 +41,10 @@ def create(manager: CatalogManager, ddl: str) -> None:
         return
     assert isinstance(statement, statements.CreateTable)
     base = manager.find(statement.like.path) if statement.like is not None else None
-    manager.create(statement.path, table_of(statement, base[1] if base else None), statement.is_temporary)
+    manager.create(statement.path, build_catalog_table(statement, base[1] if base else None), statement.is_temporary)
 
 
-def plan_of(sql: str, manager: CatalogManager | None = None) -> Node:
+def plan_query(sql: str, manager: CatalogManager | None = None) -> Node:
     """The plan of a query over `orders` and `customers`."""
     statement = parse_statement(sql)
     assert isinstance(statement, statements.QueryStatement)
@@ -53,9 +53,9 @@ def plan_of(sql: str, manager: CatalogManager | None = None) -> Node:
 
 def planned(sql: str) -> str:
     """The same as text, without the tables' catalog and database."""
-    return plan_text(plan_of(sql)).replace("default_catalog.default_database.", "")
+    return plan_text(plan_query(sql)).replace("default_catalog.default_database.", "")
 
 
-def columns_of(sql: str) -> list[str]:
+def list_columns(sql: str) -> list[str]:
     """The columns of a query: their names and types."""
-    return [f"{column.name} {column}" for column in plan_of(sql).schema]
+    return [f"{column.name} {column}" for column in plan_query(sql).schema]

@@ -18,7 +18,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.connectors.collect import CollectSink
 from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
 from penstock.table.connectors.tables import TableReader, TableWriter
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
 
@@ -136,7 +136,7 @@ def _milliseconds(value: dict[str, Any]) -> int:
 def _columns(data: Sequence[Sequence[Any]], scan: logical.Scan) -> pa.RecordBatch:
     """Rows of the file, which begin with their kinds, as columns."""
     rows = [[held(value, kind) for value, kind in zip(row[1:], scan.schema.types, strict=False)] for row in data]
-    arrays = [column_of([row[index] for row in rows], kind) for index, kind in enumerate(scan.schema.types)]
+    arrays = [to_column([row[index] for row in rows], kind) for index, kind in enumerate(scan.schema.types)]
     return pa.RecordBatch.from_arrays(arrays, [f"c{index}" for index in range(len(arrays))])
 
 
@@ -153,7 +153,7 @@ def writer_of(sink: dict[str, Any], records: CollectSink) -> TableWriter:
     return TableWriter(records, ALL, sink["primary_key"] is None, deletes_by_key=by_key)
 
 
-def table_of(sink: dict[str, Any], rows: Sequence[str]) -> Counter[str]:
+def fold_changes(sink: dict[str, Any], rows: Sequence[str]) -> Counter[str]:
     """The table that changes stand for, by the key of those that come without the rows as they were."""
     key = sink["dedup_fields"] or sink["upserts_by_key"]
     if key:

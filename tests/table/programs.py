@@ -20,9 +20,9 @@ from typing import Any, Final
 from unittest import mock
 
 import click
-from tests.table.batch.batches import rows_of
+from tests.table.batch.batches import compute_rows
 from tests.table.planned import create
-from tests.table.program_tables import Source, table_of, writer_of
+from tests.table.program_tables import Source, fold_changes, writer_of
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import PenstockError
@@ -43,9 +43,9 @@ from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import LEGACY_CAST, TableConfig
-from penstock.table.session.time_zones import zone_of
+from penstock.table.session.time_zones import parse_zone
 from penstock.table.sql import SqlParserError, parse_script, statements
-from penstock.table.statements.insert import target, write_of
+from penstock.table.statements.insert import plan_insert, target
 from penstock.table.statements.run import run
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import plan_options
@@ -141,7 +141,7 @@ class Program:
     def _inserts_of(self, statement: statements.Statement, session: TableSession) -> list[Insert]:
         match statement:
             case statements.Insert():
-                write = write_of(session, statement)
+                write = plan_insert(session, statement)
                 return [Insert(write, self.sinks[write.path[-1]])]
             case statements.QueryStatement():
                 return [self._query(session.manager.analyser().result(statement.query), session)]
@@ -230,7 +230,7 @@ class Program:
         for insert in self.inserts(session):
             text = row_text(insert.types)
             assert isinstance(insert.plan, logical.Write)
-            rows = rows_of(insert.plan.input, reader)
+            rows = compute_rows(insert.plan.input, reader)
             found.setdefault(insert.plan.path[-1], []).extend(text("+I", values) for values in rows)
         return found
 
@@ -275,7 +275,7 @@ class Program:
         environment = StreamExecutionEnvironment.get_execution_environment(configuration)
         environment.set_parallelism(1)
         options = session.config.to_map()
-        zone = zone_of(session.config.get_local_timezone())
+        zone = parse_zone(session.config.get_local_timezone())
         planner = StreamPlanner(
             environment.add,
             lambda scan: self._reader(scan, with_after, waits),
@@ -326,12 +326,14 @@ class Program:
             if sink["compare"] == "materialized":
                 whole = None if self.restores else sink["expected_materialized_strings"]
                 wrong = (
-                    _difference(table_of(sink, whole or expected), table_of(sink, found)) if whole or expected else ""
+                    _difference(fold_changes(sink, whole or expected), fold_changes(sink, found))
+                    if whole or expected
+                    else ""
                 )
             else:
                 wrong = _difference(Counter(expected), Counter(found))
                 if wrong and self.is_bundled:
-                    wrong = _difference(table_of(sink, expected), table_of(sink, found))
+                    wrong = _difference(fold_changes(sink, expected), fold_changes(sink, found))
                     self.is_same_table_alone = not wrong
             if wrong:
                 return f"{name}: {wrong}"
@@ -360,7 +362,7 @@ def _is_same(flinks: dict[str, Any], sink: dict[str, Any], rows: Sequence[str]) 
     raw = flinks.get("raw")
     if raw is not None and Counter(raw) == Counter(rows):
         return True
-    return bool(flinks.get("net_equal")) and table_of(sink, rows) == Counter(flinks["materialized"])
+    return bool(flinks.get("net_equal")) and fold_changes(sink, rows) == Counter(flinks["materialized"])
 
 
 def outcome(program: Program) -> str:

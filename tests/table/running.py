@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.common import Configuration
 from penstock.connectors.columns import ColumnsSource
@@ -18,7 +18,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.logical import Scan
 from penstock.table.streaming.planning.options import plan_options
@@ -63,7 +63,7 @@ class Rows:
         rows = self.changes()
         kinds = bytes(SHORT.index(kind) for kind, _ in rows)
         arrays = [
-            column_of([values[place] for _, values in rows], kind) for place, kind in enumerate(self.columns.values())
+            to_column([values[place] for _, values in rows], kind) for place, kind in enumerate(self.columns.values())
         ]
         batch = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
         if not any(kinds):
@@ -143,7 +143,7 @@ def run_over(
     def reader(node: Scan) -> TableReader:
         return tables[node.path[-1]].reader()
 
-    plan = plan_of(sql, manager)
+    plan = plan_query(sql, manager)
     planned = plan_options(options)
     planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls(), options=planned)
     stream = planner.query(plan, wants_before)

@@ -53,7 +53,7 @@ class Reading:
 READINGS: Final = (Reading(), Reading("DECIMAL"), Reading("FLOAT"), Reading("DOUBLE", True), Reading("DECIMAL", True))
 
 
-def parts_of(text: str) -> list[str]:
+def split_arguments(text: str) -> list[str]:
     """What commas tell apart, but for those in brackets and quotes."""
     masked = re.sub(r"'(?:[^']|'')*'", lambda found: "\x00" * len(found.group()), text, flags=re.DOTALL)
     parts, begin, place = [], 0, 0
@@ -96,7 +96,7 @@ def typed(text: str, calls: Calls, field: Callable[[str], Typed | None], reading
     call = _CALL.fullmatch(text)
     if call is None:
         return _word(text)
-    return _call(call.group(1), parts_of(call.group(2)), calls, lambda one: typed(one, calls, field, reading))
+    return _call(call.group(1), split_arguments(call.group(2)), calls, lambda one: typed(one, calls, field, reading))
 
 
 def _number(text: str, reading: Reading) -> Typed:
@@ -163,7 +163,7 @@ def _call(name: str, parts: list[str], calls: Calls, one: Callable[[str], Typed]
     if small == "json_value":
         return _json_value(parts, calls, one)
     if small == "get":
-        return _field_of(one(parts[0]), parts[1].strip("'"), calls)
+        return _get_field(one(parts[0]), parts[1].strip("'"), calls)
     if small == "ifnull":
         return calls.call("COALESCE", [one(part) for part in parts])
     if small in ("between", "notbetween"):
@@ -186,7 +186,7 @@ def _embedded(text: str, calls: Calls, one: Callable[[str], Typed]) -> Typed:
     """A value in JSON_OBJECT or JSON_ARRAY."""
     found = _CALL.fullmatch(text)
     if found is not None and found.group(1).lower() == "json":
-        return calls.call("JSON", [one(part) for part in parts_of(found.group(2))])
+        return calls.call("JSON", [one(part) for part in split_arguments(found.group(2))])
     return one(text)
 
 
@@ -211,7 +211,7 @@ def _spaced(word: str) -> str:
     return word.replace("_", " ")
 
 
-def _field_of(row: Typed, name: str, calls: Calls) -> Typed:
+def _get_field(row: Typed, name: str, calls: Calls) -> Typed:
     if name.isdecimal():
         return calls.call("FIELD", [row, number(name)])
     return ScalarAnalyser(None, calls).field(row, name)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from tests.table.functions import NOW_NS, Row, typed_sql
 
 from penstock.table.data.logical_types import LENGTH_MAX, DataType, VarCharType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
@@ -40,5 +40,5 @@ def shown(sql: str, zone: str = "UTC") -> tuple[str | None, str]:
 def of_rows(sql: str, values: Sequence[Any], kind: DataType, zone: str = "UTC") -> list[Any]:
     """The values for rows of one column `x`."""
     found = typed(sql, zone, {"x": kind})
-    (column,) = Evaluator([found], session(zone))(Columns([column_of(values, kind)], len(values)))
-    return values_of(column, found.type)
+    (column,) = Evaluator([found], session(zone))(Columns([to_column(values, kind)], len(values)))
+    return to_values(column, found.type)

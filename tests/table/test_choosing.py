@@ -28,7 +28,7 @@ KINDS = {
 SHARES = st.sampled_from([0.0, 0.01, 0.5, 0.99, 1.0])
 
 
-def column_of(kind: pa.DataType, nulls: float, seed: int, skipped: int) -> pa.Array:
+def make_column(kind: pa.DataType, nulls: float, seed: int, skipped: int) -> pa.Array:
     """A column that begins amid Arrow's memory; some of its numbers are equal."""
     drawn = np.random.default_rng(seed)
     numbers = drawn.integers(-50, 50, ROWS + skipped)
@@ -65,10 +65,10 @@ def test_the_first_condition_that_holds_decides(
         pa.array(drawn.random(ROWS + skipped) < holds, mask=drawn.random(ROWS + skipped) < 0.1)[skipped:]
         for holds, _, _ in branches
     ]
-    values = [column_of(kind, share, seed, skipped) for seed, (_, share, _) in enumerate(branches)]
+    values = [make_column(kind, share, seed, skipped) for seed, (_, share, _) in enumerate(branches)]
     # Some are the same for all rows, or NULL for all of them.
     values = [one[0] if is_one else one for one, (_, _, is_one) in zip(values, branches, strict=True)]
-    otherwise = column_of(kind, nulls, 99, skipped)
+    otherwise = make_column(kind, nulls, 99, skipped)
     found = first_that_holds(conditions, values, otherwise, ROWS)
     found.validate(full=True)
     assert (found.type, found.to_pylist()) == (kind, by_rows(conditions, values, otherwise))
@@ -95,7 +95,7 @@ def test_texts_are_chosen_from_by_arrow(text: list[str | None]) -> None:
 def test_comparisons_of_many_rows(name: str, operator: str, nulls: float) -> None:
     """Among them those of floats that are no number, which equal nothing."""
     data_type, kind = KINDS[name]
-    left, right = column_of(kind, nulls, 1, 3), column_of(kind, nulls, 2, 0)
+    left, right = make_column(kind, nulls, 1, 3), make_column(kind, nulls, 2, 0)
     if name == "DOUBLE":
         left = pc.if_else(pc.equal(left, 7.0), float("nan"), left)
     constant = {"INT": "7", "DATE": "DATE '1970-01-08'", "DOUBLE": "7e0"}.get(

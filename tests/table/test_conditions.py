@@ -13,7 +13,7 @@ from tests.table.functions import Row, session_of, typed_sql
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.condition import Condition
-from penstock.table.evaluation.evaluator import Evaluator, parts_of
+from penstock.table.evaluation.evaluator import Evaluator, compile_expressions
 from penstock.table.functions.signatures import BIGINT
 from penstock.table.typed.nodes import Typed, conjuncts
 
@@ -37,13 +37,13 @@ def typed(sql: str) -> Typed:
     return found
 
 
-def columns_of(rows: list[Any]) -> Columns:
+def make_columns(rows: list[Any]) -> Columns:
     return Columns([pa.array([row[place] for row in rows], pa.int64()) for place in (0, 1)], len(rows))
 
 
 def chosen(condition: Typed, columns: Columns) -> list[int]:
     """The numbers of the rows for which a condition is true."""
-    found = Condition(parts_of(conjuncts(condition), session_of())).chosen(columns)
+    found = Condition(compile_expressions(conjuncts(condition), session_of())).chosen(columns)
     return list(range(columns.rows)) if found.numbers is None else found.numbers.tolist()
 
 
@@ -53,32 +53,32 @@ def test_rows_are_chosen_as_if_each_was_looked_at_alone(rows: list[Any], sql: st
     condition = typed(sql)
     alone = Evaluator([condition], session_of())
     try:
-        wanted = [place for place, row in enumerate(rows) if alone(columns_of([row]))[0].to_pylist() == [True]]
+        wanted = [place for place, row in enumerate(rows) if alone(make_columns([row]))[0].to_pylist() == [True]]
     except TableRuntimeError:
         with pytest.raises(TableRuntimeError, match="Division by zero"):
-            chosen(condition, columns_of(rows))
+            chosen(condition, make_columns(rows))
         return
-    assert chosen(condition, columns_of(rows)) == wanted
+    assert chosen(condition, make_columns(rows)) == wanted
 
 
 def test_what_null_leaves_open_is_worked_out() -> None:
     with pytest.raises(TableRuntimeError, match="Division by zero"):
-        chosen(typed("a > 0 AND 1 / b > 0"), columns_of([(1, 1), (None, 0)]))
+        chosen(typed("a > 0 AND 1 / b > 0"), make_columns([(1, 1), (None, 0)]))
 
 
 def test_what_is_decided_is_not_worked_out() -> None:
     rows = [(place % 3 - 1, place % 3 - 1) for place in range(40)]
     wanted = [place for place in range(40) if place % 3 == 2]
-    assert chosen(typed("a > 0 AND 1 / b > 0"), columns_of(rows)) == wanted
+    assert chosen(typed("a > 0 AND 1 / b > 0"), make_columns(rows)) == wanted
     # Few rows are left: the rest is worked out for them alone.
     few = [(5, 2)] + [(0, 0)] * 40
-    assert chosen(typed("a > 0 AND b > 1 AND MOD(a, b) = 1"), columns_of(few)) == [0]
+    assert chosen(typed("a > 0 AND b > 1 AND MOD(a, b) = 1"), make_columns(few)) == [0]
 
 
 def test_columns_are_cut_for_the_rows_that_are_left() -> None:
     rows = [(place, None if place % 4 else place) for place in range(64)]
-    found = Condition(parts_of(conjuncts(typed("a >= 4 AND 8 / a < 2 AND b > 0")), session_of())).chosen(
-        columns_of(rows)
+    found = Condition(compile_expressions(conjuncts(typed("a >= 4 AND 8 / a < 2 AND b > 0")), session_of())).chosen(
+        make_columns(rows)
     )
     assert found[0].to_pylist() == found[1].to_pylist() == list(range(8, 64, 4))
     assert not found[1].null_count

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from tests.table.evaluated import column
 from tests.table.functions import Row, session_of, typed_sql
 
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.evaluation import evaluator
 from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import parts_of
+from penstock.table.evaluation.evaluator import compile_expressions
 from penstock.table.evaluation.sharing import repeated
 from penstock.table.functions.signatures import STRING
 from penstock.table.typed.nodes import Typed
@@ -30,8 +30,8 @@ def values(texts: Sequence[str | None], *expressions: str) -> list[list[object]]
     """The values of several expressions of one operator over t."""
     found = [typed(one) for one in expressions]
     columns = Columns([pa.array(texts, pa.string())], len(texts))
-    parts = parts_of(found, session_of())
-    return [values_of(part.run(columns), one.type) for part, one in zip(parts, found, strict=True)]
+    parts = compile_expressions(found, session_of())
+    return [to_values(part.run(columns), one.type) for part, one in zip(parts, found, strict=True)]
 
 
 TEXTS = st.lists(st.one_of(st.none(), st.text("/a", max_size=5)), min_size=1, max_size=9)
@@ -61,7 +61,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch, *expressions: str) -> int:
 
     monkeypatch.setattr(evaluator, "_calling", counted)
     columns = Columns([pa.array(["a", None, "b"])], 3)
-    parts = parts_of([typed(one) for one in expressions], session_of())
+    parts = compile_expressions([typed(one) for one in expressions], session_of())
     parts[0].run(columns)
     for part in parts[1:]:
         part.run(columns.take(pa.array([2, 0])))
@@ -78,7 +78,7 @@ def test_what_varies_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_chosen_rows_are_cut_from_what_is_known() -> None:
     expressions = [typed("UPPER(t)"), typed("CONCAT(UPPER(t), 'x')")]
-    parts = parts_of(expressions, session_of())
+    parts = compile_expressions(expressions, session_of())
     columns = Columns([pa.array(["a", None, "b"])], 3)
     parts[0].run(columns)
     assert parts[1].run(columns.take(pa.array([2, 1]))).to_pylist() == ["Bx", None]
@@ -95,7 +95,7 @@ def test_most_rows_are_chosen_by_a_mask() -> None:
 
 
 def test_what_is_known_of_chosen_rows_is_cut_for_those_that_are_chosen_of_them() -> None:
-    parts = parts_of([typed("CONCAT(UPPER(t), 'y')"), typed("CONCAT(UPPER(t), 'x')")], session_of())
+    parts = compile_expressions([typed("CONCAT(UPPER(t), 'y')"), typed("CONCAT(UPPER(t), 'x')")], session_of())
     rows = Columns([pa.array(["a", None, "b", "c"])], 4).take(pa.array([3, 2, 1]))
     assert parts[0].run(rows).to_pylist() == ["Cy", "By", None]
     assert parts[1].run(rows.take(pa.array([1]))).to_pylist() == ["Bx"]

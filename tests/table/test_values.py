@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.catalog.schema import type_of
+from penstock.table.catalog.schema import parse_data_type
 from penstock.table.data.arrow_types import arrow_type, logical_type
 from penstock.table.data.logical_types import DataType, RowType
-from penstock.table.data.values import array_of, column_of, scalar_of, values_of
+from penstock.table.data.values import to_column, to_full_array, to_scalar, to_values
 
 DAY_NS = 86_400 * 10**9
 SAMPLES: dict[str, list[Any]] = {
@@ -44,38 +44,38 @@ SAMPLES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("text", SAMPLES)
 def test_values_come_back_as_they_were(text: str) -> None:
     """NULLs and parts of values too, and from a slice of a column."""
-    kind = type_of(text)
-    column = column_of(SAMPLES[text], kind)
+    kind = parse_data_type(text)
+    column = to_column(SAMPLES[text], kind)
     assert column.type == arrow_type(kind)
-    assert values_of(column, kind) == SAMPLES[text]
-    assert values_of(column.slice(1), kind) == SAMPLES[text][1:]
+    assert to_values(column, kind) == SAMPLES[text]
+    assert to_values(column.slice(1), kind) == SAMPLES[text][1:]
 
 
 @pytest.mark.parametrize("text", SAMPLES)
 def test_one_value_stands_for_all_rows(text: str) -> None:
     """A scalar, and the column that it stands for."""
-    kind = type_of(text)
-    scalar = scalar_of(SAMPLES[text][0], kind)
-    assert values_of(scalar, kind) == SAMPLES[text][:1]
-    assert values_of(array_of(scalar, 3), kind) == SAMPLES[text][:1] * 3
+    kind = parse_data_type(text)
+    scalar = to_scalar(SAMPLES[text][0], kind)
+    assert to_values(scalar, kind) == SAMPLES[text][:1]
+    assert to_values(to_full_array(scalar, 3), kind) == SAMPLES[text][:1] * 3
 
 
 def test_a_row_without_fields_is_a_row() -> None:
     """It differs from NULL all the same."""
-    assert values_of(column_of([(), None], RowType()), RowType()) == [(), None]
+    assert to_values(to_column([(), None], RowType()), RowType()) == [(), None]
 
 
 def test_python_objects_travel_as_pickles() -> None:
     """RAW holds what no column does."""
-    kind = type_of("RAW('object', '')")
-    assert values_of(column_of([{1, 2}, None], kind), kind) == [{1, 2}, None]
+    kind = parse_data_type("RAW('object', '')")
+    assert to_values(to_column([{1, 2}, None], kind), kind) == [{1, 2}, None]
 
 
 @given(st.lists(st.none() | st.lists(st.none() | st.integers(-(2**31), 2**31 - 1))))
 def test_arrays_of_any_lengths_come_back(values: list[Any]) -> None:
     """Empty ones, missing ones, and columns of none."""
-    kind = type_of("ARRAY<INT>")
-    assert values_of(column_of(values, kind), kind) == values
+    kind = parse_data_type("ARRAY<INT>")
+    assert to_values(to_column(values, kind), kind) == values
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_columns_of_other_types_are_refused() -> None:
 def test_a_type_without_columns_is_refused() -> None:
     """A name of a catalog is none that a column can have."""
     with pytest.raises(UnsupportedError, match="cannot have the type"):
-        arrow_type(type_of("mine.point"))
+        arrow_type(parse_data_type("mine.point"))
 
 
 def test_each_sample_is_a_type() -> None:
     """The samples name types that print as they are written, but for quotes."""
-    assert all(isinstance(type_of(text), DataType) for text in SAMPLES)
+    assert all(isinstance(parse_data_type(text), DataType) for text in SAMPLES)

@@ -76,18 +76,18 @@ def _field_types(cls: type, fields: tuple[str, ...], within: tuple[type, ...]) -
         hints = typing.get_type_hints(cls)
     except Exception:  # noqa: BLE001 - evaluating annotations runs user code; without them the types are unknown
         hints = {}
-    return {name: _type_of(hints.get(name), (*within, cls)) for name in fields}
+    return {name: _infer_type(hints.get(name), (*within, cls)) for name in fields}
 
 
-def _type_of(hint: Any, within: tuple[type, ...]) -> TypeInformation | None:
+def _infer_type(hint: Any, within: tuple[type, ...]) -> TypeInformation | None:
     """Return the type for an annotation, or None if it is unknown or a class that contains itself."""
     parameters = typing.get_args(hint)
     if type(None) in parameters and len(parameters) == 2:
-        return _type_of(parameters[parameters[0] is type(None)], within)
+        return _infer_type(parameters[parameters[0] is type(None)], within)
     if hint in _BASIC:
         return BasicTypeInfo(_BASIC[hint])
     if typing.get_origin(hint) in (list, dict):
-        types = [_type_of(parameter, within) for parameter in parameters]
+        types = [_infer_type(parameter, within) for parameter in parameters]
         if len(types) == 1 and types[0] is not None:
             return ListTypeInfo(types[0])
         if len(types) == 2 and types[0] is not None and types[1] is not None:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.base import value_types
 from penstock.base.errors import ConfigurationError
-from penstock.base.secrets import HIDDEN, credentials_in, hide, is_sensitive
+from penstock.base.secrets import HIDDEN, find_credentials, hide, is_sensitive
 from penstock.base.value_types import ValueType
 
 __all__ = ["ConfigOption", "ConfigOptions"]
@@ -72,14 +72,14 @@ class ConfigOption(Generic[T]):
         try:
             converted: T = self._definition.value_type.convert(value)
         except (TypeError, ValueError) as error:
-            kind, reason, shown = self._definition.value_type.name, str(error), repr(value)
+            kind, reason, value_repr = self._definition.value_type.name, str(error), repr(value)
             if not is_sensitive(self.key()):
-                message = f"option {self.key()} ({kind}) has value {shown}: {reason}"
-                if not credentials_in(str(value)):
+                message = f"option {self.key()} ({kind}) has value {value_repr}: {reason}"
+                if not find_credentials(str(value)):
                     raise ConfigurationError(message) from error
                 reason = hide(reason)
             # Neither the message nor the chained error may contain the secret.
-            reason = reason.replace(shown, HIDDEN).replace(str(value), HIDDEN) if str(value).strip() else reason
+            reason = reason.replace(value_repr, HIDDEN).replace(str(value), HIDDEN) if str(value).strip() else reason
             wrong = ConfigurationError(f"option {self.key()} ({kind}) has a wrong value: {reason}")
         else:
             return converted

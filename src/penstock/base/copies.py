@@ -108,17 +108,17 @@ def is_immutable(value: Any) -> bool:
         return True
     if cls is tuple and IMMUTABLE.issuperset(map(type, value)):
         return True
-    copier = _copier_of(cls)
+    copier = _select_copier(cls)
     if copier is _copy_nothing:
         return True
     if copier in (_copy_tuple, _copy_named_tuple, _copy_frozenset):
         return all(map(is_immutable, value))
-    return copier is _copy_frozen and all(map(is_immutable, _fields_of(value)))
+    return copier is _copy_frozen and all(map(is_immutable, _list_field_values(value)))
 
 
 def is_plain_instance(value: Any) -> bool:
     """Return whether the value's class is written in Python and its attributes are its whole state."""
-    return _copier_of(value.__class__) is _copy_instance
+    return _select_copier(value.__class__) is _copy_instance
 
 
 def attribute_values(owner: Any) -> list[Any] | None:
@@ -176,11 +176,11 @@ def _copied(value: Any, memo: Memo) -> Any:
         return value
     if id(value) in memo:
         return memo[id(value)]
-    return _copier_of(cls)(value, memo)
+    return _select_copier(cls)(value, memo)
 
 
 @functools.lru_cache(_CLASSES_MAX)
-def _copier_of(cls: type) -> Copier:
+def _select_copier(cls: type) -> Copier:
     if cls in _COPIERS:
         return _COPIERS[cls]
     if issubclass(cls, _IMMUTABLE_BASES) or cls.__module__.partition(".")[0] in _IMMUTABLE_PACKAGES:
@@ -207,28 +207,28 @@ def _copy_nothing(value: Any, memo: Memo) -> Any:
 
 def _copy_list(value: list[Any], memo: Memo) -> list[Any]:
     if IMMUTABLE.issuperset(map(type, value)):
-        made = memo[id(value)] = value.copy()
-        return made
-    made = memo[id(value)] = []
+        copied = memo[id(value)] = value.copy()
+        return copied
+    copied = memo[id(value)] = []
     for item in value:  # often tuples
         is_plain = item.__class__ is tuple and IMMUTABLE.issuperset(map(type, item))
-        made.append(item if is_plain else _copied(item, memo))
-    return made
+        copied.append(item if is_plain else _copied(item, memo))
+    return copied
 
 
 def _copy_dict(value: dict[Any, Any], memo: Memo) -> dict[Any, Any]:
     if IMMUTABLE.issuperset(map(type, value.values())) and IMMUTABLE.issuperset(map(type, value)):
-        made = memo[id(value)] = value.copy()
-        return made
-    made = memo[id(value)] = {}
-    made.update([(_copied(key, memo), _copied(item, memo)) for key, item in value.items()])
-    return made
+        copied = memo[id(value)] = value.copy()
+        return copied
+    copied = memo[id(value)] = {}
+    copied.update([(_copied(key, memo), _copied(item, memo)) for key, item in value.items()])
+    return copied
 
 
 def _copy_set(value: set[Any], memo: Memo) -> set[Any]:
     is_flat = IMMUTABLE.issuperset(map(type, value))
-    made = memo[id(value)] = value.copy() if is_flat else {_copied(item, memo) for item in value}
-    return made
+    copied = memo[id(value)] = value.copy() if is_flat else {_copied(item, memo) for item in value}
+    return copied
 
 
 def _copy_frozenset(value: frozenset[Any], memo: Memo) -> frozenset[Any]:
@@ -238,37 +238,37 @@ def _copy_frozenset(value: frozenset[Any], memo: Memo) -> frozenset[Any]:
 def _copy_tuple(value: tuple[Any, ...], memo: Memo) -> tuple[Any, ...]:
     if IMMUTABLE.issuperset(map(type, value)):
         return value
-    made = tuple([_copied(item, memo) for item in value])
+    copied = tuple([_copied(item, memo) for item in value])
     # A tuple that contains itself has already been copied by now.
-    return memo.setdefault(id(value), value if _are_same(value, made) else made)  # type: ignore[no-any-return]
+    return memo.setdefault(id(value), value if _are_same(value, copied) else copied)  # type: ignore[no-any-return]
 
 
 def _copy_named_tuple(value: Any, memo: Memo) -> Any:
-    made = tuple([_copied(item, memo) for item in value])
-    return value if _are_same(value, made) else value._make(made)
+    copied = tuple([_copied(item, memo) for item in value])
+    return value if _are_same(value, copied) else value._make(copied)
 
 
 def _copy_row(value: Row, memo: Memo) -> Row:
-    made = memo[id(value)] = value.__copy__()
-    if not IMMUTABLE.issuperset(map(type, made._values)):
-        made._values = [_copied(item, memo) for item in made._values]
-    return made
+    copied = memo[id(value)] = value.__copy__()
+    if not IMMUTABLE.issuperset(map(type, copied._values)):
+        copied._values = [_copied(item, memo) for item in copied._values]
+    return copied
 
 
 def _copy_bytearray(value: bytearray, memo: Memo) -> bytearray:
-    made = memo[id(value)] = bytearray(value)
-    return made
+    copied = memo[id(value)] = bytearray(value)
+    return copied
 
 
 def _copy_frozen(value: Any, memo: Memo) -> Any:
-    return value if all(map(is_immutable, _fields_of(value))) else _copy_object(value, memo)
+    return value if all(map(is_immutable, _list_field_values(value))) else _copy_object(value, memo)
 
 
 def _copy_instance(value: Any, memo: Memo) -> Any:
     """Copy like `copy.deepcopy`, which takes five times as long."""
-    made = memo[id(value)] = object.__new__(value.__class__)
-    made.__dict__.update(_copy_dict(vars(value), memo))
-    return made
+    copied = memo[id(value)] = object.__new__(value.__class__)
+    copied.__dict__.update(_copy_dict(vars(value), memo))
+    return copied
 
 
 def _copy_object(value: Any, memo: Memo) -> Any:
@@ -278,12 +278,12 @@ def _copy_object(value: Any, memo: Memo) -> Any:
         return value
 
 
-def _fields_of(value: Any) -> Iterable[Any]:
+def _list_field_values(value: Any) -> Iterable[Any]:
     return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
 
 
-def _are_same(one: Iterable[Any], other: Iterable[Any]) -> bool:
-    return all(mine is theirs for mine, theirs in zip(one, other, strict=True))
+def _are_same(items: Iterable[Any], other: Iterable[Any]) -> bool:
+    return all(mine is theirs for mine, theirs in zip(items, other, strict=True))
 
 
 _COPIERS: Final[dict[type, Copier]] = {

@@ -82,23 +82,23 @@ class RowMaker:
         if isinstance(value, Row):
             if self.leaves(value):
                 return value
-            made = copy(value)  # the emitted row may be in its function's state
-            made._values = self._in_order(value)
+            row = copy(value)  # the emitted row may be in its function's state
+            row._values = self._in_order(value)
         elif self._of_other_forms is not None:
             return self._of_other_forms(value)
         elif isinstance(value, dict):
-            made = Row(*[value.get(name) for name in self._names])
+            row = Row(*[value.get(name) for name in self._names])
         elif isinstance(value, tuple | list):
-            made = Row(*value)
+            row = Row(*value)
         else:
             return value
-        if self._gives_names or (made._fields is not None and (self._is_named or {*made._fields} == {*self._names})):
-            made.set_field_names(self._names)
-        values = made._values
-        for place, change in self._inner:
-            if place < len(values):
-                values[place] = change(values[place])
-        return made
+        if self._gives_names or (row._fields is not None and (self._is_named or {*row._fields} == {*self._names})):
+            row.set_field_names(self._names)
+        values = row._values
+        for index, change in self._inner:
+            if index < len(values):
+                values[index] = change(values[index])
+        return row
 
     def leaves(self, row: Row) -> bool:
         """Return whether a row needs no change: it has the type's names or needs none, and so do its nested rows.
@@ -115,7 +115,7 @@ class RowMaker:
         if not self._inner:
             return True
         values = row._values
-        return all(place >= len(values) or change(values[place]) is values[place] for place, change in self._inner)
+        return all(index >= len(values) or change(values[index]) is values[index] for index, change in self._inner)
 
     def _in_order(self, row: Row) -> list[Any]:
         fields, names, values = row._fields, self._names, row._values
@@ -125,16 +125,16 @@ class RowMaker:
             return list(values)
         if len(fields) != len(names) or len(values) != len(names) or {*fields} != {*names}:
             raise _other_fields(row, names)
-        places = {name: place for place, name in enumerate(fields)}
-        return [values[places[name]] for name in names]
+        indices = {name: index for index, name in enumerate(fields)}
+        return [values[indices[name]] for name in names]
 
 
 def _other_fields(row: Row, names: tuple[str, ...]) -> WrongValueError:
     fields = row._fields or ()
     missing = [name for name in names if name not in fields]
-    others = [name for name in fields if name not in names]
+    unknown = [name for name in fields if name not in names]
     problems = [f"it has no field {name!r}" for name in missing]
-    problems += [f"the type has no field {name!r}" for name in others]
+    problems += [f"the type has no field {name!r}" for name in unknown]
     if not problems:
         problems = [f"it has {len(fields)} names and {len(row)} values"]
     return WrongValueError(
@@ -145,8 +145,8 @@ def _other_fields(row: Row, names: tuple[str, ...]) -> WrongValueError:
 
 def _changes(types: Sequence[TypeInformation], keeps_form: bool) -> list[tuple[int, Change]]:
     """Return the positions and conversion functions of the fields that contain a ROW."""
-    found = ((place, row_making(type_info, keeps_form)) for place, type_info in enumerate(types))
-    return [(place, change) for place, change in found if change is not None]
+    candidates = ((index, row_making(type_info, keeps_form)) for index, type_info in enumerate(types))
+    return [(index, change) for index, change in candidates if change is not None]
 
 
 def _stays(value: Any) -> Any:
@@ -160,16 +160,16 @@ def _of_tuples(changes: list[tuple[int, Change]]) -> Change | None:
     def fields(record: Any) -> Any:
         if not isinstance(record, tuple):
             return record
-        made: list[Any] | None = None
-        for place, change in changes:
-            if place < len(record):
-                item = change(record[place])
-                if item is not record[place]:
-                    made = list(record) if made is None else made
-                    made[place] = item
-        if made is None:
+        converted: list[Any] | None = None
+        for index, change in changes:
+            if index < len(record):
+                item = change(record[index])
+                if item is not record[index]:
+                    converted = list(record) if converted is None else converted
+                    converted[index] = item
+        if converted is None:
             return record
-        return record._make(made) if hasattr(record, "_make") else tuple(made)
+        return record._make(converted) if hasattr(record, "_make") else tuple(converted)
 
     return fields
 
@@ -181,10 +181,10 @@ def _of_elements(change: Change | None) -> Change | None:
     def elements(items: Any) -> Any:
         if not isinstance(items, list | tuple):
             return items
-        made = list(map(change, items))
-        if all(one is other for one, other in zip(made, items, strict=True)):
+        converted = list(map(change, items))
+        if all(item is other for item, other in zip(converted, items, strict=True)):
             return items
-        return made if isinstance(items, list) else tuple(made)
+        return converted if isinstance(items, list) else tuple(converted)
 
     return elements
 
@@ -196,13 +196,13 @@ def _of_maps(keys: Change | None, values: Change | None) -> Change | None:
     def entries(items: Any) -> Any:
         if not isinstance(items, dict):
             return items
-        made = {keys(key) if keys else key: values(item) if values else item for key, item in items.items()}
+        converted = {keys(key) if keys else key: values(item) if values else item for key, item in items.items()}
         if all(
             key is old_key and item is old_item
-            for (key, item), (old_key, old_item) in zip(made.items(), items.items(), strict=False)
+            for (key, item), (old_key, old_item) in zip(converted.items(), items.items(), strict=False)
         ):
             return items
-        return made
+        return converted
 
     return entries
 

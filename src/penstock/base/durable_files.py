@@ -44,7 +44,7 @@ class LocalFiles:
         """Return whether the path is a directory."""
         return os.path.isdir(path)
 
-    def directories_in(self, path: str) -> list[str]:
+    def list_directories(self, path: str) -> list[str]:
         """Return the paths of the subdirectories; empty if the directory does not exist."""
         with contextlib.suppress(FileNotFoundError):
             return [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
@@ -118,7 +118,7 @@ def _lock(descriptor: int, how: int) -> bool:
 SYSTEM: Final = LocalFiles()
 
 
-def local_files_of(fs: FileSystem) -> LocalFiles:
+def get_local_files(fs: FileSystem) -> LocalFiles:
     """Return the operating system calls to use for a local file system."""
     files: LocalFiles = getattr(fs, "local_files", SYSTEM)
     return files
@@ -126,31 +126,31 @@ def local_files_of(fs: FileSystem) -> LocalFiles:
 
 def is_local(fs: FileSystem) -> bool:
     """Return whether the file system is local to this machine or mounted into it."""
-    return "file" in protocols_of(fs)
+    return "file" in get_protocols(fs)
 
 
-def protocols_of(fs: FileSystem) -> set[str]:
+def get_protocols(fs: FileSystem) -> set[str]:
     """Return the file system's protocol names; several if it has aliases."""
     return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 
 
 def has_directories(fs: FileSystem) -> bool:
     """Return whether directories are created and removed; for an object store that would be a wasted request."""
-    return _OF_OBJECTS.isdisjoint(protocols_of(fs))
+    return _OF_OBJECTS.isdisjoint(get_protocols(fs))
 
 
 def deletes_many(fs: FileSystem) -> bool:
     """Return whether a single request can delete many files, ignoring missing ones."""
-    return not {"s3", "s3a"}.isdisjoint(protocols_of(fs))
+    return not {"s3", "s3a"}.isdisjoint(get_protocols(fs))
 
 
-def make_directories_in(fs: FileSystem, path: str) -> None:
+def ensure_directories(fs: FileSystem, path: str) -> None:
     """Create a directory durably: with `make_directories` if it is local.
 
     In other file systems creating it is enough.
     """
     if is_local(fs):
-        make_directories(path, local_files_of(fs))
+        make_directories(path, get_local_files(fs))
     elif has_directories(fs):
         fs.makedirs(path, exist_ok=True)
 
@@ -158,7 +158,8 @@ def make_directories_in(fs: FileSystem, path: str) -> None:
 def make_directories(path: str, files: LocalFiles = SYSTEM) -> None:
     """Create a directory and its missing parents, durably.
 
-    If the directory exists, another process may have created it and died before syncing it: see `sync_names_in`.
+    If the directory exists, another process may have created it and died before syncing it: see
+    `sync_directory_entries`.
     """
     missing = []
     while not files.exists(path):
@@ -274,7 +275,7 @@ def sync_directories(paths: Iterable[str], files: LocalFiles = SYSTEM) -> None:
         files.sync_directory(path)
 
 
-def sync_names_in(directories: Iterable[str], files: LocalFiles = SYSTEM) -> None:
+def sync_directory_entries(directories: Iterable[str], files: LocalFiles = SYSTEM) -> None:
     """Make all names in these directories durable, and the directories themselves, whichever process created them.
 
     A process that creates a directory syncs its parent next, and may die in between. So each process that puts

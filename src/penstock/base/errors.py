@@ -97,11 +97,11 @@ class StopIterationRaised(PenstockError, RuntimeError):
     """A function raised StopIteration, which a loop would mistake for the end of the records.
 
     Args:
-        what: the function that raised it.
+        function: the function that raised it.
     """
 
-    def __init__(self, what: str = "the function") -> None:
-        super().__init__(what)
+    def __init__(self, function: str = "the function") -> None:
+        super().__init__(function)
 
     def __str__(self) -> str:
         return f"{self.args[0]} raised StopIteration"
@@ -192,14 +192,14 @@ class UserFunctionError(JobExecutionError):
         self.what = what
 
     def __str__(self) -> str:
-        place = f"operator {self.operator_name!r}, subtask {self.subtask_index + 1}/{self.parallelism}"
-        what = f", in {self.what}" if self.what else ""
+        location = f"operator {self.operator_name!r}, subtask {self.subtask_index + 1}/{self.parallelism}"
+        context = f", in {self.what}" if self.what else ""
         record = f"\nrecord: {self.record_text}" if self.record_text else ""
-        return f"{place}{what}{record}\n{self.traceback_text.rstrip()}"
+        return f"{location}{context}{record}\n{self.traceback_text.rstrip()}"
 
     def __reduce__(self) -> tuple[type[UserFunctionError], tuple[str, str, int, int, str, str, str]]:
-        place = (self.job_name, self.operator_name, self.subtask_index, self.parallelism)
-        return type(self), (*place, self.record_text, self.traceback_text, self.what)
+        location = (self.job_name, self.operator_name, self.subtask_index, self.parallelism)
+        return type(self), (*location, self.record_text, self.traceback_text, self.what)
 
 
 class SlotsUnavailableError(JobExecutionError):

@@ -8,7 +8,7 @@ from penstock.base.errors import WrongTypeError
 from penstock.base.types import Row
 
 
-def field_of(record: Any, name: str) -> Any:
+def get_field(record: Any, name: str) -> Any:
     """Return a field: from a row or dict by key, from a tuple as `f0`, `f1`, …, and from anything else by attribute.
 
     Raises:

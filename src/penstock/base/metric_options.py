@@ -66,14 +66,14 @@ SCOPE_FORMATS = {
 }
 
 
-def _rocksdb_metric(key: str, what: str) -> Option[bool]:
-    return option(key, BOOLEAN, False, f"Whether each operator with RocksDB reports {what}.")
+def _rocksdb_metric(key: str, metric: str) -> Option[bool]:
+    return option(key, BOOLEAN, False, f"Whether each operator with RocksDB reports {metric}.")
 
 
 #: RocksDB's metrics of a store, by RocksDB's own names without `rocksdb.`
 ROCKSDB_METRICS = {
-    key.rpartition(".")[2]: _rocksdb_metric(key, what)
-    for key, what in {
+    key.rpartition(".")[2]: _rocksdb_metric(key, metric)
+    for key, metric in {
         "state.backend.rocksdb.metrics.num-immutable-mem-table": "how many write buffers wait for their file",
         "state.backend.rocksdb.metrics.mem-table-flush-pending": "whether a write buffer is about to go to a file",
         "state.backend.rocksdb.metrics.compaction-pending": "whether files are about to be merged",

@@ -13,13 +13,13 @@ LIKENESS_MIN: Final = 0.6
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the most similar known name, ignoring case, or None if no name is similar."""
     by_folded: dict[str, str] = {}
-    for one in known:
-        by_folded.setdefault(one.casefold(), one)
-    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=LIKENESS_MIN)
-    return by_folded[found[0]] if found else None
+    for candidate in known:
+        by_folded.setdefault(candidate.casefold(), candidate)
+    matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=LIKENESS_MIN)
+    return by_folded[matches[0]] if matches else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message, suggesting the nearest name; empty if no name is similar."""
-    found = nearest(name, known)
-    return "" if found is None else f"; did you mean '{found}'?"
+    match = nearest(name, known)
+    return "" if match is None else f"; did you mean '{match}'?"

@@ -18,16 +18,16 @@ REGISTRY: dict[str, Option[Any]] = {}
 
 def option(key: str, value_type: ValueType[T], default: T, description: str) -> Option[T]:
     """Create an option."""
-    made = Option(key, value_type, value_type.convert(default), description)
-    REGISTRY[key] = made
-    return made
+    new_option = Option(key, value_type, value_type.convert(default), description)
+    REGISTRY[key] = new_option
+    return new_option
 
 
 def unset(key: str, value_type: ValueType[T], description: str) -> Option[T | None]:
     """Create an option that reads as None when it is not set."""
-    made: Option[T | None] = Option(key, value_type, None, description)
-    REGISTRY[key] = made
-    return made
+    new_option: Option[T | None] = Option(key, value_type, None, description)
+    REGISTRY[key] = new_option
+    return new_option
 
 
 def at_least(low: float, value_type: ValueType[T]) -> ValueType[T]:

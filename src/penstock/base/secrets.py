@@ -94,29 +94,29 @@ def shown_value(key: str, value: str) -> str:
     """Return the value of a key, with secrets hidden as in `shown`."""
     if is_sensitive(key):
         return HIDDEN
-    for secret in credentials_in(value):
+    for secret in find_credentials(value):
         value = value.replace(secret, HIDDEN)
     return value
 
 
-def credentials_in(value: str) -> list[str]:
+def find_credentials(value: str) -> list[str]:
     """Return the passwords in a value, longest first: in URLs, in their queries, and after `password=`."""
-    found = [match[2] for match in _IN_URL.finditer(value)]
-    found += [match["quoted"] or match["plain"] or "" for match in _ASSIGNED.finditer(value)]
-    found += [match[3].replace("''", "'") for match in _IN_SQL.finditer(value) if is_sensitive(match[2])]
-    return sorted({one for one in found if one and one != HIDDEN}, key=len, reverse=True)
+    passwords = [match[2] for match in _IN_URL.finditer(value)]
+    passwords += [match["quoted"] or match["plain"] or "" for match in _ASSIGNED.finditer(value)]
+    passwords += [match[3].replace("''", "'") for match in _IN_SQL.finditer(value) if is_sensitive(match[2])]
+    return sorted({password for password in passwords if password and password != HIDDEN}, key=len, reverse=True)
 
 
 def values_to_hide(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secrets among the options' values that are to be hidden in text; short ones are left out."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for key, value in options.items():
         if is_sensitive(key) and not _ABOUT_A_SECRET.search(key.lower()):
-            found.add(value)
+            secrets.add(value)
             if any(part in key.lower() for part in _PAIRS):
-                found.update(_ends_of_pairs(value))
-        found.update(credentials_in(value))
-    return tuple(sorted(one for one in found if _is_distinct(one)))
+                secrets.update(_ends_of_pairs(value))
+        secrets.update(find_credentials(value))
+    return tuple(sorted(secret for secret in secrets if _is_distinct(secret)))
 
 
 def _ends_of_pairs(value: str) -> set[str]:
@@ -141,12 +141,12 @@ class KnownSecrets:
 
     def add(self, secrets: Iterable[str]) -> None:
         """Add secrets, except short ones, which occur in other words."""
-        new = {one for one in secrets if _is_distinct(one)} - self._secrets
+        new = {secret for secret in secrets if _is_distinct(secret)} - self._secrets
         if not new:
             return
         with self._lock:
             self._secrets |= new
-            forms = {form for secret in self._secrets for form in _forms_of(secret)}
+            forms = {form for secret in self._secrets for form in _list_secret_forms(secret)}
             self._forms = tuple(sorted(forms, key=len, reverse=True))
 
     def clear(self) -> None:
@@ -191,7 +191,7 @@ def _option(match: re.Match[str]) -> str:
     return f"{match[1]}'{HIDDEN}'" if is_sensitive(match[2]) else match[0]
 
 
-def _forms_of(secret: str) -> set[str]:
+def _list_secret_forms(secret: str) -> set[str]:
     """Return the forms of a secret: plain, in a URL, in JSON, in a Python literal and in SQL."""
     as_json = json.dumps(secret)[1:-1]
     forms = {secret, quote(secret, safe=""), quote(secret), unquote(secret), as_json, repr(secret)[1:-1]}

@@ -58,19 +58,24 @@ def rounding(type_info: TypeInformation | None) -> Rounding | None:
 
 
 def _of_fields(types: list[TypeInformation], names: list[str]) -> Rounding | None:
-    found = [(place, made) for place, made in enumerate(map(rounding, types)) if made is not None]
-    if not found:
+    roundings = [
+        (index, round_value) for index, round_value in enumerate(map(rounding, types)) if round_value is not None
+    ]
+    if not roundings:
         return None
 
     def fields(record: Any) -> Any:
         if isinstance(record, dict):
-            return {**record, **{names[i]: made(record[names[i]]) for i, made in found if names[i] in record}}
+            return {
+                **record,
+                **{names[i]: round_field(record[names[i]]) for i, round_field in roundings if names[i] in record},
+            }
         if not isinstance(record, Row | tuple | list):
             return record
         changed: Any = copy(record) if isinstance(record, Row) else list(record)
-        for place, made in found:
-            if place < len(changed):
-                changed[place] = made(changed[place])
+        for index, round_value in roundings:
+            if index < len(changed):
+                changed[index] = round_value(changed[index])
         if not isinstance(record, tuple):
             return changed
         return record._make(changed) if hasattr(record, "_make") else tuple(changed)
@@ -78,14 +83,14 @@ def _of_fields(types: list[TypeInformation], names: list[str]) -> Rounding | Non
     return fields
 
 
-def _of_elements(made: Rounding | None) -> Rounding | None:
-    if made is None:
+def _of_elements(round_element: Rounding | None) -> Rounding | None:
+    if round_element is None:
         return None
 
     def elements(items: Any) -> Any:
         if isinstance(items, list):
-            return list(map(made, items))
-        return tuple(map(made, items)) if isinstance(items, tuple) else items
+            return list(map(round_element, items))
+        return tuple(map(round_element, items)) if isinstance(items, tuple) else items
 
     return elements
 

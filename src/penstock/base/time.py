@@ -243,7 +243,7 @@ def _duration(count: int, unit_nanos: int) -> Duration:
     return Duration(_require_int(count, "Duration") * unit_nanos)
 
 
-def _require_int(value: object, what: str) -> int:
+def _require_int(value: object, class_name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise WrongTypeError(f"{what} takes a whole number, not {type(value).__name__}: {value!r}")
+        raise WrongTypeError(f"{class_name} takes a whole number, not {type(value).__name__}: {value!r}")
     return value

@@ -13,18 +13,18 @@ _FIRST_MS: Final = -(2**63)
 _LAST_MS: Final = 2**63 - 1
 
 
-def whole_ms(timestamp: Any, what: str) -> int:
-    """Return the timestamp as a plain int; `what` names the function that returned it, for the error message.
+def whole_ms(timestamp: Any, source: str) -> int:
+    """Return the timestamp as a plain int; `source` names the function that returned it, for the error message.
 
     Raises:
         MisuseError: if it is not an integer of Python or numpy.
     """
-    whole = _whole(timestamp)
-    if whole is not None:
-        return whole
-    shown = f"{short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
+    milliseconds = _whole(timestamp)
+    if milliseconds is not None:
+        return milliseconds
+    rendered = f"{short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
     raise MisuseError(
-        f"{what} returned {shown}; it must return an int: milliseconds since the epoch. {_remedy(timestamp)}"
+        f"{source} returned {rendered}; it must return an int: milliseconds since the epoch. {_remedy(timestamp)}"
     )
 
 
@@ -34,18 +34,19 @@ def timer_ms(timestamp: Any, call: str) -> int:
     Raises:
         MisuseError: if it is not an integer of Python or numpy, or does not fit into 64 bits.
     """
-    whole = _whole(timestamp)
-    shown = f"{call} was given {short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
-    if whole is None:
+    milliseconds = _whole(timestamp)
+    problem = f"{call} was given {short_repr(timestamp, _TEXT_CHARS_MAX)} ({type(timestamp).__name__})"
+    if milliseconds is None:
         raise MisuseError(
-            f"{shown}; the time of a timer is an int: milliseconds since the epoch. {_timer_remedy(timestamp)}"
+            f"{problem}; the time of a timer is an int: milliseconds since the epoch. {_timer_remedy(timestamp)}"
         )
-    if not _FIRST_MS <= whole <= _LAST_MS:
+    if not _FIRST_MS <= milliseconds <= _LAST_MS:
         raise MisuseError(
-            f"{shown}; the time of a timer fits into 64 bits: at most 2**63 - 1 (sys.maxsize), the end of event time, "
+            f"{problem}; the time of a timer fits into 64 bits: at most 2**63 - 1 (sys.maxsize), the end of event "
+            "time, "
             "and at least -2**63. A time in microseconds or nanoseconds must be divided first"
         )
-    return whole
+    return milliseconds
 
 
 def _whole(timestamp: Any) -> int | None:

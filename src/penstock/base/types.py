@@ -214,8 +214,8 @@ def values_by_names(row: Row, names: tuple[str, ...]) -> Sequence[Any]:
     fields = row._fields
     if fields is None or fields == names or len(fields) != len(names) or {*fields} != {*names}:
         return row._values
-    places = {name: place for place, name in enumerate(fields)}
-    return [row._values[places[name]] for name in names]
+    indices = {name: index for index, name in enumerate(fields)}
+    return [row._values[indices[name]] for name in names]
 
 
 def _make_row(fields: tuple[Any, ...] | None, *values: Any) -> Row:

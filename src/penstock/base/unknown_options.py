@@ -137,5 +137,5 @@ def _is_of_flink(key: str) -> bool:
     return any(key == begin or (begin.endswith((".", "-")) and key.startswith(begin)) for begin in _NOT_HERE)
 
 
-def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()
+def _likeness(name: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, name, other).ratio()

@@ -26,8 +26,8 @@ __all__ = [
     "STRING",
     "TOKEN",
     "ValueType",
+    "build_list_type",
     "choice",
-    "list_of",
     "parse_list",
     "render",
 ]
@@ -159,7 +159,7 @@ def choice(*values: str, aliases: Mapping[str, str] | None = None) -> ValueType[
     return ValueType("one of " + ", ".join(values), convert)
 
 
-def list_of(item_type: ValueType[T]) -> ValueType[list[T]]:
+def build_list_type(item_type: ValueType[T]) -> ValueType[list[T]]:
     """Return a type of lists, written `a;b;c` or `[a, b, c]`."""
 
     def convert(value: object) -> list[T]:

@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Any, Literal
 
 from penstock.base.errors import WrongTypeError, WrongValueError
-from penstock.base.fields import field_of
+from penstock.base.fields import get_field
 from penstock.base.time import Duration, Time, to_millis
 
 __all__ = [
@@ -289,8 +289,8 @@ class ColumnAssigner:
     column: str
 
     def __call__(self, value: Any, record_timestamp: int | None) -> int:
-        moment = field_of(value, self.column)
-        return _millis_of(moment) if isinstance(moment, datetime.datetime) else moment
+        moment = get_field(value, self.column)
+        return _to_millis(moment) if isinstance(moment, datetime.datetime) else moment
 
     def extend(self, target: list[int], values: list[Any], record_timestamps: list[int] | None) -> None:
         """Append the timestamps of many records, up to the first record without one."""
@@ -313,7 +313,7 @@ class TwoArgumentsAssigner:
         )
 
 
-def _millis_of(moment: datetime.datetime) -> int:
+def _to_millis(moment: datetime.datetime) -> int:
     """Return the milliseconds since the epoch, rounded down."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
     return (aware - _EPOCH) // datetime.timedelta(milliseconds=1)
@@ -327,12 +327,13 @@ def _normalised(assigner: Any) -> OneArgumentAssigner | TwoArgumentsAssigner:
         raise WrongTypeError(
             f"a timestamp assigner must have extract_timestamp(value, timestamp) or be callable: {assigner!r}"
         )
-    wanted = _required_arguments(assigner)
-    if wanted > 2:
+    argument_count = _required_arguments(assigner)
+    if argument_count > 2:
         raise WrongTypeError(
-            f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} requires {wanted}"
+            f"a timestamp assigner takes the record and at most its timestamp, but {assigner!r} requires "
+            f"{argument_count}"
         )
-    return TwoArgumentsAssigner(assigner) if wanted == 2 else OneArgumentAssigner(assigner)
+    return TwoArgumentsAssigner(assigner) if argument_count == 2 else OneArgumentAssigner(assigner)
 
 
 def _required_arguments(function: Callable[..., Any]) -> int:
@@ -345,8 +346,8 @@ def _required_arguments(function: Callable[..., Any]) -> int:
     return sum(p.kind in positional and p.default is inspect.Parameter.empty for p in parameters)
 
 
-def _at_least(low_ms: int, value: Duration | Time | datetime.timedelta | int, what: str) -> int:
+def _at_least(low_ms: int, value: Duration | Time | datetime.timedelta | int, setting: str) -> int:
     value_ms = to_millis(value)
     if value_ms < low_ms:
-        raise WrongValueError(f"the {what} must be at least {low_ms} ms, not {value_ms} ms")
+        raise WrongValueError(f"the {setting} must be at least {low_ms} ms, not {value_ms} ms")
     return value_ms

@@ -25,27 +25,27 @@ _CONTIGUITIES = {
 _END = "$endState$"
 
 
-def search_of(pattern: Pattern, compare: Callable[[Any, Any], int] | None = None) -> PatternSearch:
+def build_search(pattern: Pattern, compare: Callable[[Any, Any], int] | None = None) -> PatternSearch:
     """Build the search that a pattern's operator runs.
 
     Raises:
         MalformedPatternException: if the parts of the pattern do not fit together.
     """
     building = _Building()
-    made = engine.Pattern(building.parts(pattern), building.within_ms)
-    building.check(pattern, made)
+    compiled = engine.Pattern(building.parts(pattern), building.within_ms)
+    building.check(pattern, compiled)
     strategy = pattern.get_after_match_skip_strategy().engine_strategy
-    return PatternSearch(made, strategy, tuple(building.conditions), compare)
+    return PatternSearch(compiled, strategy, tuple(building.conditions), compare)
 
 
-def stages_of(pattern: Pattern) -> list[Pattern]:
+def list_stages(pattern: Pattern) -> list[Pattern]:
     """Return the stages and groups of a pattern in order, without the stages inside groups."""
-    found: list[Pattern] = []
+    stages: list[Pattern] = []
     stage: Pattern | None = pattern
     while stage is not None:
-        found.append(stage)
+        stages.append(stage)
         stage = stage.get_previous()
-    return found[::-1]
+    return stages[::-1]
 
 
 class _Building:
@@ -55,7 +55,7 @@ class _Building:
         self._names: list[str] = []
 
     def parts(self, pattern: Pattern) -> tuple[engine.Part, ...]:
-        return tuple(map(self._part, stages_of(pattern)))
+        return tuple(map(self._part, list_stages(pattern)))
 
     def _part(self, stage: Pattern) -> engine.Part:
         within = _ms(stage.get_window_size(WithinType.FIRST_AND_LAST))
@@ -93,26 +93,26 @@ class _Building:
             None if times is None else _ms(times.get_window_size()),
         )
 
-    def _asked(self, condition: IterativeCondition, what: str) -> int:
-        self.conditions.append(Asked(condition, what))
+    def _asked(self, condition: IterativeCondition, description: str) -> int:
+        self.conditions.append(Asked(condition, description))
         return len(self.conditions) - 1
 
-    def check(self, pattern: Pattern, made: engine.Pattern) -> None:
+    def check(self, pattern: Pattern, compiled: engine.Pattern) -> None:
         """Check the rules that involve the whole pattern."""
         name = pattern.get_after_match_skip_strategy().get_pattern_name()
         check(name is None or name in self._names, f"the skip strategy names the stage {name!r}, which is not there")
-        for stage in made.stages():
+        for stage in compiled.stages():
             for window in (stage.since_last_ms, stage.times.window_ms):
                 check(
-                    window is None or made.within_ms is None or window <= made.within_ms,
+                    window is None or compiled.within_ms is None or window <= compiled.within_ms,
                     f"stage {stage.name!r}: the time between the previous event and the current one ({window} ms) must "
-                    f"not be longer than that between the first event and the last one ({made.within_ms} ms)",
+                    f"not be longer than that between the first event and the last one ({compiled.within_ms} ms)",
                 )
-        last = made.parts[-1]
+        last = compiled.parts[-1]
         check(
             not isinstance(last, engine.Stage)
             or last.contiguity is not Contiguity.NOT_FOLLOWED
-            or made.within_ms is not None
+            or compiled.within_ms is not None
             or last.since_last_ms is not None,
             f"a pattern that ends with not_followed_by({pattern.get_name()!r}) needs a window: call within()",
         )

@@ -28,7 +28,7 @@ class DrawnStage:
     parts: tuple[DrawnStage, ...] = ()
 
 
-def mermaid_of(stages: Sequence[DrawnStage]) -> str:
+def render_mermaid(stages: Sequence[DrawnStage]) -> str:
     """Return the flowchart."""
     drawing = _Mermaid()
     drawing.row(stages, None, "    ")
@@ -90,7 +90,7 @@ class _Box:
         return self.y + self.height // 2
 
 
-def svg_of(stages: Sequence[DrawnStage]) -> str:
+def render_svg(stages: Sequence[DrawnStage]) -> str:
     """Return the SVG drawing."""
     drawing = _Svg()
     x, y = drawing.row(stages, _MARGIN, _MARGIN)
@@ -164,12 +164,12 @@ def _drawn(box: _Box) -> Iterator[str]:
 def _arrow(before: _Box, box: _Box, label: str, is_below: bool = False) -> Sequence[str]:
     if is_below:
         x = before.x + before.width // 2
-        ends, place = f'x1="{x}" y1="{before.y + before.height}" x2="{x}" y2="{box.y}"', (x + 6, box.y - _LINE + 4)
+        ends, position = f'x1="{x}" y1="{before.y + before.height}" x2="{x}" y2="{box.y}"', (x + 6, box.y - _LINE + 4)
     else:
         ends = f'x1="{before.x + before.width}" y1="{before.middle}" x2="{box.x}" y2="{box.middle}"'
-        place = (before.x + before.width + 8, min(before.middle, box.middle) - 5)
+        position = (before.x + before.width + 8, min(before.middle, box.middle) - 5)
     dashes = ' stroke-dasharray="4"' if is_below else ""
     return (
         f'<line {ends} stroke="#555"{dashes} marker-end="url(#arrow)"/>',
-        f'<text x="{place[0]}" y="{place[1]}" fill="#555">{html.escape(label)}</text>',
+        f'<text x="{position[0]}" y="{position[1]}" fill="#555">{html.escape(label)}</text>',
     )

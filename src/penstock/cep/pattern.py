@@ -21,7 +21,7 @@ from penstock.cep.conditions import (
     SubtypeCondition,
     as_condition,
 )
-from penstock.cep.drawing import DrawnStage, mermaid_of, svg_of
+from penstock.cep.drawing import DrawnStage, render_mermaid, render_svg
 from penstock.cep.errors import MalformedPatternException, UnsupportedOperationError
 from penstock.cep.quantifier import (
     ARROWS,
@@ -32,7 +32,7 @@ from penstock.cep.quantifier import (
     Times,
     WithinType,
     check,
-    said_of,
+    describe_quantifier,
 )
 
 
@@ -125,8 +125,8 @@ class Pattern:
 
     def or_(self, condition: Any) -> Self:
         """Add a condition for the stage's events, as an alternative to the previous ones."""
-        made = as_condition(condition)
-        self._condition = made if self._condition is None else RichOrCondition(self._condition, made)
+        converted = as_condition(condition)
+        self._condition = converted if self._condition is None else RichOrCondition(self._condition, converted)
         return self
 
     def subtype(self, subtype: type | tuple[type, ...]) -> Self:
@@ -249,10 +249,10 @@ class Pattern:
         self._quantifier.combinations()
         return self
 
-    def _check_no_not(self, what: str) -> None:
+    def _check_no_not(self, feature: str) -> None:
         check(
             self._quantifier.get_consuming_strategy() not in NOT_STRATEGIES,
-            f"{what} is not for the NOT stage {self._name!r}",
+            f"{feature} is not for the NOT stage {self._name!r}",
         )
 
     def within(self, window_time: Any, within_type: WithinType = WithinType.FIRST_AND_LAST) -> Self:
@@ -308,11 +308,11 @@ class Pattern:
 
     def to_mermaid(self) -> str:
         """Return the pattern as a Mermaid flowchart: a box for each stage, a dotted arrow to each NOT stage."""
-        return mermaid_of(self._drawn())
+        return render_mermaid(self._drawn())
 
     def to_svg(self) -> str:
         """Return the pattern as an SVG drawing, which notebooks display."""
-        return svg_of(self._drawn())
+        return render_svg(self._drawn())
 
     def _repr_html_(self) -> str:
         return self.to_svg()
@@ -320,11 +320,11 @@ class Pattern:
     def _drawn(self) -> tuple[DrawnStage, ...]:
         before = () if self._previous is None else self._previous._drawn()
         strategy = self._quantifier.get_consuming_strategy()
-        said = [*said_of(self._quantifier, self._times), *(["until"] if self._until is not None else [])]
+        labels = [*describe_quantifier(self._quantifier, self._times), *(["until"] if self._until is not None else [])]
         for within_type, window in self._windows.items():
             of = "" if within_type is WithinType.FIRST_AND_LAST else " of the event before"
-            said.append(f"within {format_duration(window)}{of}")
-        stage = DrawnStage(self._name, tuple(said), ARROWS[strategy], strategy in NOT_STRATEGIES, self._inner_drawn())
+            labels.append(f"within {format_duration(window)}{of}")
+        stage = DrawnStage(self._name, tuple(labels), ARROWS[strategy], strategy in NOT_STRATEGIES, self._inner_drawn())
         return (*before, stage)
 
     def _inner_drawn(self) -> tuple[DrawnStage, ...]:

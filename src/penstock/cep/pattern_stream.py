@@ -10,7 +10,7 @@ from penstock.base.errors import WrongTypeError
 from penstock.base.options import CEP_ALLOW_CHANGED_PATTERN, CEP_PARTIAL_MATCHES_MAX, CEP_PARTIAL_MATCHES_OVERFLOW
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation
-from penstock.cep.building import search_of
+from penstock.cep.building import build_search
 from penstock.cep.event_comparator import EventComparator
 from penstock.cep.functions import (
     FlatSelectAdapter,
@@ -82,7 +82,7 @@ class PatternStream:
                 that takes the partial match and its time.
         """
         refuse_generator_function(pattern_select_function, "select")
-        tag = _tag_of(timed_out_partial_matches_tag, pattern_timeout_function)
+        tag = _check_tag(timed_out_partial_matches_tag, pattern_timeout_function)
         if tag is None:
             return self._add(SelectAdapter(pattern_select_function), output_type)
         refuse_generator_function(pattern_timeout_function, "timeout")
@@ -97,7 +97,7 @@ class PatternStream:
         pattern_flat_timeout_function: Any = None,
     ) -> DataStream:
         """Emit any number of records for each match; the arguments are those of `select`."""
-        tag = _tag_of(timed_out_partial_matches_tag, pattern_flat_timeout_function)
+        tag = _check_tag(timed_out_partial_matches_tag, pattern_flat_timeout_function)
         if tag is None:
             return self._add(FlatSelectAdapter(pattern_flat_select_function), output_type)
         adapter = TimeoutFlatSelectAdapter(pattern_flat_select_function, pattern_flat_timeout_function, tag)
@@ -119,7 +119,7 @@ class PatternStream:
             transformation.parallelism = transformation.parallelism_limit = 1
         environment = stream.get_execution_environment()
         environment.add(transformation)
-        return environment.stream_of((Upstream(transformation),))
+        return environment.build_stream((Upstream(transformation),))
 
     def _settings(self) -> PatternSettings:
         read = self._stream.get_execution_environment().get_configuration().read
@@ -140,10 +140,10 @@ def pattern_stream(stream: Any, pattern: Any, comparator: Any) -> PatternStream:
         comparator = comparator.compare
     if comparator is not None and not callable(comparator):
         raise WrongTypeError(f"expected an EventComparator, or a callable of two events, not {comparator!r}")
-    return PatternStream(stream, search_of(pattern, comparator))
+    return PatternStream(stream, build_search(pattern, comparator))
 
 
-def _tag_of(tag: Any, function: Any) -> OutputTag | None:
+def _check_tag(tag: Any, function: Any) -> OutputTag | None:
     if (tag is None) is not (function is None):
         raise WrongTypeError(
             "partial matches that took too long need both timed_out_partial_matches_tag and the function for them"

@@ -82,8 +82,8 @@ class Quantifier:
 
     def repeated(self, how: QuantifierProperty) -> Quantifier:
         """Return the quantifier of the same stage, repeated in the given way."""
-        kept = self._properties - {QuantifierProperty.SINGLE}
-        return Quantifier(self._strategy, how, *kept)
+        remaining = self._properties - {QuantifierProperty.SINGLE}
+        return Quantifier(self._strategy, how, *remaining)
 
     def combinations(self) -> None:
         """Allow any events between two events of the stage."""
@@ -101,10 +101,10 @@ class Quantifier:
         check(self._inner is not ConsumingStrategy.STRICT, "consecutive() was called already")
         self._inner = ConsumingStrategy.STRICT
 
-    def _check_repeats(self, what: str) -> None:
+    def _check_repeats(self, call: str) -> None:
         check(
             not self.has_property(QuantifierProperty.SINGLE),
-            f"{what} needs a stage that repeats: call times(), times_or_more() or one_or_more() first",
+            f"{call} needs a stage that repeats: call times(), times_or_more() or one_or_more() first",
         )
 
     def optional(self) -> None:
@@ -134,7 +134,7 @@ class Quantifier:
         return hash((self._strategy, self._inner, frozenset(self._properties)))
 
     def __repr__(self) -> str:
-        properties = ", ".join(sorted(one.name for one in self._properties))
+        properties = ", ".join(sorted(prop.name for prop in self._properties))
         return f"Quantifier({self._strategy.name}, inner {self._inner.name}, {properties})"
 
 
@@ -174,22 +174,22 @@ class Times:
         return f"Times({self._from}, {self._to}, {self._window_size})"
 
 
-def said_of(quantifier: Quantifier, times: Times | None) -> list[str]:
+def describe_quantifier(quantifier: Quantifier, times: Times | None) -> list[str]:
     """Return the labels in drawings for how often a stage takes an event."""
-    said = []
+    labels = []
     if times is not None:
         least, most = times.get_from(), times.get_to()
         if quantifier.has_property(QuantifierProperty.LOOPING):
-            said.append(f"{least} or more")
+            labels.append(f"{least} or more")
         else:
-            said.append(f"{least} times" if least == most else f"{least} to {most} times")
+            labels.append(f"{least} times" if least == most else f"{least} to {most} times")
         if quantifier.get_inner_consuming_strategy() is ConsumingStrategy.STRICT:
-            said.append("consecutive")
+            labels.append("consecutive")
         elif quantifier.get_inner_consuming_strategy() is ConsumingStrategy.SKIP_TILL_ANY:
-            said.append("all combinations")
-    said += [
-        one.name.lower()
-        for one in (QuantifierProperty.OPTIONAL, QuantifierProperty.GREEDY)
-        if quantifier.has_property(one)
+            labels.append("all combinations")
+    labels += [
+        prop.name.lower()
+        for prop in (QuantifierProperty.OPTIONAL, QuantifierProperty.GREEDY)
+        if quantifier.has_property(prop)
     ]
-    return said
+    return labels

@@ -98,36 +98,36 @@ class RecordReader:
         Raises one of `READ_ERRORS` if it is malformed.
         """
         size = len(message)
-        found, end = self._read(message, start, size)
+        values, end = self._read(message, start, size)
         if end != size:
             raise FormatError("bytes are left after the record")
-        return found
+        return values
 
     def many(self, messages: Sequence[bytes], start: int = 0) -> list[list[Any]]:
         """Return the result of `values` for each message."""
         read = self._read
-        found = []
+        records = []
         for message in messages:
             size = len(message)
             values, end = read(message, start, size)
             if end != size:
                 raise FormatError("bytes are left after the record")
-            found.append(values)
-        return found
+            records.append(values)
+        return records
 
     def block(self, data: bytes, count: int) -> list[list[Any]]:
         """Return the field values of `count` consecutive records. Raises ValueError, naming the first bad one."""
         read, size, at = self._read, len(data), 0
-        found: list[list[Any]] = []
+        records: list[list[Any]] = []
         try:
             for _ in range(count):
                 values, at = read(data, at, size)
-                found.append(values)
+                records.append(values)
         except READ_ERRORS as error:
-            raise FormatError(f"record {len(found) + 1} of {count}: {self.reason(error)}") from error
+            raise FormatError(f"record {len(records) + 1} of {count}: {self.reason(error)}") from error
         if at != size:
             raise FormatError(f"bytes are left after {count} records")
-        return found
+        return records
 
     def reason(self, error: BaseException) -> str:
         """Return why a record could not be read, with the field."""
@@ -189,22 +189,24 @@ class _Maker:
     def _body(self, name: str, writer: AvroType, reader: AvroType, is_inner: bool) -> None:
         self._line(f"def {name}(m, p, size):")
         self._depth = 1
-        wanted = {alias: one for one in reader.fields for alias in one.aliases}
-        wanted |= {one.name: one for one in reader.fields}
-        found: dict[str, str] = {}
+        reader_fields = {alias: reader_field for reader_field in reader.fields for alias in reader_field.aliases}
+        reader_fields |= {reader_field.name: reader_field for reader_field in reader.fields}
+        variables: dict[str, str] = {}
         for field in writer.fields:
             self._path.append(field.name)
-            target = wanted.get(field.name)
-            if target is None or target.name in found:
+            target = reader_fields.get(field.name)
+            if target is None or target.name in variables:
                 self._skip(field.type)
             else:
-                found[target.name] = self._new("v")
-                self._read(field.type, target.type, found[target.name])
+                variables[target.name] = self._new("v")
+                self._read(field.type, target.type, variables[target.name])
             self._path.pop()
-        values = [found.get(one.name) or self._default(one) for one in reader.fields]
+        values = [variables.get(reader_field.name) or self._default(reader_field) for reader_field in reader.fields]
         result = f"[{', '.join(values)}]"
         if is_inner:
-            result = f"{self._hold(self._values.record([one.name for one in reader.fields]))}({result})"
+            result = (
+                f"{self._hold(self._values.record([reader_field.name for reader_field in reader.fields]))}({result})"
+            )
         self._line(f"return {result}, p")
 
     def _default(self, field: AvroField) -> str:
@@ -223,12 +225,14 @@ class _Maker:
             case "union":
                 return self._default_value(kind.parts[0], value)
             case "record":
-                fields = [self._default_value(one.type, value.get(one.name, one.default)) for one in kind.fields]
-                return self._values.record([one.name for one in kind.fields])(fields)
+                fields = [
+                    self._default_value(field.type, value.get(field.name, field.default)) for field in kind.fields
+                ]
+                return self._values.record([field.name for field in kind.fields])(fields)
             case "array":
-                return [self._default_value(kind.parts[0], one) for one in value]
+                return [self._default_value(kind.parts[0], item) for item in value]
             case "map":
-                entries = {key: self._default_value(kind.parts[0], one) for key, one in value.items()}
+                entries = {key: self._default_value(kind.parts[0], item) for key, item in value.items()}
                 return self._values.mapping(entries)
             case "bytes" | "fixed":
                 value = value.encode("latin-1")
@@ -243,7 +247,7 @@ class _Maker:
             self._branches(writer, lambda branch: self._read_branch(branch, reader, target))
             return
         if reader.kind == "union":
-            fitting = _branch_for(writer, reader, self._narrows)
+            fitting = _find_branch(writer, reader, self._narrows)
             if fitting is None:
                 raise self._error(f"{writer} cannot be read as {reader}")
             reader = fitting
@@ -325,8 +329,8 @@ class _Maker:
     def _branches(self, union: AvroType, emit: Callable[[AvroType], object]) -> None:
         index = self._new("n")
         self._long(index)
-        for place, branch in enumerate(union.parts):
-            self._line(f"{'el' if place else ''}if {index} == {place}:")
+        for position, branch in enumerate(union.parts):
+            self._line(f"{'el' if position else ''}if {index} == {position}:")
             self._depth += 1
             self._line("pass")
             emit(branch)
@@ -335,7 +339,7 @@ class _Maker:
 
     def _enum(self, writer: AvroType, reader: AvroType, target: str) -> None:
         known = set(reader.symbols)
-        symbols = [one if one in known else reader.default for one in writer.symbols]
+        symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
         self._long(target)
         self._line(f"if not 0 <= {target} < {len(symbols)}: raise ValueError(f'symbol {{{target}}} of {len(symbols)}')")
         self._line(f"{target} = {self._hold(symbols)}[{target}]")
@@ -456,10 +460,10 @@ def _fits(writer: AvroType, reader: AvroType, narrows: bool) -> bool:
     return True
 
 
-def _branch_for(writer: AvroType, union: AvroType, narrows: bool) -> AvroType | None:
+def _find_branch(writer: AvroType, union: AvroType, narrows: bool) -> AvroType | None:
     """Return the branch to read a type as: one of the same kind and name, else of the same kind, else a wider one."""
-    same = [one for one in union.parts if one.kind == writer.kind]
-    named = [one for one in same if one.name.rpartition(".")[2] == writer.name.rpartition(".")[2]]
-    others = [one for one in union.parts if _fits(writer, one, narrows)]
-    others.sort(key=lambda branch: (writer.kind, branch.kind) in _NARROWINGS)
-    return next(iter([*named, *same, *others]), None)
+    same = [branch for branch in union.parts if branch.kind == writer.kind]
+    named = [branch for branch in same if branch.name.rpartition(".")[2] == writer.name.rpartition(".")[2]]
+    fitting = [branch for branch in union.parts if _fits(writer, branch, narrows)]
+    fitting.sort(key=lambda branch: (writer.kind, branch.kind) in _NARROWINGS)
+    return next(iter([*named, *same, *fitting]), None)

@@ -45,10 +45,10 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         writer_schema_string: str | None = None,
     ) -> None:
         self._texts = _schema_text(record_class, avro_schema_string), writer_schema_string
-        wanted = parse_record(self._texts[0])
-        written = wanted if writer_schema_string is None else parse_record(writer_schema_string)
-        self._names = tuple(field.name for field in wanted.fields)
-        self._reader = RecordReader(written, wanted, PythonValues())
+        reader_type = parse_record(self._texts[0])
+        written = reader_type if writer_schema_string is None else parse_record(writer_schema_string)
+        self._names = tuple(field.name for field in reader_type.fields)
+        self._reader = RecordReader(written, reader_type, PythonValues())
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the row of a message, or None for a malformed message if those are skipped.

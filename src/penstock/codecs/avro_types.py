@@ -61,12 +61,12 @@ def parse_record(text: str) -> AvroType:
         FormatError: if the text is not the schema of a record.
     """
     try:
-        found = _parse(json.loads(text), {}, "")
+        parsed = _parse(json.loads(text), {}, "")
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise FormatError(f"not an Avro schema: {error!r}") from error
-    if found.kind != "record":
-        raise FormatError(f"not an Avro schema of a record but of {found}")
-    return found
+    if parsed.kind != "record":
+        raise FormatError(f"not an Avro schema of a record but of {parsed}")
+    return parsed
 
 
 def _parse(schema: Any, named: dict[str, AvroType], namespace: str) -> AvroType:
@@ -85,25 +85,25 @@ def _parse(schema: Any, named: dict[str, AvroType], namespace: str) -> AvroType:
     name = schema["name"]
     space = name.rpartition(".")[0] or schema.get("namespace", namespace)
     full_name = name if "." in name or not space else f"{space}.{name}"
-    found = named[full_name] = AvroType("record" if kind == "error" else kind, full_name)
+    avro_type = named[full_name] = AvroType("record" if kind == "error" else kind, full_name)
     if kind == "enum":
-        found.symbols, found.default = tuple(schema["symbols"]), schema.get("default")
+        avro_type.symbols, avro_type.default = tuple(schema["symbols"]), schema.get("default")
     elif kind == "fixed":
-        found.size = schema["size"]
-        named[full_name] = found = _with_logical(found, schema)
+        avro_type.size = schema["size"]
+        named[full_name] = avro_type = _with_logical(avro_type, schema)
     else:
         # the record is registered before its fields, which may refer to it
-        found.fields.extend(
+        avro_type.fields.extend(
             AvroField(
-                one["name"],
-                _parse(one["type"], named, space),
-                tuple(one.get("aliases", ())),
-                "default" in one,
-                one.get("default"),
+                field_schema["name"],
+                _parse(field_schema["type"], named, space),
+                tuple(field_schema.get("aliases", ())),
+                "default" in field_schema,
+                field_schema.get("default"),
             )
-            for one in schema["fields"]
+            for field_schema in schema["fields"]
         )
-    return found
+    return avro_type
 
 
 def _with_logical(base: AvroType, schema: dict[str, Any]) -> AvroType:

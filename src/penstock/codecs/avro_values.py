@@ -34,7 +34,7 @@ class PythonValues:
                 return lambda count: _EPOCH + count * unit
             case "decimal":
                 scale = logical.scale
-                return lambda data: decimal_of(data, scale)
+                return lambda data: decode_decimal(data, scale)
         return None
 
     def record(self, fields: Sequence[str]) -> Callable[[list[Any]], Any]:
@@ -77,7 +77,7 @@ class PythonValues:
         return value.items() if isinstance(value, dict) else None
 
 
-def decimal_of(data: bytes, scale: int) -> decimal.Decimal:
+def decode_decimal(data: bytes, scale: int) -> decimal.Decimal:
     """Return the decimal for the bytes of its unscaled value."""
     unscaled = int.from_bytes(data, "big", signed=True)
     digits = tuple(map(int, str(abs(unscaled))))

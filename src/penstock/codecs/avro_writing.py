@@ -70,14 +70,14 @@ class RecordWriter:
         """
         out = bytearray()
         try:
-            self._quick(out, *_values_of(value, self._names))
+            self._quick(out, *_get_field_values(value, self._names))
         except WRITE_ERRORS:
             out.clear()
             self._write(out, value)  # raises an error that names the field
         return bytes(out)
 
 
-def _values_of(record: Any, names: tuple[str, ...]) -> Any:
+def _get_field_values(record: Any, names: tuple[str, ...]) -> Any:
     """Return a record's field values: by name from dicts and rows with these names, by position from others."""
     if isinstance(record, dict):
         return [record[name] for name in names]
@@ -89,14 +89,14 @@ def _quick_writer(fields: Sequence[tuple[AvroType, _Codec]]) -> Callable[..., No
 
     It writes values of exactly the plain types itself and leaves others to their codec.
     """
-    lines = [f"def write(out, {', '.join(f'v{place}' for place in range(len(fields)))}):"] if fields else []
+    lines = [f"def write(out, {', '.join(f'v{position}' for position in range(len(fields)))}):"] if fields else []
     names: dict[str, Any] = {"write_long": write_long}
-    for place, (kind, codec) in enumerate(fields):
-        names[f"other{place}"] = codec.write
-        lines += [f"    {line}" for line in _quick_lines(kind, f"v{place}", f"other{place}", names)]
+    for index, (kind, codec) in enumerate(fields):
+        names[f"other{index}"] = codec.write
+        lines += [f"    {line}" for line in _quick_lines(kind, f"v{index}", f"other{index}", names)]
     exec("\n".join(lines) or "def write(out): pass", names)
-    found: Callable[..., None] = names["write"]
-    return found
+    writer: Callable[..., None] = names["write"]
+    return writer
 
 
 def _quick_lines(kind: AvroType, value: str, other: str, names: dict[str, Any]) -> list[str]:
@@ -220,16 +220,16 @@ class _Maker:
         def write(out: bytearray, value: Any) -> None:
             if not fits(value):
                 raise FormatError(f"{value!r} is not of type {kind.name}")
-            for codec, item in zip(codecs, _values_of(value, names), strict=True):
+            for codec, item in zip(codecs, _get_field_values(value, names), strict=True):
                 codec.write(out, item)
 
         def keeps(value: Any) -> bool:
-            values = _values_of(value, names)
+            values = _get_field_values(value, names)
             return all(codec.holds(item) for codec, item in zip(codecs, values, strict=True))
 
-        self._records[id(kind)] = found = _Codec(fits, write, keeps)  # before its fields, which may refer to it
+        self._records[id(kind)] = record_codec = _Codec(fits, write, keeps)  # before its fields, which may refer to it
         codecs.extend(_named(field.name, self.codec(field.type)) for field in kind.fields)
-        return found
+        return record_codec
 
     def _map(self, item: _Codec) -> _Codec:
         entries_of = self._lowers.entries

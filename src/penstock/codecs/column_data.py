@@ -58,13 +58,13 @@ class ColumnData:
         """Return other columns of the same form, whose records are created in the same way."""
         return ColumnData(columns)
 
-    def column(self, place: int) -> pa.Array:
+    def column(self, index: int) -> pa.Array:
         """Return one column."""
-        return self.columns.column(place)
+        return self.columns.column(index)
 
-    def taken(self, place: int, records: Any) -> pa.Array:
+    def taken(self, index: int, records: Any) -> pa.Array:
         """Return one column of the records with these indices, a numpy array."""
-        return self.columns.column(place).take(pa.array(records))
+        return self.columns.column(index).take(pa.array(records))
 
     def cut(self) -> pa.RecordBatch:
         """Return the columns, without caching them if they have to be created."""
@@ -81,7 +81,7 @@ class ChosenColumns(ColumnData):
     The longer columns stay in memory meanwhile, so the selected records should be most of them.
 
     Args:
-        whole: the longer columns; None for one that is `known`.
+        uncut: the longer columns; None for one that is `known`.
         names: the names of the columns.
         numbers: the indices of the selected records, as a numpy array.
         known: columns of the selected records, by position.
@@ -92,13 +92,13 @@ class ChosenColumns(ColumnData):
 
     def __init__(
         self,
-        whole: Sequence[pa.Array | None],
+        uncut: Sequence[pa.Array | None],
         names: Sequence[str],
         numbers: Any,
         known: dict[int, pa.Array],
         mask: pa.BooleanArray | None = None,
     ) -> None:
-        self._whole = list(whole)
+        self._whole = list(uncut)
         self._names = list(names)
         self._numbers = numbers
         self._known = known
@@ -124,26 +124,26 @@ class ChosenColumns(ColumnData):
         """Whether the longer columns have been released."""
         return self._columns is not None
 
-    def column(self, place: int) -> pa.Array:
+    def column(self, index: int) -> pa.Array:
         """Return one column, cutting only that one."""
-        found = self._known.get(place)
-        if found is None:
-            found = self._known[place] = self._chosen(self._whole[place])
-        return found
+        column = self._known.get(index)
+        if column is None:
+            column = self._known[index] = self._chosen(self._whole[index])
+        return column
 
-    def taken(self, place: int, records: Any) -> pa.Array:
+    def taken(self, index: int, records: Any) -> pa.Array:
         """See `ColumnData`. Cuts nothing else."""
-        found = self._known.get(place)
-        whole: Any = self._whole[place]
-        return whole.take(pa.array(self._numbers[records])) if found is None else found.take(pa.array(records))
+        column = self._known.get(index)
+        array: Any = self._whole[index]
+        return array.take(pa.array(self._numbers[records])) if column is None else column.take(pa.array(records))
 
-    def _chosen(self, whole: Any) -> pa.Array:
-        return whole.take(pa.array(self._numbers)) if self._mask is None else whole.filter(self._mask)
+    def _chosen(self, array: Any) -> pa.Array:
+        return array.take(pa.array(self._numbers)) if self._mask is None else array.filter(self._mask)
 
     def cut(self) -> pa.RecordBatch:
         """See `ColumnData`."""
-        whole, known = self._whole, self._known
-        arrays = [known[place] if place in known else self._chosen(whole[place]) for place in range(len(whole))]
+        uncut, known = self._whole, self._known
+        arrays = [known[index] if index in known else self._chosen(uncut[index]) for index in range(len(uncut))]
         return pa.RecordBatch.from_arrays(arrays, self._names)
 
 
@@ -199,8 +199,8 @@ class ChangeData(ColumnData):
 
 
 def _from_message(schema: bytes, message: Any) -> ColumnData:
-    found = pa.ipc.read_schema(pa.py_buffer(schema))
-    return ColumnData(pa.ipc.read_record_batch(pa.py_buffer(message), found))
+    arrow_schema = pa.ipc.read_schema(pa.py_buffer(schema))
+    return ColumnData(pa.ipc.read_record_batch(pa.py_buffer(message), arrow_schema))
 
 
 def _made_from_message(read: Callable[..., ColumnData], parts: tuple[Any, ...], make: Callable[..., Any]) -> RecordData:

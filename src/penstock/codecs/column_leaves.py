@@ -15,8 +15,8 @@ def leaf_types(kind: pa.DataType) -> Iterator[pa.DataType]:
     """Yield the leaf types of a type; yield the type itself if it is not nested."""
     if not kinds.is_nested(kind):
         yield kind
-    for place in range(kind.num_fields):
-        yield from leaf_types(kind.field(place).type)
+    for index in range(kind.num_fields):
+        yield from leaf_types(kind.field(index).type)
 
 
 def has_times(kind: pa.DataType) -> bool:
@@ -49,26 +49,28 @@ def convert_leaves(convert: Callable[..., pa.Array], *columns: pa.Array) -> pa.A
     if not kinds.is_nested(kind):
         return convert(*columns)
     if kinds.is_struct(kind):
-        parts = [convert_leaves(convert, *[one.field(place) for one in columns]) for place in range(kind.num_fields)]
-        fields = [kind.field(place).with_type(part.type) for place, part in enumerate(parts)]
+        parts = [
+            convert_leaves(convert, *[column.field(index) for column in columns]) for index in range(kind.num_fields)
+        ]
+        fields = [kind.field(index).with_type(part.type) for index, part in enumerate(parts)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=first.is_null())
     if first.offset:  # a slice shares the values of the whole column
-        columns = tuple(one.take(pa.array(np.arange(len(one)))) for one in columns)
+        columns = tuple(column.take(pa.array(np.arange(len(column)))) for column in columns)
         first = columns[0]
     if kinds.is_map(kind):
-        keys = convert_leaves(convert, *[one.keys for one in columns])
-        items = convert_leaves(convert, *[one.items for one in columns])
-        return pa.MapArray.from_arrays(offsets_of(first), keys, items)
+        keys = convert_leaves(convert, *[column.keys for column in columns])
+        items = convert_leaves(convert, *[column.items for column in columns])
+        return pa.MapArray.from_arrays(get_list_offsets(first), keys, items)
     if kinds.is_list(kind) or kinds.is_large_list(kind):
-        values = convert_leaves(convert, *[one.values for one in columns])
+        values = convert_leaves(convert, *[column.values for column in columns])
         field = kind.value_field.with_type(values.type)
         if kinds.is_large_list(kind):
-            return pa.LargeListArray.from_arrays(offsets_of(first), values, type=pa.large_list(field))
-        return pa.ListArray.from_arrays(offsets_of(first), values, type=pa.list_(field))
+            return pa.LargeListArray.from_arrays(get_list_offsets(first), values, type=pa.large_list(field))
+        return pa.ListArray.from_arrays(get_list_offsets(first), values, type=pa.list_(field))
     raise UnsupportedError(f"values inside of {kind} cannot be converted")
 
 
-def offsets_of(column: pa.Array) -> pa.Array:
+def get_list_offsets(column: pa.Array) -> pa.Array:
     """Return the start offset of each list, or NULL where the list is NULL."""
     missing = np.append(column.is_null().to_numpy(zero_copy_only=False), False)
     offsets = column.offsets

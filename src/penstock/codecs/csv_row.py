@@ -34,7 +34,7 @@ from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, s
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.arrow_types import arrow_schema
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each, reason_of
+from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each, format_reason
 from penstock.codecs.number_text import number_text, read_decimal
 from penstock.codecs.row_batches import make_rows
 from penstock.codecs.row_columns import BAD_VALUE, columns_by_name, fields_of_rows, to_columns
@@ -106,8 +106,8 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
                 return Deserialized(columns_by_name(columns, self._arrow))
             return Deserialized(make_rows(self._names, map(list, zip(*columns, strict=True))))
         except BAD_RECORD:
-            found = decode_each(self._record, messages)
-            return found if self._arrow is None else to_columns(found, self._arrow)
+            decoded = decode_each(self._record, messages)
+            return decoded if self._arrow is None else to_columns(decoded, self._arrow)
 
     def _columns(self, messages: Sequence[bytes]) -> list[list[Any]]:
         """Return the values of each field. Raises one of `BAD_RECORD` unless each message is one record."""
@@ -137,7 +137,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             try:
                 values.append(read(field))
             except BAD_RECORD as error:
-                raise FormatError(f"field {name!r}: {reason_of(error)}") from error
+                raise FormatError(f"field {name!r}: {format_reason(error)}") from error
         return make_rows(self._names, (values,))[0]
 
     def get_produced_type(self) -> TypeInformation:

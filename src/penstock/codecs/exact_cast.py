@@ -42,7 +42,7 @@ def exact_cast(column: Any, kind: pa.DataType) -> Any:
     if kinds.is_nested(kind) and kinds.is_nested(column.type):
         column = with_keys_like(column, kind)
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([exact_cast(one, kind) for one in column.chunks], kind)
+        return pa.chunked_array([exact_cast(chunk, kind) for chunk in column.chunks], kind)
     if kinds.is_dictionary(column.type):
         return exact_cast(column.dictionary_decode(), kind)
     if kinds.is_decimal(kind) and _is_text(column.type):
@@ -73,33 +73,33 @@ def exact_cast_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordB
 
 def check_decimals(column: pa.Array, kind: pa.DataType) -> None:
     """Raise `pa.ArrowInvalid` if Arrow's cast to a type would change a decimal, including inside nested values."""
-    found = column.type
+    column_type = column.type
     if kinds.is_decimal(kind):
-        if _is_text(found):
+        if _is_text(column_type):
             _decimals_of_texts(column, kind)
-        elif kinds.is_decimal(found):
+        elif kinds.is_decimal(column_type):
             _check_range(column, kind)
-    elif kinds.is_struct(kind) and kinds.is_struct(found):
-        parts = dict(zip((field.name for field in found), column.flatten(), strict=True))
+    elif kinds.is_struct(kind) and kinds.is_struct(column_type):
+        parts = dict(zip((field.name for field in column_type), column.flatten(), strict=True))
         for field in kind:
             if field.name in parts:
                 check_decimals(parts[field.name], field.type)
-    elif kinds.is_map(kind) and kinds.is_map(found):
+    elif kinds.is_map(kind) and kinds.is_map(column_type):
         if has_decimals(kind):
-            entry = pa.struct([("key", found.key_type), ("value", found.item_type)])
+            entry = pa.struct([("key", column_type.key_type), ("value", column_type.item_type)])
             keys, items = column.cast(pa.list_(entry)).flatten().flatten()
             check_decimals(keys, kind.key_type)
             check_decimals(items, kind.item_type)
-    elif _is_list(kind) and _is_list(found) and has_decimals(kind):
+    elif _is_list(kind) and _is_list(column_type) and has_decimals(kind):
         check_decimals(column.flatten(), kind.value_type)
 
 
 def _check_range(column: pa.Array, kind: pa.DataType) -> None:
-    whole = kind.precision - kind.scale
-    if column.type.precision - column.type.scale <= whole:
+    integer_digits = kind.precision - kind.scale
+    if column.type.precision - column.type.scale <= integer_digits:
         return
     ends = pc.min_max(column)
-    limit = Decimal(1).scaleb(whole)
+    limit = Decimal(1).scaleb(integer_digits)
     for end in (ends["min"].as_py(), ends["max"].as_py()):
         if end is not None and not -limit < end < limit:
             raise _misfit(str(end), kind)
@@ -122,12 +122,12 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal:
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")
-    kept = written.rstrip("0")
-    exponent += len(written) - len(kept)
-    if len(kept) + exponent > kind.precision - kind.scale or -exponent > kind.scale:
+    significant = written.rstrip("0")
+    exponent += len(written) - len(significant)
+    if len(significant) + exponent > kind.precision - kind.scale or -exponent > kind.scale:
         raise _misfit(text, kind)
     sign = "-" if number < 0 else ""
-    return Decimal(f"{sign}{kept}E{exponent}")
+    return Decimal(f"{sign}{significant}E{exponent}")
 
 
 def _timestamps(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -154,8 +154,8 @@ def _timestamps(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array(np.floor_divide(plain, factor), pa.int64(), mask=missing if column.null_count else None).view(kind)
 
 
-def _is_coarser(kind: pa.DataType, found: pa.DataType) -> bool:
-    return bool(kinds.is_duration(found)) and _PER_SECOND[kind.unit] < _PER_SECOND[found.unit]
+def _is_coarser(kind: pa.DataType, column_type: pa.DataType) -> bool:
+    return bool(kinds.is_duration(column_type)) and _PER_SECOND[kind.unit] < _PER_SECOND[column_type.unit]
 
 
 def _shown_time(number: int, per_second: int) -> str:

@@ -69,8 +69,8 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
                 return Deserialized(self._read_struct.rows(messages))
             return Deserialized(columns_by_name(self._read_struct.columns(messages), self._arrow))
         except BAD_RECORD:
-            found = decode_each(self._record, messages)
-            return found if self._arrow is None else to_columns(found, self._arrow)
+            decoded = decode_each(self._record, messages)
+            return decoded if self._arrow is None else to_columns(decoded, self._arrow)
 
     def _record(self, message: bytes) -> Row | None:
         try:

@@ -34,27 +34,27 @@ def type_of_json_schema(text: str) -> RowTypeInfo:
     return result
 
 
-def _convert(schema: Any, root: Any, place: str, depth: int) -> TypeInformation:
+def _convert(schema: Any, root: Any, path: str, depth: int) -> TypeInformation:
     if not isinstance(schema, dict):
-        raise FormatError(f"{place} is not a JSON schema: {schema!r}")
+        raise FormatError(f"{path} is not a JSON schema: {schema!r}")
     if depth > _DEPTH_MAX:
-        raise FormatError(f"{place} is nested more than {_DEPTH_MAX} levels deep, or refers to itself")
+        raise FormatError(f"{path} is nested more than {_DEPTH_MAX} levels deep, or refers to itself")
     if "$ref" in schema:
-        return _convert(_resolve(schema["$ref"], root), root, place, depth + 1)
+        return _convert(_resolve(schema["$ref"], root), root, path, depth + 1)
     kinds = schema.get("type")
     names = [kinds] if isinstance(kinds, str) else [kind for kind in kinds or [] if kind != "null"]
     if len(names) != 1:
-        raise FormatError(f"{place} must have exactly one type besides null, not {kinds!r}")
+        raise FormatError(f"{path} must have exactly one type besides null, not {kinds!r}")
     match names[0]:
         case "object":
             fields = schema.get("properties", {})
-            types = [_convert(field, root, f"{place}.{name}", depth + 1) for name, field in fields.items()]
+            types = [_convert(field, root, f"{path}.{name}", depth + 1) for name, field in fields.items()]
             return Types.ROW_NAMED(list(fields), types)
         case "array":
             items = schema.get("items")
             if isinstance(items, list):
-                return Types.ROW([_convert(item, root, f"{place}[{i}]", depth + 1) for i, item in enumerate(items)])
-            return Types.OBJECT_ARRAY(_convert(items, root, f"{place}[]", depth + 1))
+                return Types.ROW([_convert(item, root, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)])
+            return Types.OBJECT_ARRAY(_convert(items, root, f"{path}[]", depth + 1))
         case "string":
             return _text_type(schema)
         case "number" | "integer":
@@ -62,7 +62,7 @@ def _convert(schema: Any, root: Any, place: str, depth: int) -> TypeInformation:
         case "boolean":
             return Types.BOOLEAN()
         case other:
-            raise FormatError(f"{place} has a type that is not supported: {other!r}")
+            raise FormatError(f"{path} has a type that is not supported: {other!r}")
 
 
 def _text_type(schema: dict[str, Any]) -> TypeInformation:
@@ -76,10 +76,10 @@ def _resolve(reference: Any, root: Any) -> Any:
     """Return the part of the document that a reference such as `#/definitions/address` points to."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         raise FormatError(f"only references within the JSON schema are supported, not {reference!r}")
-    found = root
+    node = root
     for step in reference[1:].split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, dict) or name not in found:
+        if not isinstance(node, dict) or name not in node:
             raise FormatError(f"nothing at {reference} in the JSON schema")
-        found = found[name]
-    return found
+        node = node[name]
+    return node

@@ -46,7 +46,7 @@ class StructReader:
         self._names = tuple(row_type.get_field_names())
         struct, self._converts = _struct(row_type, is_strict)
         self._decode = msgspec.json.Decoder(struct, float_hook=decimal.Decimal).decode
-        self._values = _values_of(struct)
+        self._values = _build_getter(struct)
 
     def row(self, message: bytes) -> Row:
         """Return the row of an object. Raises one of `BAD_RECORD` if the object does not match the type exactly."""
@@ -73,15 +73,15 @@ def _struct(row_type: RowTypeInfo, is_strict: bool) -> tuple[type[msgspec.Struct
     """Return a struct class with fields f0, f1, ... and the converters from its field values to row values."""
     fields: list[Any] = []
     converts: list[Convert | None] = []
-    for place, field in enumerate(row_type.get_field_types()):
+    for index, field in enumerate(row_type.get_field_types()):
         kind, convert = _typed(field, is_strict)
-        fields.append((f"f{place}", kind | None) if is_strict else (f"f{place}", kind | None, None))
+        fields.append((f"f{index}", kind | None) if is_strict else (f"f{index}", kind | None, None))
         converts.append(None if convert is None else nullable(convert))
-    names = {f"f{place}": name for place, name in enumerate(row_type.get_field_names())}
+    names = {f"f{position}": name for position, name in enumerate(row_type.get_field_names())}
     return msgspec.defstruct("Object", fields, rename=names, gc=False), converts
 
 
-def _values_of(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
+def _build_getter(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
     names = struct.__struct_fields__
     return attrgetter(*names) if len(names) > 1 else msgspec.structs.astuple
 
@@ -123,7 +123,7 @@ def _decimal_reader(type_info: BasicTypeInfo) -> Convert:
 def _nested(row_type: RowTypeInfo, is_strict: bool) -> tuple[Any, Convert]:
     names = tuple(row_type.get_field_names())
     struct, converts = _struct(row_type, is_strict)
-    values_of = _values_of(struct)
+    values_of = _build_getter(struct)
     each = [convert or _same for convert in converts]
 
     def convert(value: Any) -> Row:
@@ -160,19 +160,19 @@ class StructWriter:
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         names = row_type.get_field_names()
-        fields = [(f"f{place}", Any) for place in range(len(names))]
-        renamed = {f"f{place}": name for place, name in enumerate(names)}
+        fields = [(f"f{index}", Any) for index in range(len(names))]
+        renamed = {f"f{index}": name for index, name in enumerate(names)}
         self._struct = msgspec.defstruct("Object", fields, rename=renamed, gc=False)
         self._writes = [(_is_plain(field), nullable(writer(field))) for field in row_type.get_field_types()]
         self._encode = msgspec.json.Encoder().encode
 
     def objects(self, columns: Sequence[Sequence[Any]]) -> list[bytes]:
         """Return each row's JSON object, given the values of each field. Raises as `writer` does for invalid values."""
-        shown = [
+        encodable = [
             column if is_plain(column) else list(map(write, column))
             for column, (is_plain, write) in zip(columns, self._writes, strict=True)
         ]
-        return list(map(self._encode, itertools.starmap(self._struct, zip(*shown, strict=True))))
+        return list(map(self._encode, itertools.starmap(self._struct, zip(*encodable, strict=True))))
 
 
 def _is_plain(type_info: TypeInformation) -> Callable[[Sequence[Any]], bool]:

@@ -81,7 +81,7 @@ def message_parser(keeps_digits: bool) -> Callable[[bytes], Any]:
 
 
 def _parse(message: bytes, decoder: json.JSONDecoder) -> Any:
-    text = _text_of(message)
+    text = _decode_message(message)
     try:
         value = decoder.decode(text)
     except json.JSONDecodeError as error:
@@ -95,22 +95,22 @@ def _parse(message: bytes, decoder: json.JSONDecoder) -> Any:
 
 def normalize_message(message: bytes) -> bytes:
     """Rewrite a message as equivalent JSON that msgspec parses. Raises as `parse_message` does."""
-    return json_of(parse_message(message))
+    return encode_json(parse_message(message))
 
 
-def float_of(number: float | NumberText) -> float:
+def convert_to_float(number: float | NumberText) -> float:
     """Convert a number from `parse_message` to a float. An integer -0 becomes 0.0, as in msgspec."""
     if not isinstance(number, NumberText):
         return float(number)
     return 0.0 if number.text == "-0" else float(number.text)
 
 
-def json_of(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Return a result of `parse_message` as compact JSON text; numbers keep their digits."""
     return _ENCODER.encode(value)
 
 
-def _text_of(message: bytes) -> str:
+def _decode_message(message: bytes) -> str:
     encoding = json.detect_encoding(message)
     if encoding.startswith("utf-8"):
         # Java's writers may encode each half of a surrogate pair separately.

@@ -34,8 +34,8 @@ from penstock.base.composite_types import (
 from penstock.base.errors import FormatError, WrongTypeError
 from penstock.base.time import Instant
 from penstock.base.types import Row, values_by_names
-from penstock.codecs.json_text import NumberText, float_of
-from penstock.codecs.messages import BAD_RECORD, reason_of
+from penstock.codecs.json_text import NumberText, convert_to_float
+from penstock.codecs.messages import BAD_RECORD, format_reason
 from penstock.codecs.number_text import number_text, read_decimal
 from penstock.codecs.row_batches import make_rows
 
@@ -86,7 +86,7 @@ def row_reader(row_type: RowTypeInfo, strict: bool) -> Convert:
             try:
                 values.append(read_field(fields.get(name)))
             except BAD_RECORD as error:
-                raise FormatError(f"field {name!r}: {reason_of(error)}") from error
+                raise FormatError(f"field {name!r}: {format_reason(error)}") from error
         return make_rows(names, (values,))[0]
 
     return read
@@ -106,7 +106,7 @@ def _basic_reader(type_info: BasicTypeInfo) -> Convert:
     if kind in (BasicType.STRING, BasicType.CHAR):
         return _read_text
     if kind in (BasicType.FLOAT, BasicType.DOUBLE):
-        return lambda value: float(value) if isinstance(_scalar(value), str) else float_of(value)
+        return lambda value: float(value) if isinstance(_scalar(value), str) else convert_to_float(value)
     if kind is BasicType.BIG_DEC:
         return lambda value: read_decimal(value) if isinstance(value, str) else decimal.Decimal(_scalar(value))
     if kind is BasicType.INSTANT:

@@ -25,7 +25,7 @@ def to_gregorian(days: Numbers) -> Numbers:
     is_old = days < FIRST_GREGORIAN_DAY
     if not is_old.any():
         return days
-    found = days.copy()
+    converted = days.copy()
     shifted = days[is_old] + (_EPOCH_DAY + 32_082)
     years = (4 * shifted + 3) // 1461
     of_year = shifted - 1461 * years // 4
@@ -33,8 +33,8 @@ def to_gregorian(days: Numbers) -> Numbers:
     day_of_month = of_year - (153 * months + 2) // 5
     since_1970 = (years - 4800 + months // 10 - 1970) * 12 + (months + 2) % 12
     # A date that exists only in the Julian calendar, such as 29 February 1500, becomes the next day, as in Java.
-    found[is_old] = since_1970.view("datetime64[M]").astype("datetime64[D]").view(np.int64) + day_of_month
-    return found
+    converted[is_old] = since_1970.view("datetime64[M]").astype("datetime64[D]").view(np.int64) + day_of_month
+    return converted
 
 
 def to_julian(days: Numbers) -> Numbers:
@@ -42,7 +42,7 @@ def to_julian(days: Numbers) -> Numbers:
     is_old = days < FIRST_GREGORIAN_DAY
     if not is_old.any():
         return days
-    found = days.copy()
+    converted = days.copy()
     dates = days[is_old].view("datetime64[D]")
     months = dates.astype("datetime64[M]")
     day_of_month = (dates - months.astype("datetime64[D]")).astype(np.int64)
@@ -51,8 +51,8 @@ def to_julian(days: Numbers) -> Numbers:
     late = (14 - (months_of_year + 1)) // 12
     years = since_1970 // 12 + 1970 + 4800 - late
     counted = months_of_year + 1 + 12 * late - 3
-    found[is_old] = (153 * counted + 2) // 5 + 365 * years + years // 4 - 32_083 + day_of_month + 1 - _EPOCH_DAY
-    return found
+    converted[is_old] = (153 * counted + 2) // 5 + 365 * years + years // 4 - 32_083 + day_of_month + 1 - _EPOCH_DAY
+    return converted
 
 
 def gregorian_dates(column: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from penstock.codecs.column_leaves import offsets_of
+from penstock.codecs.column_leaves import get_list_offsets
 
 #: The name of the single field of a key.
 NULLABLE_KEY: Final = "nullable key"
@@ -25,12 +25,12 @@ def map_type(key: pa.DataType, item: pa.DataType) -> pa.DataType:
     return pa.map_(pa.struct([pa.field(NULLABLE_KEY, key)]), item)
 
 
-def key_type_of(kind: pa.DataType) -> pa.DataType:
+def get_map_key_type(kind: pa.DataType) -> pa.DataType:
     """Return the key type of a map type, with or without nullable keys."""
     return kind.key_type.field(0).type if _is_key(kind.key_type) else kind.key_type
 
 
-def keys_of(column: pa.Array) -> pa.Array:
+def get_map_keys(column: pa.Array) -> pa.Array:
     """Return all keys of a map column, with or without nullable keys. Like `pa.MapArray.keys`, it ignores slices."""
     return column.keys.field(0) if _is_key(column.type.key_type) else column.keys
 
@@ -62,7 +62,7 @@ def has_nullable_keys(kind: pa.DataType) -> bool:
     """Return whether a type is or contains a map with nullable keys."""
     if kinds.is_map(kind) and _is_key(kind.key_type):
         return True
-    return any(has_nullable_keys(kind.field(place).type) for place in range(kind.num_fields))
+    return any(has_nullable_keys(kind.field(index).type) for index in range(kind.num_fields))
 
 
 @lru_cache(_TYPES_MAX)
@@ -73,12 +73,12 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def plain_column(column: Any) -> Any:
     """Convert a column to plain maps. Raises `pa.ArrowInvalid` if a key is NULL."""
-    return _with_keys_of(column, plain_type(column.type))
+    return _convert_keys(column, plain_type(column.type))
 
 
 def nullable_key_column(column: Any) -> Any:
     """Convert a column to maps with nullable keys, as tables store it."""
-    return _with_keys_of(column, _nullable_key_type(column.type))
+    return _convert_keys(column, _nullable_key_type(column.type))
 
 
 def nullable_key_table(table: pa.Table) -> pa.Table:
@@ -99,8 +99,8 @@ def with_keys_like(column: Any, kind: pa.DataType) -> Any:
     """
     if has_nullable_keys(column.type) == has_nullable_keys(kind):
         return column
-    wanted = map_type if has_nullable_keys(kind) else pa.map_
-    return _with_keys_of(column, _with_keys(column.type, wanted))
+    make_map = map_type if has_nullable_keys(kind) else pa.map_
+    return _convert_keys(column, _with_keys(column.type, make_map))
 
 
 def _with_columns(table: pa.Table, columns: Iterable[Any]) -> pa.Table:
@@ -116,36 +116,36 @@ def _is_key(kind: pa.DataType) -> bool:
     return bool(kinds.is_struct(kind) and kind.num_fields == 1 and kind.field(0).name == NULLABLE_KEY)
 
 
-def _with_keys(kind: pa.DataType, wanted: Any) -> pa.DataType:
+def _with_keys(kind: pa.DataType, make_map: Any) -> pa.DataType:
     if kinds.is_map(kind):
-        return wanted(_with_keys(key_type_of(kind), wanted), _with_keys(kind.item_type, wanted))
+        return make_map(_with_keys(get_map_key_type(kind), make_map), _with_keys(kind.item_type, make_map))
     if kinds.is_struct(kind):
-        return pa.struct([field.with_type(_with_keys(field.type, wanted)) for field in kind])
+        return pa.struct([field.with_type(_with_keys(field.type, make_map)) for field in kind])
     if kinds.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_with_keys(kind.value_type, wanted)))
+        return pa.list_(kind.value_field.with_type(_with_keys(kind.value_type, make_map)))
     if kinds.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_with_keys(kind.value_type, wanted)))
+        return pa.large_list(kind.value_field.with_type(_with_keys(kind.value_type, make_map)))
     if kinds.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_with_keys(kind.value_type, wanted)), kind.list_size)
+        return pa.list_(kind.value_field.with_type(_with_keys(kind.value_type, make_map)), kind.list_size)
     return kind
 
 
-def _with_keys_of(column: Any, kind: pa.DataType) -> Any:
+def _convert_keys(column: Any, kind: pa.DataType) -> Any:
     if column.type == kind:
         return column
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([_with_keys_of(chunk, kind) for chunk in column.chunks], kind)
+        return pa.chunked_array([_convert_keys(chunk, kind) for chunk in column.chunks], kind)
     if kinds.is_struct(kind):
-        parts = [_with_keys_of(column.field(place), field.type) for place, field in enumerate(kind)]
+        parts = [_convert_keys(column.field(index), field.type) for index, field in enumerate(kind)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
     if column.offset or column.null_count:  # NULL rows, and rows outside a slice, may still have entries
         column = column.take(pa.array(range(len(column)), pa.int64()))
     if kinds.is_fixed_size_list(kind):
-        values = _with_keys_of(column.values, kind.value_type)
+        values = _convert_keys(column.values, kind.value_type)
         return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=column.is_null())
-    offsets = offsets_of(column)
+    offsets = get_list_offsets(column)
     if kinds.is_map(kind):
-        keys = _with_keys_of(keys_of(column), key_type_of(kind))
-        return map_array(offsets, keys, _with_keys_of(column.items, kind.item_type), kind)
+        keys = _convert_keys(get_map_keys(column), get_map_key_type(kind))
+        return map_array(offsets, keys, _convert_keys(column.items, kind.item_type), kind)
     of_lists = pa.LargeListArray if kinds.is_large_list(kind) else pa.ListArray
-    return of_lists.from_arrays(offsets, _with_keys_of(column.values, kind.value_type), type=kind)
+    return of_lists.from_arrays(offsets, _convert_keys(column.values, kind.value_type), type=kind)

@@ -70,7 +70,7 @@ class Deserialized(NamedTuple):
 
     def of_records(self, of_messages: Sequence[X]) -> Sequence[X]:
         """Select each record's entry from a sequence with one entry per message, such as timestamps."""
-        return of_messages if self.places is None else [of_messages[place] for place in self.places]
+        return of_messages if self.places is None else [of_messages[position] for position in self.places]
 
 
 def decode_each(decode: Callable[[bytes], Any], messages: Sequence[bytes]) -> Deserialized:
@@ -80,19 +80,19 @@ def decode_each(decode: Callable[[bytes], Any], messages: Sequence[bytes]) -> De
         bad: list[BadMessage] = []
     except BAD_RECORD:
         values, bad = [], []
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             try:
                 values.append(decode(message))
             except BAD_RECORD as error:
                 values.append(None)
-                bad.append(BadMessage(place, reason_of(error), error))
+                bad.append(BadMessage(index, format_reason(error), error))
     if None not in values:
         return Deserialized(values)
-    places = [place for place, value in enumerate(values) if value is not None]
-    return Deserialized([values[place] for place in places], places, bad)
+    positions = [position for position, value in enumerate(values) if value is not None]
+    return Deserialized([values[position] for position in positions], positions, bad)
 
 
-def reason_of(error: BaseException) -> str:
+def format_reason(error: BaseException) -> str:
     """Return a one-line reason why a record could not be read."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not {error.encoding}"

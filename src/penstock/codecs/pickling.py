@@ -49,32 +49,32 @@ def dumps_all(values: Sequence[Any]) -> list[bytes]:
         return list(map(dumps, values))
 
 
-def dumps_named(value: Any, what: str) -> bytes:
+def dumps_named(value: Any, name: str) -> bytes:
     """Pickle a value.
 
     Raises:
-        PicklingError: if the value cannot be pickled; `what` names it in the message.
+        PicklingError: if the value cannot be pickled; `name` names it in the message.
     """
     try:
         return dumps(value)
     except Exception as error:
         raise PicklingError(
-            f"{what} cannot be pickled: {shorten(str(error))}; it is {_described(value)}: keep only picklable values "
+            f"{name} cannot be pickled: {shorten(str(error))}; it is {_described(value)}: keep only picklable values "
             "in it (names, positions, numbers), and create the rest where it is used"
         ) from error
 
 
-def loads_named(data: bytes, what: str) -> Any:
+def loads_named(data: bytes, name: str) -> Any:
     """Unpickle a value.
 
     Raises:
-        PicklingError: if the value cannot be unpickled; `what` names it in the message.
+        PicklingError: if the value cannot be unpickled; `name` names it in the message.
     """
     try:
         return pickle.loads(data)
     except Exception as error:
         raise PicklingError(
-            f"{what} cannot be unpickled here: {type(error).__name__}: {error}; define its class at the top level of "
+            f"{name} cannot be unpickled here: {type(error).__name__}: {error}; define its class at the top level of "
             "the script, or of a module that can also be imported here"
         ) from error
 

@@ -62,7 +62,7 @@ def _row(type_info: RowTypeInfo) -> Renderer:
         kind, values = "+I", value
         if isinstance(value, Row):
             kind, values = value.get_row_kind().short_string, values_by_names(value, names)
-        return f"{kind}[{', '.join([one(item) for one, item in zip(fields, values, strict=True)])}]"
+        return f"{kind}[{', '.join([render_field(item) for render_field, item in zip(fields, values, strict=True)])}]"
 
     return render
 

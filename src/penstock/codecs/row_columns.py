@@ -15,7 +15,7 @@ import pyarrow.types as kinds
 from penstock.base.errors import FormatError, WrongValueError, short_repr
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BadMessage, Deserialized, reason_of
+from penstock.codecs.messages import BadMessage, Deserialized, format_reason
 
 #: Exceptions that writing an invalid record may raise.
 BAD_VALUE: Final = (AttributeError, TypeError, ValueError, ArithmeticError, LookupError)
@@ -55,28 +55,30 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 def _has_whole_numbers(kind: pa.DataType) -> bool:
     """Return whether a type is or contains a type stored as integers."""
-    return _is_whole(kind) or any(_has_whole_numbers(kind.field(place).type) for place in range(kind.num_fields))
+    return _is_whole(kind) or any(_has_whole_numbers(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _check_whole_numbers(values: Sequence[Any], kind: pa.DataType) -> None:
     if _is_whole(kind):
-        if not any(issubclass(one, _FRACTIONAL) for one in set(map(type, values))):
+        if not any(issubclass(value_type, _FRACTIONAL) for value_type in set(map(type, values))):
             return
         for value in values:
             if isinstance(value, _FRACTIONAL) and value % 1 != 0:
                 raise WrongValueError(f"{short_repr(value)} is not a whole number")
     elif kinds.is_map(kind):
-        entries = list(chain.from_iterable(_entries(one) for one in values))
-        for place, part in enumerate((kind.key_type, kind.item_type)):
+        entries = list(chain.from_iterable(_entries(mapping) for mapping in values))
+        for index, part in enumerate((kind.key_type, kind.item_type)):
             if _has_whole_numbers(part):
-                _check_whole_numbers([entry[place] for entry in entries], part)
+                _check_whole_numbers([entry[index] for entry in entries], part)
     elif kinds.is_struct(kind):
-        rows = [one if isinstance(one, Mapping) else dict(one or ()) for one in values]
+        rows = [row if isinstance(row, Mapping) else dict(row or ()) for row in values]
         for field in kind:
             if _has_whole_numbers(field.type):
                 _check_whole_numbers([row.get(field.name) for row in rows], field.type)
     elif kind.num_fields == 1:  # all list types
-        _check_whole_numbers(list(chain.from_iterable(one for one in values if one is not None)), kind.field(0).type)
+        _check_whole_numbers(
+            list(chain.from_iterable(items for items in values if items is not None)), kind.field(0).type
+        )
 
 
 def _entries(value: Any) -> Iterable[Any]:
@@ -90,28 +92,28 @@ def columns_by_name(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> Colu
         try:
             arrays.append(exact_array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"field {field.name!r}: {reason_of(error)}") from error
+            raise FormatError(f"field {field.name!r}: {format_reason(error)}") from error
     return ColumnData(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def to_columns(found: Deserialized, schema: pa.Schema) -> Deserialized:
+def to_columns(deserialized: Deserialized, schema: pa.Schema) -> Deserialized:
     """Convert decoded rows to columns. Rows that do not fit the schema become bad messages."""
-    assert isinstance(found.values, list)
-    rows: list[Row] = found.values
+    assert isinstance(deserialized.values, list)
+    rows: list[Row] = deserialized.values
     try:
-        return found._replace(values=columns_by_name(fields_of_rows(rows, schema.names), schema))
+        return deserialized._replace(values=columns_by_name(fields_of_rows(rows, schema.names), schema))
     except ValueError:
-        places = range(len(rows)) if found.places is None else found.places
-    kept: list[int] = []
-    bad = list(found.bad)
+        positions = range(len(rows)) if deserialized.places is None else deserialized.places
+    valid: list[int] = []
+    bad = list(deserialized.bad)
     for index, row in enumerate(rows):
         try:
             columns_by_name(fields_of_rows([row], schema.names), schema)
-            kept.append(index)
+            valid.append(index)
         except ValueError as error:
-            bad.append(BadMessage(places[index], reason_of(error), error))
-    columns = columns_by_name(fields_of_rows([rows[index] for index in kept], schema.names), schema)
-    return Deserialized(columns, [places[index] for index in kept], sorted(bad))
+            bad.append(BadMessage(positions[index], format_reason(error), error))
+    columns = columns_by_name(fields_of_rows([rows[index] for index in valid], schema.names), schema)
+    return Deserialized(columns, [positions[index] for index in valid], sorted(bad))
 
 
 def fields_of_rows(records: Sequence[Any] | ColumnData, names: Sequence[str]) -> list[Sequence[Any]]:

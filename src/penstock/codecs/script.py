@@ -95,10 +95,10 @@ class _Unpickler(pickle.Unpickler):
     """Does not overwrite an existing class: it may have arrived with the program and been modified since."""
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
+        resolved = super().find_class(module, name)
         if (module, name) != (_CLOUDPICKLE, "_class_setstate"):
-            return found
-        return lambda cls, state: cls if state[0].keys() <= vars(cls).keys() else found(cls, state)
+            return resolved
+        return lambda cls, state: cls if state[0].keys() <= vars(cls).keys() else resolved(cls, state)
 
 
 class _BoundedFile(BytesIO):
@@ -114,8 +114,9 @@ def _pickle_item(value: Any) -> bytes:
     return file.getvalue()
 
 
-def _explain(name: str, what: str, reason: str) -> str:
+def _explain(name: str, action: str, reason: str) -> str:
     return (
-        f"{name!r} of the script (__main__) cannot be {what}: {reason}; move it into a module that workers can import, "
+        f"{name!r} of the script (__main__) cannot be {action}: {reason}; move it into a module that workers can "
+        "import, "
         "or remove that reference"
     )

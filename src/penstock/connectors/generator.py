@@ -110,17 +110,17 @@ class _GeneratorReader(SeriesReader[GeneratorSplit]):
         self._timestamps = timestamps
         self._limit = limit
 
-    def name_of(self, split: GeneratorSplit) -> str:
+    def get_series_name(self, split: GeneratorSplit) -> str:
         return f"{split.number} of {split.step}"
 
-    def place_of(self, split: GeneratorSplit) -> int:
+    def get_series_position(self, split: GeneratorSplit) -> int:
         return split.position
 
-    def step_of(self, split: GeneratorSplit) -> int:
+    def get_series_step(self, split: GeneratorSplit) -> int:
         return split.step
 
     def read(self, split: GeneratorSplit, max_records: int) -> tuple[Batch, GeneratorSplit] | None:
-        stop = split.position + self.part_of(max_records) * split.step
+        stop = split.position + self.compute_series_share(max_records) * split.step
         indexes = range(split.position, stop if split.stop is None else min(stop, split.stop), split.step)
         if not indexes:
             return None

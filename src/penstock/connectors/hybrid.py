@@ -231,9 +231,9 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
                 self._requested = True
                 self._context.request_split()
             return InputStatus.NOTHING_AVAILABLE
-        found = self._present.poll_next(max_records)
-        if found is not InputStatus.END_OF_INPUT or (self._no_more and not self._later):
-            return found
+        result = self._present.poll_next(max_records)
+        if result is not InputStatus.END_OF_INPUT or (self._no_more and not self._later):
+            return result
         self._leave()
         later, self._later = self._later, []
         self.add_splits(later)

@@ -33,14 +33,14 @@ def has_key(rows: pa.Table, keys: pa.Table) -> pa.Array:
     """Return for each row whether its key is among `keys`. Column types must match; NULL is a key like any other."""
     names = keys.schema.names
     if len(names) == 1:
-        found = pc.is_in(rows.column(names[0]), value_set=keys.column(0).combine_chunks(), skip_nulls=False)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        matches = pc.is_in(rows.column(names[0]), value_set=keys.column(0).combine_chunks(), skip_nulls=False)
+        return matches.combine_chunks() if isinstance(matches, pa.ChunkedArray) else matches
     # Group both tables together, the keys first: a row matches if its group contains a key.
     both = pa.concat_tables([keys, rows.select(names)], promote_options="permissive")
     numbered = both.append_column(_PLACE, pa.array(np.arange(both.num_rows)))
     grouped = numbered.group_by(names).aggregate([(_PLACE, "min"), (_PLACE, "list")])
     is_key = grouped.column(f"{_PLACE}_min").to_numpy() < keys.num_rows
-    places = pc.list_flatten(grouped.filter(pa.array(is_key)).column(f"{_PLACE}_list")).to_numpy()
+    positions = pc.list_flatten(grouped.filter(pa.array(is_key)).column(f"{_PLACE}_list")).to_numpy()
     mask = np.zeros(both.num_rows, np.bool_)
-    mask[places] = True
+    mask[positions] = True
     return pa.array(mask[keys.num_rows :])

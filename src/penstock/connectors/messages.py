@@ -30,10 +30,10 @@ def decode_messages(
     Raises:
         MalformedMessageError: for the first malformed message, unless the schema skips them.
     """
-    found = schema.deserialize_batch(messages)
-    if found.bad:
-        refuse_or_skip(found.bad, messages, locate, context, schema.on_error, schema.malformed_output)
-    return found
+    deserialized = schema.deserialize_batch(messages)
+    if deserialized.bad:
+        refuse_or_skip(deserialized.bad, messages, locate, context, schema.on_error, schema.malformed_output)
+    return deserialized
 
 
 def refuse_or_skip(
@@ -54,5 +54,5 @@ def refuse_or_skip(
         raise MalformedMessageError(*locate(first.place), first.reason, messages[first.place]) from first.cause
     context.count(MALFORMED_COUNTER, len(bad))
     if output is not None:
-        rows = [(*locate(one.place), one.reason, bytes(messages[one.place])) for one in bad]
+        rows = [(*locate(message.place), message.reason, bytes(messages[message.place])) for message in bad]
         context.collect_side(output.tag_id, Batch(rows))

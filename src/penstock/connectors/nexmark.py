@@ -137,8 +137,8 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
         times = (FIRST_EVENT_MS + indexes.astype(np.int64) * 1_000 // self._events_per_second).tolist()
         values: list[Any] = self._bids(indexes, times)
         if self._bids_only:
-            kept = [i for i in range(len(values)) if (first + i) % CYCLE > AUCTIONS_PER_CYCLE]
-            return Batch([values[i] for i in kept], [times[i] for i in kept])
+            bid_indexes = [i for i in range(len(values)) if (first + i) % CYCLE > AUCTIONS_PER_CYCLE]
+            return Batch([values[i] for i in bid_indexes], [times[i] for i in bid_indexes])
         for i in range(-first % CYCLE, len(values), CYCLE):
             values[i] = self._person(first + i, times[i])
         for offset in range(1, AUCTIONS_PER_CYCLE + 1):
@@ -193,13 +193,13 @@ class _NexmarkReader(SeriesReader[NexmarkSplit]):
         self._number = -1
         self._chunk = Batch([], [])
 
-    def name_of(self, split: NexmarkSplit) -> str:
+    def get_series_name(self, split: NexmarkSplit) -> str:
         return f"{split.number} of {split.step}"
 
-    def step_of(self, split: NexmarkSplit) -> int:
+    def get_series_step(self, split: NexmarkSplit) -> int:
         return split.step
 
-    def place_of(self, split: NexmarkSplit) -> tuple[int, int]:
+    def get_series_position(self, split: NexmarkSplit) -> tuple[int, int]:
         return split.chunk, split.position
 
     def read(self, split: NexmarkSplit, max_records: int) -> tuple[Batch, NexmarkSplit] | None:

@@ -130,8 +130,8 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         self._retry_at_ms = None
         try:
             if self._socket is None:
-                found = socket.getaddrinfo(self._source.hostname, self._source.port, type=socket.SOCK_STREAM)
-                family, kind, protocol, _, address = found[0]
+                addresses = socket.getaddrinfo(self._source.hostname, self._source.port, type=socket.SOCK_STREAM)
+                family, kind, protocol, _, address = addresses[0]
                 self._socket = socket.socket(family, kind, protocol)
                 self._socket.setblocking(False)
                 code = self._socket.connect_ex(address)
@@ -176,10 +176,10 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         searched_from = max(0, len(received) - len(self._delimiter) + 1)
         received += data
         if received.find(self._delimiter, searched_from) >= 0:
-            *found, rest = bytes(received).split(self._delimiter)
+            *records, rest = bytes(received).split(self._delimiter)
             if self._delimiter == b"\n":
-                found = [record.removesuffix(b"\r") for record in found]
-            self._records += [record.decode(errors="replace") for record in found]
+                records = [record.removesuffix(b"\r") for record in records]
+            self._records += [record.decode(errors="replace") for record in records]
             received[:] = rest
         if len(received) > RECORD_BYTES_MAX:
             raise FormatError(

@@ -40,11 +40,11 @@ class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
         if max_records <= 0:
             return InputStatus.NOTHING_AVAILABLE
         while self._splits:
-            found = self.read(self._splits[0], max_records)
-            if isinstance(found, InputStatus):
-                return found
-            if found is not None:
-                batch, self._splits[0] = found
+            result = self.read(self._splits[0], max_records)
+            if isinstance(result, InputStatus):
+                return result
+            if result is not None:
+                batch, self._splits[0] = result
                 return batch
             self.end_split(self._splits.popleft())
         if self._no_more:
@@ -108,18 +108,18 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         self._paused: frozenset[str] = frozenset()
 
     @abstractmethod
-    def name_of(self, split: SplitT) -> str:
+    def get_series_name(self, split: SplitT) -> str:
         """Return the name of the series, regardless of its position."""
 
     @abstractmethod
-    def step_of(self, split: SplitT) -> int:
+    def get_series_step(self, split: SplitT) -> int:
         """Return the distance between two records of the series: the number of all series of its source."""
 
     @abstractmethod
-    def place_of(self, split: SplitT) -> Any:
+    def get_series_position(self, split: SplitT) -> Any:
         """Return how far the series has come, as a value comparable across series."""
 
-    def part_of(self, max_records: int) -> int:
+    def compute_series_share(self, max_records: int) -> int:
         """Return one series' share of `max_records`, at least 1, so that no series runs far ahead of the others."""
         return max(1, max_records // len(self._splits))
 
@@ -127,13 +127,15 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         """See `PositionedReader`."""
         super().add_splits(splits)
         if self._limit is not None:
-            self._limit.share(sum(1 / self.step_of(split) for split in self._splits) * self._context.parallelism)
+            self._limit.share(
+                sum(1 / self.get_series_step(split) for split in self._splits) * self._context.parallelism
+            )
         for split in splits:
-            self._context.open_split(self.name_of(split))
+            self._context.open_split(self.get_series_name(split))
 
     def end_split(self, split: SplitT) -> None:
         """See `PositionedReader`."""
-        self._context.close_split(self.name_of(split))
+        self._context.close_split(self.get_series_name(split))
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
         """Return records of the series with the lowest place that is not paused."""
@@ -142,19 +144,19 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
             self._requested = True
             self._context.request_split()
         if len(self._splits) > 1 or self._paused:
-            self._splits = deque(sorted(self._splits, key=self._urgency_of))
-            if self._splits and self.name_of(self._splits[0]) in self._paused:
+            self._splits = deque(sorted(self._splits, key=self._get_priority))
+            if self._splits and self.get_series_name(self._splits[0]) in self._paused:
                 return InputStatus.NOTHING_AVAILABLE
-        found = super().poll_next(max_records)
-        if not isinstance(found, Batch):
-            return found
-        name = self.name_of(self._splits[0])
-        if isinstance(found, ColumnBatch):
-            return SplitColumnBatch(found, name)
-        return SplitBatch(found.values, found.timestamps, name, found.kinds)
+        result = super().poll_next(max_records)
+        if not isinstance(result, Batch):
+            return result
+        name = self.get_series_name(self._splits[0])
+        if isinstance(result, ColumnBatch):
+            return SplitColumnBatch(result, name)
+        return SplitBatch(result.values, result.timestamps, name, result.kinds)
 
-    def _urgency_of(self, split: SplitT) -> tuple[bool, Any]:
-        return self.name_of(split) in self._paused, self.place_of(split)
+    def _get_priority(self, split: SplitT) -> tuple[bool, Any]:
+        return self.get_series_name(split) in self._paused, self.get_series_position(split)
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
         """See `SourceReader`."""

@@ -22,7 +22,7 @@ def accumulator_values(pairs: Iterable[tuple[str, bytes]]) -> dict[str, Any]:
     """Return the value of each accumulator over all subtasks, by name; if an accumulator has failed, its exception."""
     merged: dict[str, Any] = {}
     merge_accumulators(merged, pairs)
-    return values_of(merged)
+    return get_values(merged)
 
 
 def merge_accumulators(merged: dict[str, Any], pairs: Iterable[tuple[str, bytes]]) -> None:
@@ -38,7 +38,7 @@ def merge_accumulators(merged: dict[str, Any], pairs: Iterable[tuple[str, bytes]
             merged[name] = error
 
 
-def values_of(merged: dict[str, Any]) -> dict[str, Any]:
+def get_values(merged: dict[str, Any]) -> dict[str, Any]:
     """Return the value of each merged accumulator."""
     return {name: _value(accumulator) for name, accumulator in merged.items()}
 

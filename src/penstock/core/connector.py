@@ -49,11 +49,11 @@ class RecordError(PenstockError, RuntimeError):
         self.what = what
 
 
-def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData, what: str) -> list[Any]:
+def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData, callee: str) -> list[Any]:
     """Call a user-defined function for each value and return the results.
 
     Raises:
-        RecordError: if the function raises; it has the value, and `what`, which describes the call.
+        RecordError: if the function raises; it has the value, and `callee`, which describes the call.
     """
     results: list[Any] = []
     try:
@@ -61,7 +61,7 @@ def call_each(function: Callable[[Any], Any], values: Sequence[Any] | ColumnData
         if len(results) != len(values):
             raise StopIterationRaised
     except Exception as error:
-        raise RecordError(list(values)[len(results)], what) from error
+        raise RecordError(list(values)[len(results)], callee) from error
     return results
 
 
@@ -218,10 +218,10 @@ class SplitEnumeratorContext(Protocol[SplitT_contra]):
         ...
 
 
-def late_split(what: str, subtask_index: int) -> ContractError:
+def late_split(source_name: str, subtask_index: int) -> ContractError:
     """Return the error for a split assigned to a reader after `signal_no_more_splits` for that reader (I1)."""
     return ContractError(
-        f"the split enumerator of {what} assigned a split to the reader of subtask {subtask_index} after "
+        f"the split enumerator of {source_name} assigned a split to the reader of subtask {subtask_index} after "
         "signal_no_more_splits() for it. That reader may have ended, so the split would be lost. Assign the split "
         "first, or keep it for a reader without that signal"
     )

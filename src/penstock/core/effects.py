@@ -139,8 +139,8 @@ class Effects:
 
     def take(self) -> list[Effect]:
         """Return all effects since the last call, in order."""
-        taken, self._list = self._list, []
-        return taken
+        effects, self._list = self._list, []
+        return effects
 
     def request_workers(self, count: int) -> None:
         self._list.append(RequestWorkers(count))

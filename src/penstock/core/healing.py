@@ -38,19 +38,20 @@ def with_prospects(failure: Failure, error: BaseException) -> Failure:
 
 def is_final(error: BaseException) -> bool:
     """Return whether every attempt would fail with the same error."""
-    return any(isinstance(one, PenstockError) and one.suppresses_restart for one in _causes(error))
+    return any(isinstance(cause, PenstockError) and cause.suppresses_restart for cause in _causes(error))
 
 
 def is_final_at_first(error: BaseException) -> bool:
     """Return whether every attempt of a job that has never worked would fail with the same error."""
     return any(
-        isinstance(one, ImportError) or (isinstance(one, OSError) and one.errno in _OF_PLACES) for one in _causes(error)
+        isinstance(cause, ImportError) or (isinstance(cause, OSError) and cause.errno in _OF_PLACES)
+        for cause in _causes(error)
     )
 
 
 def is_outside(error: BaseException) -> bool:
     """Return whether the cause lies outside the job and may resolve itself."""
-    return any(isinstance(one, OSError) and one.errno not in _OF_PATHS for one in _causes(error))
+    return any(isinstance(cause, OSError) and cause.errno not in _OF_PATHS for cause in _causes(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -75,16 +75,16 @@ class BroadcastConnected(Generic[StreamT]):
             kind = "Broadcast Process"
         inputs = tuple(
             replace(u, input_index=input_index)
-            for input_index, one in ((1 - BROADCAST_INPUT, stream), (BROADCAST_INPUT, self._broadcast))
-            for u in one.upstreams
+            for input_index, connected in ((1 - BROADCAST_INPUT, stream), (BROADCAST_INPUT, self._broadcast))
+            for u in connected.upstreams
         )
         environment = stream.get_execution_environment()
         factory = declared(factory, output_type)
         transformation = Transformation(kind, factory, inputs, is_stateful=True, output_type=output_type)
         environment.add(transformation)
-        return environment.stream_of((Upstream(transformation),))
+        return environment.build_stream((Upstream(transformation),))
 
 
-def _check(func: Any, wanted: type, because: str) -> None:
-    if not isinstance(func, wanted):
-        raise WrongTypeError(f"{because}, so process() takes a {wanted.__name__}, not a {type(func).__name__}")
+def _check(func: Any, expected: type, because: str) -> None:
+    if not isinstance(func, expected):
+        raise WrongTypeError(f"{because}, so process() takes a {expected.__name__}, not a {type(func).__name__}")

@@ -80,7 +80,7 @@ class Cache:
         inputs = (Upstream(transformation),)
         return Transformation("Cache Writer", partial(SinkOperator, sink), inputs, is_stateful=True, sink=sink)
 
-    def written_by(self, result: Future[Any]) -> None:
+    def set_writer(self, result: Future[Any]) -> None:
         """Set the outcome of the job that writes the records, once it has started."""
         self._writer = result
 

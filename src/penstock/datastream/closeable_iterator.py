@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import CallTimeoutError
 from penstock.connectors.collect import CollectedRecords
-from penstock.drivers.interrupts import ends_on_second_interrupt, next_of
+from penstock.drivers.interrupts import ends_on_second_interrupt, take_item
 
 if TYPE_CHECKING:
     from penstock.drivers.running_job import RunningJob
@@ -66,7 +66,7 @@ class CloseableIterator:
             arrived = self._arrived.get_nowait()
         except queue.Empty:
             with ends_on_second_interrupt():
-                arrived = next_of(self._arrived, timeout_seconds)
+                arrived = take_item(self._arrived, timeout_seconds)
         self._current = iter(arrived)
         if not arrived:
             self._ended = True
@@ -112,14 +112,14 @@ class CloseableIterator:
             JobExecutionError: if the job fails, even after the last requested result.
         """
         with self:
-            taken = list(islice(self, limit))
+            results = list(islice(self, limit))
             if self._other_sinks and is_bounded and self._job is not None:
                 self._drops = True
                 self._job.wait()
             elif self._is_running():
                 self._warn_of_other_sinks(f"the limit of {limit} records is reached")
                 self._other_sinks = ()
-            return taken
+            return results
 
     def _is_running(self) -> bool:
         return self._job is not None and not self._job.get_job_execution_result().done()

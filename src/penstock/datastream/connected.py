@@ -37,22 +37,22 @@ class Connected(Generic[StreamT]):
         return self._add("Co-Process", func, "process", output_type)
 
     def _add(self, name: str, func: Any, kind: str, output_type: TypeInformation | None) -> StreamT:
-        one, other = self.stream1, self.stream2
+        first, other = self.stream1, self.stream2
         is_keyed = False
-        if isinstance(one, Keyed) and isinstance(other, Keyed):
+        if isinstance(first, Keyed) and isinstance(other, Keyed):
             is_keyed = True
-            factory: Any = partial(KeyedCoProcessOperator, func, kind, one.key_selector, other.key_selector)
+            factory: Any = partial(KeyedCoProcessOperator, func, kind, first.key_selector, other.key_selector)
         else:
             remedy = "one.key_by(…).connect(other.key_by(…)).process(…)"
             check_needs_no_key(func, KeyedCoProcessFunction, CoProcessFunction, remedy)
             factory = partial(CoProcessOperator, func, kind)
         inputs = tuple(
             replace(u, input_index=input_index)
-            for input_index, stream in enumerate((one, other))
+            for input_index, stream in enumerate((first, other))
             for u in stream.upstreams
         )
         factory = declared(factory, output_type)
         transformation = Transformation(name, factory, inputs, is_stateful=is_keyed, output_type=output_type)
-        environment = one.get_execution_environment()
+        environment = first.get_execution_environment()
         environment.add(transformation)
-        return environment.stream_of((Upstream(transformation),))
+        return environment.build_stream((Upstream(transformation),))

@@ -28,7 +28,7 @@ def source_of_dataframe(configuration: Configuration, df: Any, type_info: TypeIn
     return DataFrameSource(df, type_info, configuration.read(CHECKPOINTING_DIR))
 
 
-def dataframe_of(
+def build_data_frame(
     upstreams: tuple[Upstream, ...], above: list[Transformation], configuration: Configuration, schema: Any
 ) -> Any:
     """Return the records of these streams, computed by `above`, as a data frame; see `DataStream.to_dataframe`."""

@@ -209,8 +209,8 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         Raises:
             ValueError: if no expression is given, or two have the same name.
         """
-        chosen = [col(one) if isinstance(one, str) else one for one in expressions]
-        names = [one.name for one in chosen]
+        chosen = [col(expression) if isinstance(expression, str) else expression for expression in expressions]
+        names = [expression.name for expression in chosen]
         if not names or len(set(names)) < len(names):
             raise WrongValueError(f"select needs expressions with distinct names, not {names}: name them with alias()")
         return self._add("Select", partial(SelectOperator, chosen))
@@ -253,7 +253,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         selector: Callable[[Any], Any] = _column_key(key_selector) or typed_key(
             method(key_selector, "get_key"), key_type
         )
-        upstreams = tuple(replace(u, key_type=key_type) for u in self._upstreams_by(HashPartitioner(selector)))
+        upstreams = tuple(replace(u, key_type=key_type) for u in self._partition_upstreams(HashPartitioner(selector)))
         return KeyedStream(self._environment, upstreams, selector, self)
 
     def union(self, *streams: DataStream) -> DataStream:
@@ -330,7 +330,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
             raise WrongTypeError(
                 "a keyed stream is a partitioning and cannot be cached: cache the stream before key_by"
             )
-        return CachedDataStream(self._environment, self._environment.cache_of(self._upstreams))
+        return CachedDataStream(self._environment, self._environment.create_cache(self._upstreams))
 
     def iterate(self, max_iterations: int) -> IterativeStream:
         """Begin a bulk iteration: a loop over this bounded stream, of at most `max_iterations` supersteps (I3).
@@ -619,7 +619,7 @@ class StreamExecutionEnvironment(Environment[DataStream]):
             copied.add_all(configuration)
         return StreamExecutionEnvironment(copied)
 
-    def stream_of(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> DataStream:
+    def build_stream(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> DataStream:
         """Create the stream that reads `upstreams`; called by streams."""
         return DataStream(self, upstreams, type_info)
 

@@ -1,7 +1,7 @@
 """The environment of a program: sources, settings, execution (E1).
 
 Environments create streams, and streams reference their environment. So that neither module needs the other, an
-environment is generic in its stream type, and `stream_of` creates the streams. Everything else that creates streams
+environment is generic in its stream type, and `build_stream` creates the streams. Everything else that creates streams
 (windows, joins, loops, …) is generic in the same way, and gets them from the environment.
 """
 
@@ -84,7 +84,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         self._unexecuted = Unexecuted()
 
     @abstractmethod
-    def stream_of(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> StreamT:
+    def build_stream(self, upstreams: tuple[Upstream, ...], type_info: TypeInformation | None = None) -> StreamT:
         """Create the stream that reads `upstreams`; called by streams."""
 
     # --- settings ----------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             alignment=watermark_strategy.alignment,
         )
         self.add(transformation)
-        return self.stream_of((Upstream(transformation),))
+        return self.build_stream((Upstream(transformation),))
 
     def add_source(
         self,
@@ -259,9 +259,9 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         Mutable values are copied, because they may change later or appear several times.
         """
         values = list(collection)
-        made = fitting(type_info)
-        if made is not None:
-            values = list(map(made, values))
+        convert = fitting(type_info)
+        if convert is not None:
+            values = list(map(convert, values))
         return self.from_source(
             CollectionSource(values), WatermarkStrategy.no_watermarks(), "Collection Source", type_info
         )
@@ -317,7 +317,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
 
     def has_id(self, uid_hash: str) -> bool:
         """Return whether a transformation of the program has this id."""
-        return any(one.uid_hash == uid_hash for one in self._transformations)
+        return any(transformation.uid_hash == uid_hash for transformation in self._transformations)
 
     def leave_out(self, transformations: list[Transformation]) -> None:
         """Let `execute` skip transformations that became a data frame, unless other parts of the program need them."""
@@ -370,7 +370,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         is_strict = self._configuration.read(CONFIGURATION_STRICT)
         check_keys({*self._configuration.key_set(), *keys}, is_strict, self._reported_keys)
 
-    def cache_of(self, upstreams: tuple[Upstream, ...]) -> Cache:
+    def create_cache(self, upstreams: tuple[Upstream, ...]) -> Cache:
         """Create a cache for the records of a stream; called by `DataStream.cache`."""
         cache = Cache(upstreams, self._configuration.read(CACHE_DIR))
         self._caches.append(cache)
@@ -399,7 +399,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         sources = [t.source for t in upstream_first(self._ends()) if t.source is not None]
         return sinks, all(source.boundedness is Boundedness.BOUNDED for source in sources)
 
-    def part_of(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
+    def build_program_part(self, upstreams: Iterable[Upstream]) -> list[Transformation]:
         """Return the part of the program that produces these streams, upstream first; called by streams."""
         part = self._above(upstreams)
         check_outside_of_loops(part)
@@ -411,7 +411,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             cache.plan()
         return upstream_first([upstream.transformation for upstream in upstreams])
 
-    def plan_of(self, upstreams: Iterable[Upstream]) -> Plan:
+    def describe_plan(self, upstreams: Iterable[Upstream]) -> Plan:
         """Return the plan of that part, for display."""
         part = self._above(upstreams)
         return build_plan(part, self._configuration, self._name(None))
@@ -467,5 +467,5 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         job = submit_when_leading(job_graph, self._configuration)
         watch(job, job_graph.name)
         for cache in caches:
-            cache.written_by(job.get_job_execution_result())
+            cache.set_writer(job.get_job_execution_result())
         return job

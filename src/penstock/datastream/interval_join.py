@@ -105,4 +105,4 @@ class PairInInterval(Generic[StreamT]):
         )
         environment = self._left.get_execution_environment()
         environment.add(transformation)
-        return environment.stream_of((Upstream(transformation),))
+        return environment.build_stream((Upstream(transformation),))

@@ -58,7 +58,7 @@ class _Loop(Generic[StreamT]):
         self.heads = {role: IterationHead(f"{kind} {role.title()}") for role in initial}
         self.is_closed = False
 
-    def stream_of(self, role: str) -> tuple[Upstream, ...]:
+    def build_stream(self, role: str) -> tuple[Upstream, ...]:
         """Return the upstreams that represent the data of this role in the step."""
         return (Upstream(self.heads[role]),)
 
@@ -110,7 +110,7 @@ class BulkLoop(Stream[StreamT]):
     def __init__(self, stream: Stream[StreamT], max_iterations: int) -> None:
         environment = stream.get_execution_environment()
         self._loop = _Loop(environment, "Bulk Iteration", {PARTIAL_SOLUTION: stream}, max_iterations)
-        super().__init__(environment, self._loop.stream_of(PARTIAL_SOLUTION), stream.declared_type)
+        super().__init__(environment, self._loop.build_stream(PARTIAL_SOLUTION), stream.declared_type)
 
     def name(self, name: str) -> Self:
         """Set the name of the iteration in plans, logs and errors."""
@@ -192,7 +192,7 @@ class DeltaLoop(Generic[StreamT]):
 
     def _stream(self, role: str) -> StreamT:
         loop = self._loop
-        return loop.environment.stream_of(loop.stream_of(role), loop.initial[role].declared_type)
+        return loop.environment.build_stream(loop.build_stream(role), loop.initial[role].declared_type)
 
     @property
     def solution_set(self) -> StreamT:

@@ -22,7 +22,7 @@ from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration, Time
 from penstock.base.typeinfo import TypeInformation
 from penstock.core.operators.record.stateless import MapOperator, method
-from penstock.core.operators.returned import NO_VALUES, results_of, wrong_value
+from penstock.core.operators.returned import NO_VALUES, check_results, wrong_value
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.windowing import EventTimeTrigger, GlobalWindows
 from penstock.datastream.environment import StreamT
@@ -116,7 +116,7 @@ class EqualTo(Generic[StreamT]):
     def _windows(self, assigner: Any) -> KeyedWindows[StreamT]:
         key_selector = _TaggedKey(*self._key_selectors)
         tagged = [_tagged(stream, number) for number, stream in enumerate(self._inputs)]
-        by_key = tuple(Upstream(one, HashPartitioner(key_selector)) for one in tagged)
+        by_key = tuple(Upstream(stream, HashPartitioner(key_selector)) for stream in tagged)
         union = Stream(self._inputs[0].get_execution_environment(), by_key)
         return KeyedWindows(union, key_selector, assigner)
 
@@ -220,7 +220,7 @@ class _Groups(_OfBothStreams):
     def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Iterable[Any]:
         co_group: Callable[..., Iterable[Any] | None] = method(self._function, "co_group")
         returned = co_group(*_apart(inputs))
-        return [] if returned is None else results_of(returned, co_group)
+        return [] if returned is None else check_results(returned, co_group)
 
 
 class _Pairs(_OfBothStreams):
@@ -230,15 +230,15 @@ class _Pairs(_OfBothStreams):
         first, second = _apart(inputs)
         join = method(self._function, "join")
         if isinstance(self._function, FlatJoinFunction):
-            for one in first:
+            for value in first:
                 for other in second:
-                    returned = join(one, other)
+                    returned = join(value, other)
                     if returned is not None:
-                        yield from results_of(returned, join)
+                        yield from check_results(returned, join)
         else:
-            for one in first:
+            for value in first:
                 for other in second:
-                    record = join(one, other)
+                    record = join(value, other)
                     if type(record) in NO_VALUES:
                         raise wrong_value(record, "join()")
                     yield record

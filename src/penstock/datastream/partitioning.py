@@ -24,7 +24,7 @@ class Partitioning(Stream[StreamT]):
     """A stream that can be repartitioned for the next operator."""
 
     def _partitioned(self, partitioner: Partitioner) -> StreamT:
-        return self._environment.stream_of(self._upstreams_by(partitioner), self._type_info)
+        return self._environment.build_stream(self._partition_upstreams(partitioner), self._type_info)
 
     def rebalance(self) -> StreamT:
         """Distribute records evenly, round robin."""

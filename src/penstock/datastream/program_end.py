@@ -43,8 +43,8 @@ class Unexecuted:
 
     def names(self) -> str:
         """Return the names of the sinks; for collected sinks, the names at the time of `add`."""
-        found = [(ref(), name) for ref, name in self._sinks]
-        names = dict.fromkeys(name if sink is None else sink.display_name for sink, name in found)
+        sinks = [(ref(), name) for ref, name in self._sinks]
+        names = dict.fromkeys(name if sink is None else sink.display_name for sink, name in sinks)
         return ", ".join(map(repr, names))
 
     def clear(self) -> None:

@@ -61,7 +61,7 @@ class Stream(OperatorSettings, Generic[StreamT]):
 
     def plan(self) -> Plan:
         """Return the plan of this stream: as text, Mermaid or SVG; in a notebook, a picture."""
-        return self._environment.plan_of(self._upstreams)
+        return self._environment.describe_plan(self._upstreams)
 
     def explain(self) -> str:
         """Return the plan of this stream as text: tasks, the operators chained in each, and how records travel."""
@@ -75,7 +75,7 @@ class Stream(OperatorSettings, Generic[StreamT]):
         """The type of the records if the program declares it."""
         return self._type_info or self._upstreams[0].transformation.output_type
 
-    def _upstreams_by(self, partitioner: Partitioner) -> tuple[Upstream, ...]:
+    def _partition_upstreams(self, partitioner: Partitioner) -> tuple[Upstream, ...]:
         return tuple(Upstream(u.transformation, partitioner, u.side_tag) for u in self._upstreams)
 
     def _add(
@@ -92,4 +92,4 @@ class Stream(OperatorSettings, Generic[StreamT]):
             node = declared(node, output_type)
         transformation = Transformation(kind, node, self._upstreams, is_stateful=is_stateful, output_type=output_type)
         self._environment.add(transformation)
-        return self._environment.stream_of((Upstream(transformation),))
+        return self._environment.build_stream((Upstream(transformation),))

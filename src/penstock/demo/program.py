@@ -64,13 +64,13 @@ def build(env: StreamExecutionEnvironment, departures: Path, output: Path, per_s
 
     late_for_hour = OutputTag(LATE_FOR_HOUR)
     hourly = (
-        departed.key_by(origin_of)
+        departed.key_by(get_origin_airport)
         .window(TumblingEventTimeWindows.of(Duration.of_hours(1)))
         .side_output_late_data(late_for_hour)
         .aggregate(CountAndSum(), NameHour())
         .name("hours")
     )
-    worst = departed.key_by(carrier_of).process(WorstDelay()).name("worst delays")
+    worst = departed.key_by(get_carrier).process(WorstDelay()).name("worst delays")
 
     _write(hourly, output, HOURLY)
     _write(hourly.get_side_output(late_for_hour), output, LATE_FOR_HOUR)
@@ -85,14 +85,14 @@ def _source(departures: Path, per_second: float | None) -> Source[Flight, Any]:
     return source if per_second is None else PacedSource(source, per_second)
 
 
-def _write(stream: DataStream, output: Path, what: str) -> None:
+def _write(stream: DataStream, output: Path, name: str) -> None:
     sink: FileSink[tuple[Any, ...]] = (
-        FileSink.for_bulk_format(output / what, CsvWriterFactory(COLUMNS[what], header=True))
+        FileSink.for_bulk_format(output / name, CsvWriterFactory(COLUMNS[name], header=True))
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         .with_output_file_config(OutputFileConfig(part_suffix=".csv"))
         .build()
     )
-    stream.sink_to(sink).name(what)
+    stream.sink_to(sink).name(name)
 
 
 def planned_ms(flight: Flight) -> int:
@@ -105,12 +105,12 @@ def has_departed(flight: Flight) -> bool:
     return flight[4] is not None
 
 
-def origin_of(flight: Flight) -> str:
+def get_origin_airport(flight: Flight) -> str:
     """Return the airport of departure."""
     return flight[0]
 
 
-def carrier_of(flight: Flight) -> str:
+def get_carrier(flight: Flight) -> str:
     """Return the airline's code."""
     return flight[1]
 

@@ -12,7 +12,7 @@ DIFFERENCES_SHOWN_MAX = 20
 _HOURS_SHOWN = 4
 
 
-def print_comparison(console: Console, ours: Answer, theirs: Answer, checked_by: str, found: list[str]) -> None:
+def print_comparison(console: Console, ours: Answer, theirs: Answer, checked_by: str, mismatches: list[str]) -> None:
     """Print the table and the verdict.
 
     Args:
@@ -20,7 +20,7 @@ def print_comparison(console: Console, ours: Answer, theirs: Answer, checked_by:
         ours: the job's output.
         theirs: the answer of the check.
         checked_by: the name of the check.
-        found: the differences.
+        mismatches: the differences.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
@@ -36,15 +36,15 @@ def print_comparison(console: Console, ours: Answer, theirs: Answer, checked_by:
     _add_row(table, "hours at an airport", f"{len(ours.hourly):,}", f"{len(theirs.hourly):,}")
     _add_row(table, "days of a carrier", f"{len(ours.worst):,}", f"{len(theirs.worst):,}")
     console.print(table)
-    if not found:
+    if not mismatches:
         rows = len(ours.hourly) + len(ours.worst)
         console.print(f"[bold green]equal[/]: all {rows:,} rows are the same")
         return
-    console.print(f"[bold red]different[/]: {len(found):,} rows are not the same")
-    for line in found[:DIFFERENCES_SHOWN_MAX]:
+    console.print(f"[bold red]different[/]: {len(mismatches):,} rows are not the same")
+    for line in mismatches[:DIFFERENCES_SHOWN_MAX]:
         console.print(f"  {line}", markup=False, soft_wrap=True)
-    if len(found) > DIFFERENCES_SHOWN_MAX:
-        console.print(f"  and {len(found) - DIFFERENCES_SHOWN_MAX:,} more")
+    if len(mismatches) > DIFFERENCES_SHOWN_MAX:
+        console.print(f"  and {len(mismatches) - DIFFERENCES_SHOWN_MAX:,} more")
 
 
 def _named(totals: dict[str, tuple[int, int]]) -> dict[str, str]:

@@ -118,9 +118,9 @@ def _run(options: DemoOptions, console: Console, folder: Path, output: Path) -> 
     checked_by = "plain Python" if spark is None else "Spark SQL"
     with busy(console, f"asking {checked_by} the same question"):
         theirs = plain_python.answer(flights.original) if spark is None else spark_sql.answer(spark, flights.original)
-    found = differences(ours, theirs)
-    print_comparison(console, ours, theirs, checked_by, found)
-    return survived(console, options, outcome) and not found
+    mismatches = differences(ours, theirs)
+    print_comparison(console, ours, theirs, checked_by, mismatches)
+    return survived(console, options, outcome) and not mismatches
 
 
 def _get_ready(
@@ -128,8 +128,8 @@ def _get_ready(
 ) -> tuple[Flights, SparkHandle | None]:
     """Unpack the flights while Spark starts."""
     spark = None
-    what = "preparing the flights" + ", starting Spark" * options.on_spark
-    with ThreadPoolExecutor(1) as pool, busy(console, what), _job_log_on(console):
+    message = "preparing the flights" + ", starting Spark" * options.on_spark
+    with ThreadPoolExecutor(1) as pool, busy(console, message), _job_log_on(console):
         unpacking = pool.submit(prepare, folder / "input", options.limit)
         if options.on_spark:
             from penstock.drivers.spark.session import hand_back, obtain_spark

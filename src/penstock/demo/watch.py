@@ -63,7 +63,7 @@ class Watch:
         meter = Meter(self._flights.first_ms, self._flights.last_ms)
         try:
             with Live(self._console) as live:
-                while (progress := _progress_of(job)) is not None:
+                while (progress := _fetch_progress(job)) is not None:
                     self._note(progress)
                     live.show(meter.read(progress, time.monotonic()))
                     time.sleep(_POLL_S)
@@ -106,7 +106,7 @@ class Watch:
         return pid
 
 
-def _progress_of(job: RunningJob) -> JobProgress | None:
+def _fetch_progress(job: RunningJob) -> JobProgress | None:
     """Return the job's progress; None when it is over."""
     while not job.get_job_execution_result().done():
         try:

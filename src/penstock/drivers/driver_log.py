@@ -17,7 +17,7 @@ from typing import Final
 
 from penstock.drivers.listener import KEEPS
 from penstock.drivers.log_files import ProcessLogs
-from penstock.drivers.log_forms import form_of
+from penstock.drivers.log_forms import build_formatter
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.program_output import OUTPUT_VARIABLE, end_of_file
 from penstock.drivers.questions import Answer, FileText, LogFile, LogFiles, Refused
@@ -32,7 +32,7 @@ _job_of_thread: ContextVar[str | None] = ContextVar("penstock_job", default=None
 _log = logging.getLogger("penstock.logs")
 
 
-def this_thread_is_of(job_id: str) -> None:
+def set_thread_job(job_id: str) -> None:
     """Assign the later log lines of this thread to a job."""
     _job_of_thread.set(job_id)
 
@@ -82,7 +82,7 @@ class DriverLog:
         try:
             if settings.directory is None:
                 self._kept = self._handler = LastLines()
-                self._handler.setFormatter(form_of(settings, DRIVER))
+                self._handler.setFormatter(build_formatter(settings, DRIVER))
                 self._handler.setLevel(settings.level)
             else:
                 self._kept = ProcessLogs(settings, DRIVER)
@@ -90,7 +90,7 @@ class DriverLog:
         except OSError as error:
             _log.warning("the driver's log is kept in memory: %s", error)
             self._kept = self._handler = LastLines()
-            self._handler.setFormatter(form_of(settings, DRIVER))
+            self._handler.setFormatter(build_formatter(settings, DRIVER))
         self._handler.set_name(f"{KEEPS}{settings.job_id}")
         self._handler.addFilter(self._is_of_job)
         logging.getLogger("penstock").addHandler(self._handler)

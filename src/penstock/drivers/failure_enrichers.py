@@ -49,15 +49,15 @@ def failure_enrichers(configuration: Configuration) -> list[EnricherLabeller]:
         ConfigurationError: if one cannot be created, or two share a key.
     """
     paths = [path.strip() for path in (configuration.read(FAILURE_ENRICHERS) or "").split(",")]
-    made = [EnricherLabeller(_made(path)) for path in dict.fromkeys(filter(None, paths))]
+    labellers = [EnricherLabeller(_made(path)) for path in dict.fromkeys(filter(None, paths))]
     owners: dict[str, str] = {}
-    for labeller in made:
+    for labeller in labellers:
         for key in sorted(labeller.keys):
             if key in owners:
                 names = f"{owners[key]} and {labeller.name}"
                 raise ConfigurationError(f"{FAILURE_ENRICHERS.key()}: {names} both have the output key {key!r}")
             owners[key] = labeller.name
-    return made
+    return labellers
 
 
 def _made(path: str) -> FailureEnricher:

@@ -25,15 +25,15 @@ class HeldDirectory:
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         parent = parent or Path(tempfile.gettempdir())
-        for held in parent.glob(f"{prefix}*/{_HELD}"):
-            if remove_unless_held(str(held)):
-                shutil.rmtree(held.parent, ignore_errors=True)
+        for lock_file in parent.glob(f"{prefix}*/{_HELD}"):
+            if remove_unless_held(str(lock_file)):
+                shutil.rmtree(lock_file.parent, ignore_errors=True)
         while True:
-            made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
             #: empty
-            self.path = made / "content"
+            self.path = directory / "content"
             try:
-                self._file = create_held(str(made / _HELD))
+                self._file = create_held(str(directory / _HELD))
                 self.path.mkdir()
                 return
             except FileNotFoundError:
@@ -47,6 +47,6 @@ class HeldDirectory:
 
 def directory_of_this_process(prefix: str) -> str:
     """Return a temporary directory that exists as long as this process."""
-    held = HeldDirectory(prefix)
-    atexit.register(held.remove)
-    return str(held.path)
+    directory = HeldDirectory(prefix)
+    atexit.register(directory.remove)
+    return str(directory.path)

@@ -79,7 +79,7 @@ def wait_until_done(future: Future[Any]) -> None:
         pass
 
 
-def next_of(items: SimpleQueue[T], timeout_seconds: float | None = None) -> T:
+def take_item(items: SimpleQueue[T], timeout_seconds: float | None = None) -> T:
     """Return the next item of a queue, or raise `Empty` at the timeout. Handles signals like `wait_until_done`."""
     left = math.inf if timeout_seconds is None else timeout_seconds
     until = time.monotonic() + left
@@ -99,5 +99,5 @@ def _set(action: _Action) -> None:
 
 def _call(action: _Action | None, former: _Action | None) -> bool:
     """Call `sigaction`; return whether it succeeded."""
-    pointers = [None if one is None else ctypes.byref(one) for one in (action, former)]
+    pointers = [None if argument is None else ctypes.byref(argument) for argument in (action, former)]
     return bool(ctypes.CDLL(None).sigaction(int(signal.SIGINT), *pointers) == 0)

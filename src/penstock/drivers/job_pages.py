@@ -9,6 +9,6 @@ from typing import Final
 pages: Final[list[Callable[[str], str | None]]] = []
 
 
-def page_of(job_id: str) -> str | None:
+def find_job_page(job_id: str) -> str | None:
     """Return the address of a job's page; None if nothing serves one."""
     return next((address for page in pages if (address := page(job_id)) is not None), None)

@@ -43,7 +43,7 @@ class ClientListener:
         level = logging.WARNING if status in ("FAILING", "RESTARTING") else logging.INFO
         if status == "CREATED":
             return
-        text, trace = (reason or "", "") if status == "FAILED" else summary_of(reason or "")
+        text, trace = (reason or "", "") if status == "FAILED" else summarize_failure(reason or "")
         if status == "FAILING":
             self._traceback, trace = trace, ""
         elif status == "RESTARTING":
@@ -62,17 +62,17 @@ class ClientListener:
         _log.info("%s: %s", self._name, line)
 
 
-def summary_of(reason: str) -> tuple[str, str]:
+def summarize_failure(reason: str) -> tuple[str, str]:
     """Return an error in one line, with operator, record and the last line of code; and its traceback, or ""."""
-    place, begin, frames = reason.partition(_TRACEBACK)
+    context, begin, frames = reason.partition(_TRACEBACK)
     if not begin:
         return reason, ""
     code, error = [], frames
     for frame in _FRAME.finditer(frames):
         code, error = [f"{Path(frame[1]).name}:{frame[2]}"], frames[frame.end() :]
-    found = _UNINDENTED.search(error)
-    error = "" if found is None else error[found.start() :].partition("\n")[0]
-    return f"{error} ({', '.join([*place.splitlines(), *code])})", begin.lstrip() + frames
+    match = _UNINDENTED.search(error)
+    error = "" if match is None else error[match.start() :].partition("\n")[0]
+    return f"{error} ({', '.join([*context.splitlines(), *code])})", begin.lstrip() + frames
 
 
 def log_to_stderr_by_default() -> None:
@@ -80,8 +80,8 @@ def log_to_stderr_by_default() -> None:
     hide_in_uncaught_errors()
     logger = logging.getLogger("penstock")
     # Handlers that store lines for later display do not show them to the user.
-    shown = [handler for handler in logger.handlers if not (handler.name or "").startswith(KEEPS)]
-    if shown or logging.getLogger().handlers:
+    handlers = [handler for handler in logger.handlers if not (handler.name or "").startswith(KEEPS)]
+    if handlers or logging.getLogger().handlers:
         return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(HidingForm("%(asctime)s penstock %(message)s", "%H:%M:%S"))

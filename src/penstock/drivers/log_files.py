@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.base.secrets import hide
-from penstock.drivers.log_forms import form_of
+from penstock.drivers.log_forms import build_formatter
 from penstock.drivers.log_output import OutputFile
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.questions import FILE_BYTES_MAX, Answer, FileText, LogFile, LogFiles, Refused
@@ -45,13 +45,13 @@ class ProcessLogs:
             encoding="utf-8",
             errors="backslashreplace",
         )
-        self.handler.setFormatter(form_of(settings, process))
+        self.handler.setFormatter(build_formatter(settings, process))
         self.handler.setLevel(settings.level)
         self.printed = OutputFile(self.directory / f"{process}.out", settings.output_bytes_max)
 
     def _files(self) -> list[Path]:
-        found = [path for path in self.directory.iterdir() if path.name.startswith(self._main)]
-        return sorted(found, key=lambda path: (len(path.name), path.name))
+        paths = [path for path in self.directory.iterdir() if path.name.startswith(self._main)]
+        return sorted(paths, key=lambda path: (len(path.name), path.name))
 
     def list(self) -> Answer:
         """List the log's files, newest first."""
@@ -65,14 +65,14 @@ class ProcessLogs:
         """Return the end of a log file; of the newest one if the name is empty."""
         for path in self._files():
             if path.name == (name or self._main):
-                return self._end_of(path.read_bytes())
+                return self._take_tail(path.read_bytes())
         return Refused(f"there is no log file {name!r}", is_unknown=True)
 
     def output(self) -> Answer:
         """Return the end of the printed output."""
-        return self._end_of(self.printed.read())
+        return self._take_tail(self.printed.read())
 
-    def _end_of(self, data: bytes) -> FileText:
+    def _take_tail(self, data: bytes) -> FileText:
         text = hide(data.decode(errors="replace")).encode()
         return FileText(text[-FILE_BYTES_MAX:], max(0, len(text) - FILE_BYTES_MAX))
 

@@ -47,6 +47,6 @@ class JsonForm(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def form_of(settings: LogSettings, process: str) -> logging.Formatter:
+def build_formatter(settings: LogSettings, process: str) -> logging.Formatter:
     """Return the formatter for the settings."""
     return JsonForm(settings, process) if settings.is_json else TextForm()

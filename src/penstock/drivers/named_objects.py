@@ -8,7 +8,7 @@ from typing import Any
 
 def named_object(module_name: str, name: str) -> Any:
     """Import a module and return its attribute of this name, which may have dots. Import errors propagate."""
-    found: Any = importlib.import_module(module_name)
+    value: Any = importlib.import_module(module_name)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value

@@ -219,8 +219,8 @@ class RunningJob(JobClient):
         A callback on the result is too late for anything that must not be lost: the program may end before it is
         called. Call this before handing the job on.
         """
-        outcome, told = self._told, CompletableFuture[JobExecutionResult]()
-        self._told = told
+        outcome, result = self._told, CompletableFuture[JobExecutionResult]()
+        self._told = result
 
         def on_done(done: Future[JobExecutionResult]) -> None:
             failure = None if done.cancelled() else done.exception()
@@ -228,11 +228,11 @@ class RunningJob(JobClient):
                 action(failure)
             finally:
                 if done.cancelled():
-                    told.cancel()
+                    result.cancel()
                 elif failure is not None:
-                    told.complete_exceptionally(failure)
+                    result.complete_exceptionally(failure)
                 else:
-                    told.complete(done.result())
+                    result.complete(done.result())
 
         outcome.add_done_callback(on_done)
 
@@ -302,8 +302,8 @@ class RunningJob(JobClient):
             else:
                 future.complete_exceptionally(OperationError(f"job {self._job_name!r} is not rescaled: {error}"))
 
-        def refused(asked: Future[None]) -> None:
-            if asked.cancelled():
+        def refused(request: Future[None]) -> None:
+            if request.cancelled():
                 done(None, "the job is over")
 
         if (refusal := self.why_no_rescaling()) is not None:
@@ -330,8 +330,8 @@ class RunningJob(JobClient):
             else:
                 future.complete_exceptionally(CheckpointError(f"no savepoint under {command.directory}: {error}"))
 
-        def refused(asked: Future[None]) -> None:
-            if asked.cancelled():
+        def refused(request: Future[None]) -> None:
+            if request.cancelled():
                 done(None, "the job is over")
 
         self.ask(lambda master: master.take_savepoint(command, done)).add_done_callback(refused)

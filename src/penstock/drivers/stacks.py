@@ -70,20 +70,20 @@ class Sampler:
 
     def sample(self, question: AskSamples) -> Samples:
         """Take samples as the question specifies, and block meanwhile."""
-        seen: Counter[tuple[int | None, bool, tuple[str, ...]]] = Counter()
+        counts: Counter[tuple[int | None, bool, tuple[str, ...]]] = Counter()
         for _ in range(question.count):
             self._sleep(question.interval_ms / 1000)
             frames = outermost_first(sys._current_frames().get(self._thread.ident or 0))
             waits = self._waits(frames[-1] if frames else None)
-            task, begin = _task_of(frames)
+            task, begin = _find_task(frames)
             if task is not None and task.execution.vertex == question.vertex:
-                seen[task.execution.subtask, waits, _names(frames[begin:])] += 1
+                counts[task.execution.subtask, waits, _names(frames[begin:])] += 1
             elif task is None and waits:
-                seen[None, True, ("waits for input",)] += 1
+                counts[None, True, ("waits for input",)] += 1
         return Samples(
             tuple(
                 StackSample(subtask, waits, functions, count)
-                for (subtask, waits, functions), count in seen.most_common(STACKS_MAX)
+                for (subtask, waits, functions), count in counts.most_common(STACKS_MAX)
             )
         )
 
@@ -115,13 +115,13 @@ def _number(thread: threading.Thread) -> int | None:
     return os.getpid() if thread is threading.main_thread() else thread.native_id
 
 
-def _task_of(frames: list[FrameType]) -> tuple[StreamTask | None, int]:
+def _find_task(frames: list[FrameType]) -> tuple[StreamTask | None, int]:
     """Return the task that a thread runs, and the index of the task's first function in the stack."""
-    for place, frame in enumerate(frames):
+    for index, frame in enumerate(frames):
         if frame.f_code.co_filename == stream_task.__file__:
             owner = frame.f_locals.get("self")
             if isinstance(owner, StreamTask) and hasattr(owner, "execution"):
-                return owner, place
+                return owner, index
     return None, 0
 
 

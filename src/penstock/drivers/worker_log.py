@@ -93,7 +93,7 @@ class LoggedStates:
             _tasks_log.info("task %s, attempt %d: %s", name, attempt, message.state)
 
     def _name(self, execution: ExecutionId) -> str:
-        task = next((one for one in self.tasks() if one.execution == execution), None)
+        task = next((candidate for candidate in self.tasks() if candidate.execution == execution), None)
         if task is None:
             return f"of vertex {execution.vertex} ({execution.subtask + 1})"
         return f"'{task.deployment.task_name} ({execution.subtask + 1}/{task.deployment.parallelism})'"

@@ -18,7 +18,7 @@ from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirecto
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url
 from penstock.storage.local_copies import LocalCopies
-from penstock.storage.signatures import key_of
+from penstock.storage.signatures import parse_signing_key
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class StorageSettings:
             reads if keeps is None else keeps,
             reads,
             read(options.LOCAL_BACKUP_DIR),
-            key_of(read(options.SIGNING_KEY)),
+            parse_signing_key(read(options.SIGNING_KEY)),
         )
 
     def store(self) -> FileCheckpointStore:

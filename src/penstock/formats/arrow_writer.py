@@ -15,7 +15,7 @@ from penstock.codecs.arrow_types import arrow_schema, arrow_type
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.exact_cast import exact_cast_columns
 from penstock.codecs.row_columns import exact_array
-from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, fields_of
+from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, get_field_values
 
 _LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
@@ -56,7 +56,7 @@ class ArrowWriter(BatchWriter[Any]):
         self._group_rows = factory.group_rows
         self._rows: list[Sequence[Any]] = []
         #: converters of the columns that hold structs
-        self._structs = {field.name: made for field in self.schema if (made := _struct_maker(field.type)) is not None}
+        self._structs = {field.name: maker for field in self.schema if (maker := _struct_maker(field.type)) is not None}
 
     @abstractmethod
     def write(self, table: pa.Table) -> None:
@@ -71,7 +71,7 @@ class ArrowWriter(BatchWriter[Any]):
         names = self.schema.names
         for element in elements:
             try:
-                self._rows.append(fields_of(element, names))
+                self._rows.append(get_field_values(element, names))
             except (TypeError, ValueError) as error:
                 raise FormatError(f"cannot write {shorten(repr(element))} to {self._name}: {error}") from error
         if len(self._rows) >= self._group_rows:
@@ -129,15 +129,15 @@ def _struct_maker(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 def _of_struct(kind: pa.StructType) -> Callable[[Any], Any]:
     names = [field.name for field in kind]
-    made = {field.name: make for field in kind if (make := _struct_maker(field.type)) is not None}
+    makers = {field.name: make for field in kind if (make := _struct_maker(field.type)) is not None}
 
     def struct(value: Any) -> Any:
         if value is None:
             return None
         if isinstance(value, Row) and value.has_field_names and not {*value.as_dict()} <= {*names}:
             raise WrongValueError(f"{short_repr(value)} has other fields than {', '.join(names)}")
-        fields = dict(zip(names, fields_of(value, names), strict=True))
-        for name, make in made.items():
+        fields = dict(zip(names, get_field_values(value, names), strict=True))
+        for name, make in makers.items():
             fields[name] = make(fields[name])
         return fields
 

@@ -33,8 +33,8 @@ def compress_block(data: bytes, codec: str) -> bytes:
         case "xz":
             return lzma.compress(data)
         case "zstandard":
-            found: bytes = pa.compress(data, "zstd", asbytes=True)
-            return found
+            result: bytes = pa.compress(data, "zstd", asbytes=True)
+            return result
     raise FormatError(f"Avro has no codec {codec!r}")
 
 
@@ -54,8 +54,8 @@ def decompress_block(data: bytes, codec: str) -> bytes:
                 return lzma.decompress(data)
             case "zstandard":
                 # A block need not state its uncompressed size.
-                found: bytes = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read()
-                return found
+                decompressed: bytes = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read()
+                return decompressed
     except (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, pa.ArrowException) as error:
         raise FormatError(f"it cannot be decompressed by {codec}: {error}") from error
     raise FormatError(f"Avro has no codec {codec!r}")
@@ -64,11 +64,11 @@ def decompress_block(data: bytes, codec: str) -> bytes:
 def _snappy(data: bytes) -> bytes:
     compressed, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     size = 0
-    for place, byte in enumerate(compressed[:_VARINT_BYTES_MAX]):
-        size |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(compressed[:_VARINT_BYTES_MAX]):
+        size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             break
-    found: bytes = pa.decompress(compressed, size, "snappy", asbytes=True)
-    if zlib.crc32(found).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
+    decompressed: bytes = pa.decompress(compressed, size, "snappy", asbytes=True)
+    if zlib.crc32(decompressed).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
         raise ValueError("its checksum is another one")
-    return found
+    return decompressed

@@ -111,7 +111,7 @@ class _AvroFile(BulkFile[Row]):
             raise FormatError("not an Avro file")
         try:
             metadata = _metadata(source)
-            schema, self._is_union = _record_of(metadata["avro.schema"].decode())
+            schema, self._is_union = _to_record_schema(metadata["avro.schema"].decode())
             self._schema = AvroRowDeserializationSchema(avro_schema_string=schema)
         except (EOFError, KeyError, ValueError) as error:
             raise FormatError(f"the header of the Avro file cannot be read: {error}") from error
@@ -161,7 +161,7 @@ class _AvroFile(BulkFile[Row]):
             at = data_at + size + _SYNC_BYTES
 
 
-def _record_of(schema: str) -> tuple[str, bool]:
+def _to_record_schema(schema: str) -> tuple[str, bool]:
     """Return the record schema for a file's schema, and whether the latter is a union of null and a record.
 
     Byte for byte, a value of such a union is a record with one field of that type.
@@ -169,18 +169,18 @@ def _record_of(schema: str) -> tuple[str, bool]:
     parsed = json.loads(schema)
     if not isinstance(parsed, list):
         return schema, False
-    records = [one for one in parsed if isinstance(one, dict) and one.get("type") == "record"]
-    if len(records) != 1 or len(parsed) > 2 or any(one not in ("null", records[0]) for one in parsed):
+    records = [branch for branch in parsed if isinstance(branch, dict) and branch.get("type") == "record"]
+    if len(records) != 1 or len(parsed) > 2 or any(branch not in ("null", records[0]) for branch in parsed):
         return schema, False
     return json.dumps({"type": "record", "name": "penstock_row", "fields": [{"name": "row", "type": parsed}]}), True
 
 
 def _metadata(source: BytesIO) -> dict[str, bytes]:
-    found = {}
+    metadata = {}
     while count := read_long(source):
         if count < 0:
             read_long(source)
         for _ in range(abs(count)):
             name = source.read(read_long(source)).decode()
-            found[name] = source.read(read_long(source))
-    return found
+            metadata[name] = source.read(read_long(source))
+    return metadata

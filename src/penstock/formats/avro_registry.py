@@ -18,9 +18,9 @@ from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.schema_registry import (
     HEADER_BYTES,
     RegistrySettings,
-    header_of,
-    registry_of,
-    schema_id_of,
+    decode_schema_id,
+    encode_schema_id,
+    get_registry,
 )
 
 _READ: Final = (*READ_ERRORS, FormatError)
@@ -31,16 +31,16 @@ class RegistryReader:
 
     Args:
         settings: the registry.
-        wanted: the schema to read records as; None for the schema that each record was written with.
+        reader_schema: the schema to read records as; None for the schema that each record was written with.
         values: the representation of values.
         narrows: see `RecordReader`.
     """
 
     def __init__(
-        self, settings: RegistrySettings, wanted: AvroType | None, values: Values, narrows: bool = False
+        self, settings: RegistrySettings, reader_schema: AvroType | None, values: Values, narrows: bool = False
     ) -> None:
         self._settings = settings
-        self._wanted = wanted
+        self._wanted = reader_schema
         self._values = values
         self._narrows = narrows
         self._readers: dict[int, tuple[RecordReader, tuple[str, ...]]] = {}
@@ -52,7 +52,7 @@ class RegistryReader:
             FormatError: if the message does not hold such a record; it names the field.
             OperationError: if the registry does not answer.
         """
-        reader, names = self._reader(schema_id_of(message))
+        reader, names = self._reader(decode_schema_id(message))
         try:
             return names, reader.values(message, HEADER_BYTES)
         except READ_ERRORS as error:
@@ -67,20 +67,20 @@ class RegistryReader:
         headers = {message[:HEADER_BYTES] for message in messages}
         if len(headers) != 1:
             return None
-        reader, names = self._reader(schema_id_of(messages[0]))
+        reader, names = self._reader(decode_schema_id(messages[0]))
         return names, reader.many(messages, HEADER_BYTES)
 
     def _reader(self, schema_id: int) -> tuple[RecordReader, tuple[str, ...]]:
-        found = self._readers.get(schema_id)
-        if found is None:
-            written = parse_record(registry_of(self._settings).schema(schema_id))
-            wanted = self._wanted or written
+        entry = self._readers.get(schema_id)
+        if entry is None:
+            written = parse_record(get_registry(self._settings).schema(schema_id))
+            reader_schema = self._wanted or written
             try:
-                reader = RecordReader(written, wanted, self._values, self._narrows)
+                reader = RecordReader(written, reader_schema, self._values, self._narrows)
             except FormatError as error:
                 raise FormatError(f"records of schema {schema_id} cannot be read: {error}") from error
-            found = self._readers[schema_id] = reader, tuple(field.name for field in wanted.fields)
-        return found
+            entry = self._readers[schema_id] = reader, tuple(field.name for field in reader_schema.fields)
+        return entry
 
 
 class RegistryWriter:
@@ -95,7 +95,7 @@ class RegistryWriter:
         """Return the message of each record. Raises one of `WRITE_ERRORS` if one does not fit the schema."""
         if self._header is None:
             settings, subject, schema = self._parts
-            self._header = header_of(registry_of(settings).register(subject, schema))
+            self._header = encode_schema_id(get_registry(settings).register(subject, schema))
         header, write = self._header, self._writer.record
         return [header + write(record) for record in records]
 
@@ -108,8 +108,8 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
 
     def __init__(self, schema: AvroSchema | None, settings: RegistrySettings) -> None:
         self._parts = schema, settings
-        wanted = None if schema is None else schema.record
-        self._reader = RegistryReader(settings, wanted, PythonValues())
+        reader_schema = None if schema is None else schema.record
+        self._reader = RegistryReader(settings, reader_schema, PythonValues())
 
     @staticmethod
     def for_generic(
@@ -144,10 +144,10 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Row]):
     def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
         """Return the rows of many messages."""
         try:
-            found = self._reader.many(messages)
+            decoded = self._reader.many(messages)
         except _READ:
-            found = None
-        return decode_each(self._record, messages) if found is None else Deserialized(make_rows(*found))
+            decoded = None
+        return decode_each(self._record, messages) if decoded is None else Deserialized(make_rows(*decoded))
 
     def _record(self, message: bytes) -> Row:
         names, values = self._reader.values(message)

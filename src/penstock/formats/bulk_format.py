@@ -65,7 +65,7 @@ class BatchWriterFactory(BulkWriterFactory[T]):
         """Create a writer for a new, empty file."""
 
 
-def fields_of(record: Any, names: Sequence[str]) -> Sequence[Any]:
+def get_field_values(record: Any, names: Sequence[str]) -> Sequence[Any]:
     """Return the values of a record in the order of `names`, found by name in dicts and named rows, else by position.
 
     Names that a dict lacks become None.

@@ -40,27 +40,27 @@ class ColumnarFormat(BulkFormat[Any]):
         self.leaves = None if leaves is None else list(leaves)
         self.allows_missing = allows_missing
 
-    def choice_in(self, schema: pa.Schema) -> ChosenColumns:
+    def choose_columns(self, schema: pa.Schema) -> ChosenColumns:
         """Choose the columns to read from a file of this schema.
 
         Raises `FormatError` if a required column is missing.
         """
         names = list(schema.names)
-        wanted = names if self.columns is None else self.columns
-        if missing := [name for name in wanted if name not in names]:
+        columns = names if self.columns is None else self.columns
+        if missing := [name for name in columns if name not in names]:
             if not self.allows_missing:
                 raise FormatError(f"the file has no column {', '.join(map(repr, missing))}")
-            wanted = [name for name in wanted if name in names] or names[:1]
+            columns = [name for name in columns if name in names] or names[:1]
         if self.leaves is None:
-            return ChosenColumns(wanted, wanted)
-        there = {leaf for field in schema for leaf in _paths(field.name, field.type)}
+            return ChosenColumns(columns, columns)
+        available = {leaf for field in schema for leaf in _paths(field.name, field.type)}
         read = []
-        for name in wanted:
-            leaves = [one for one in self.leaves if one == name or one.startswith(f"{name}.")]
-            known = [one for one in leaves if one in there]
+        for name in columns:
+            leaves = [leaf for leaf in self.leaves if leaf == name or leaf.startswith(f"{name}.")]
+            known = [leaf for leaf in leaves if leaf in available]
             # Without any of its fields, nothing would show which rows are NULL.
             read += known or [name]
-        return ChosenColumns(wanted, read)
+        return ChosenColumns(columns, read)
 
 
 class ChosenColumns(NamedTuple):

@@ -49,7 +49,7 @@ def column_types(columns: Columns) -> dict[str, ColumnType]:
         return dict(zip(columns.get_field_names(), columns.get_field_types(), strict=True))
     if isinstance(columns, Mapping):
         for name, column_type in columns.items():
-            parser_of(column_type, name)
+            build_parser(column_type, name)
         return dict(columns)
     if isinstance(columns, str) or len(set(columns)) != len(columns):
         raise ConfigurationError(f"columns must be a sequence of distinct names, not {columns!r}")
@@ -61,7 +61,7 @@ def converter(name: str, column_type: ColumnType, null_values: frozenset[str], a
 
     Text in `null_values` becomes None, and so does empty text in any column except a text column.
     """
-    parse = parser_of(column_type, name, array_separator)
+    parse = build_parser(column_type, name, array_separator)
     if parse is str:
         return lambda texts: (
             texts if null_values.isdisjoint(texts) else [None if t in null_values else t for t in texts]
@@ -82,7 +82,7 @@ def _by_distinct_text(parse: Callable[[str], Any], nulls: frozenset[str]) -> Con
     return convert
 
 
-def parser_of(column_type: ColumnType, name: str, array_separator: str = ";") -> Callable[[str], Any]:
+def build_parser(column_type: ColumnType, name: str, array_separator: str = ";") -> Callable[[str], Any]:
     """Return the function that parses a text as a value of the type.
 
     Raises:
@@ -91,7 +91,7 @@ def parser_of(column_type: ColumnType, name: str, array_separator: str = ";") ->
     if isinstance(column_type, BasicTypeInfo):
         return _basic_parser(column_type)
     if isinstance(column_type, BasicArrayTypeInfo | ObjectArrayTypeInfo):
-        element = parser_of(column_type.element_type, name, array_separator)
+        element = build_parser(column_type.element_type, name, array_separator)
         return lambda text: [element(item) for item in text.split(array_separator)]
     for kind, python_type in _PYTHON_TYPES.items():
         if isinstance(column_type, kind):
@@ -116,14 +116,14 @@ def assembler(names: Sequence[str], output: str) -> Assemble:
 def chosen_columns(
     columns: Sequence[str] | RowTypeInfo | None, as_tuple: bool, as_columns: bool
 ) -> tuple[list[str] | None, str]:
-    """Return the names of the columns to read (None for all), and the type of their records, as for `records_of`."""
+    """Return the names of the columns to read (None for all), and the type of their records, as for `to_records`."""
     is_row = isinstance(columns, RowTypeInfo)
     names = columns.get_field_names() if isinstance(columns, RowTypeInfo) else columns
     output = "columns" if as_columns else "tuple" if as_tuple else "row" if is_row else "dict"
     return None if names is None else list(names), output
 
 
-def records_of(batch: pa.RecordBatch, output: str) -> list[Any] | ColumnData:
+def to_records(batch: pa.RecordBatch, output: str) -> list[Any] | ColumnData:
     """Convert Arrow rows to records as `assembler` makes them, or leave them in columns if `output` is `columns`."""
     if output == "columns":
         return ColumnData(batch)

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import RowTypeInfo
-from penstock.codecs.messages import BAD_RECORD, OnError, reason_of
+from penstock.codecs.messages import BAD_RECORD, OnError, format_reason
 from penstock.formats.columns import Assemble, Columns, ColumnType, Convert, assembler, column_types, converter
 from penstock.formats.stream_format import (
     NO_RECORD,
@@ -169,7 +169,7 @@ class _CsvDecoder(LineDecoder[Any]):
 
     def _decode_each(self, block: bytes) -> DecodedBlock:
         decoded = super()._decode_each(block)
-        return decoded._replace(malformed=[_explain(found) for found in decoded.malformed])
+        return decoded._replace(malformed=[_explain(record) for record in decoded.malformed])
 
     def _texts(self, block: bytes) -> list[str]:
         lines = unify_line_ends(block).decode(self._format.charset).split("\n")
@@ -197,7 +197,7 @@ class _CsvDecoder(LineDecoder[Any]):
             try:
                 columns.append(convert(column))
             except BAD_RECORD as error:
-                raise FormatError(f"column {name!r}: {reason_of(error)}") from error
+                raise FormatError(f"column {name!r}: {format_reason(error)}") from error
         return self._assemble(columns)
 
 
@@ -221,7 +221,7 @@ class _MultilineCsvDecoder(_CsvDecoder):
                 try:
                     values += self._from_rows([row])
                 except BAD_RECORD as error:
-                    malformed.append(Malformed(start, reason_of(error), self._format.delimiter.join(row)))
+                    malformed.append(Malformed(start, format_reason(error), self._format.delimiter.join(row)))
             malformed.sort()
         return DecodedBlock(values, malformed, sum(map(len, lines[:done])))
 
@@ -243,7 +243,7 @@ class _MultilineCsvDecoder(_CsvDecoder):
                 if source.ran_out and not last:
                     break
                 text = b"".join(lines[done : source.position]).decode("utf-8", "replace")
-                malformed.append(Malformed(done, reason_of(error), text.rstrip("\r\n")))
+                malformed.append(Malformed(done, format_reason(error), text.rstrip("\r\n")))
                 done = source.position
         return rows, starts, malformed, done
 
@@ -268,6 +268,6 @@ class _Lines:
         return self._lines[self.position - 1].decode(self._charset)
 
 
-def _explain(found: Malformed) -> Malformed:
+def _explain(record: Malformed) -> Malformed:
     """Replace Python's `unexpected end of data` by the precise reason."""
-    return found._replace(reason=_UNCLOSED) if found.reason == "unexpected end of data" else found
+    return record._replace(reason=_UNCLOSED) if record.reason == "unexpected end of data" else record

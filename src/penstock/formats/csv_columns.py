@@ -77,11 +77,11 @@ class _CsvFile(BulkFile[Any]):
 
 def _typed(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Convert columns that `_read_type` made text back to decimals."""
-    for place, field in enumerate(schema):
+    for index, field in enumerate(schema):
         if pa.types.is_decimal(field.type):
             texts = columns.column(field.name)
             texts = pc.if_else(pc.is_in(texts, value_set=_NULLS), pa.scalar(None, pa.string()), texts)
-            columns = columns.set_column(place, field.name, texts)
+            columns = columns.set_column(index, field.name, texts)
     return exact_cast_columns(columns, schema)
 
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.types import Row
-from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, fields_of
+from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory, get_field_values
 from penstock.formats.columns import Columns, column_types
 from penstock.formats.stream_format import check_charset
 
@@ -89,7 +89,7 @@ class _CsvWriter(BatchWriter[Any]):
         for element in elements:
             try:
                 if type(element) is not tuple or len(element) != width:
-                    element = fields_of(element, self._factory.names)
+                    element = get_field_values(element, self._factory.names)
                 if self._has_own_separators:
                     element = map(self._join_own, element, self._own_separators)
                 write([value if type(value) is str or type(value) is int else render(value) for value in element])

@@ -24,13 +24,17 @@ class MessageLinesDecoder(LineDecoder[Any]):
     def decode(self, block: bytes, last: bool) -> DecodedBlock:
         """See `LineDecoder`."""
         lines = split_lines(block)
-        kept = [place for place, line in enumerate(lines) if line.strip()] if self._skips_empty else range(len(lines))
-        found = self._decode(lines if len(kept) == len(lines) else [lines[place] for place in kept])
+        line_indexes = (
+            [index for index, line in enumerate(lines) if line.strip()] if self._skips_empty else range(len(lines))
+        )
+        decoded = self._decode(lines if len(line_indexes) == len(lines) else [lines[index] for index in line_indexes])
         bad = [
-            Malformed(kept[one.place], one.reason, lines[kept[one.place]].decode("utf-8", "replace"))
-            for one in found.bad
+            Malformed(
+                line_indexes[error.place], error.reason, lines[line_indexes[error.place]].decode("utf-8", "replace")
+            )
+            for error in decoded.bad
         ]
-        return DecodedBlock(found.values, bad, len(block), found.kinds)
+        return DecodedBlock(decoded.values, bad, len(block), decoded.kinds)
 
     def decode_lines(self, block: bytes) -> list[Any]:
         """See `LineDecoder`."""

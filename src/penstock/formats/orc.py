@@ -17,7 +17,7 @@ from penstock.codecs.julian_calendar import gregorian_dates
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
 from penstock.formats.bulk_format import BatchWriter, BulkFile
 from penstock.formats.columnar_format import ColumnarFormat
-from penstock.formats.columns import records_of
+from penstock.formats.columns import to_records
 
 #: ORC's own default for the size of a stripe.
 STRIPE_BYTES: Final = 64 << 20
@@ -50,10 +50,10 @@ class _OrcFile(BulkFile[Any]):
     which shares them among readers as well.
     """
 
-    def __init__(self, file: Any, wanted: ColumnarFormat) -> None:
+    def __init__(self, file: Any, columnar_format: ColumnarFormat) -> None:
         self._file = file
-        self._columns, self._read = wanted.choice_in(file.schema)
-        self._output = wanted.output
+        self._columns, self._read = columnar_format.choose_columns(file.schema)
+        self._output = columnar_format.output
         # Spark writes TIMESTAMP_NTZ as integers.
         self._plain_times = {
             field.name
@@ -80,13 +80,16 @@ class _OrcFile(BulkFile[Any]):
             raise FormatError(f"the file has no field that is read of column {sorted(lacking)[0]!r}")
         stripe = stripe.select(self._columns)
         if self._has_old_dates:
-            arrays = [convert_leaves(gregorian_dates, one) if has_dates(one.type) else one for one in stripe.columns]
+            arrays = [
+                convert_leaves(gregorian_dates, column) if has_dates(column.type) else column
+                for column in stripe.columns
+            ]
             stripe = pa.RecordBatch.from_arrays(arrays, self._columns)
-        for place, name in enumerate(self._columns):
+        for index, name in enumerate(self._columns):
             if name in self._plain_times:
-                stripe = stripe.set_column(place, name, stripe.column(place).view(_PLAIN_TIME))
+                stripe = stripe.set_column(index, name, stripe.column(index).view(_PLAIN_TIME))
         for begin in range(skip_records, stripe.num_rows, COLUMN_BATCH_ROWS):
-            yield records_of(stripe.slice(begin, COLUMN_BATCH_ROWS), self._output)
+            yield to_records(stripe.slice(begin, COLUMN_BATCH_ROWS), self._output)
 
 
 def _check_time(name: str, column: pa.Array) -> pa.Array:
@@ -102,9 +105,9 @@ def _check_time(name: str, column: pa.Array) -> pa.Array:
     return column
 
 
-def _of_data(error: Exception, what: str) -> Exception:
+def _of_data(error: Exception, message: str) -> Exception:
     """Convert Arrow's OSError for bad ORC data to FormatError; keep an operating system error, which has a number."""
-    return error if isinstance(error, OSError) and error.errno is not None else FormatError(f"{what}: {error}")
+    return error if isinstance(error, OSError) and error.errno is not None else FormatError(f"{message}: {error}")
 
 
 class OrcWriterFactory(ArrowWriterFactory):

@@ -14,7 +14,7 @@ from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
 from penstock.formats.bulk_format import BatchWriter, BulkFile
 from penstock.formats.columnar_format import ColumnarFormat
-from penstock.formats.columns import records_of
+from penstock.formats.columns import to_records
 from penstock.formats.parquet_times import OldTimes, int96_columns, written_by_flink
 
 _READ_ROWS = 4096
@@ -58,12 +58,12 @@ class ParquetFile(BulkFile[Any]):
     def __init__(
         self,
         stream: BinaryIO,
-        wanted: ColumnarFormat,
+        columnar_format: ColumnarFormat,
         nanosecond_columns: Collection[str] = (),
     ) -> None:
         self.file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
-        self._columns, self._read = wanted.choice_in(self.file.schema_arrow)
-        self._output = wanted.output
+        self._columns, self._read = columnar_format.choose_columns(self.file.schema_arrow)
+        self._output = columnar_format.output
         self._old_times: OldTimes | None = None
         self.is_of_flink = written_by_flink(self.file)
         old_columns = int96_columns(self.file).intersection(self._columns)
@@ -90,7 +90,7 @@ class ParquetFile(BulkFile[Any]):
                     raise FormatError(f"the file has no field that is read of column {sorted(lacking)[0]!r}")
                 batch = batch.slice(skip_records).select(self._columns)
                 skip_records = 0
-                yield records_of(batch, self._output)
+                yield to_records(batch, self._output)
         except pa.ArrowException as error:
             raise FormatError(f"row group {unit} cannot be read: {error}") from error
 

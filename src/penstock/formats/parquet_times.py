@@ -39,12 +39,12 @@ def int96_columns(file: Any) -> set[str]:
     """Return the names of the columns of a file (Arrow's `ParquetFile`) that contain INT96."""
     schema = file.metadata.schema
     names = file.schema_arrow.names
-    found: set[str] = set()
-    for place in range(len(schema)):
-        leaf = schema.column(place)
+    columns: set[str] = set()
+    for index in range(len(schema)):
+        leaf = schema.column(index)
         if leaf.physical_type == "INT96":
-            found.update(one for one in names if leaf.path == one or leaf.path.startswith(f"{one}."))
-    return found
+            columns.update(name for name in names if leaf.path == name or leaf.path.startswith(f"{name}."))
+    return columns
 
 
 class OldTimes:
@@ -85,13 +85,15 @@ class OldTimes:
         Raises:
             FormatError: for a time that a column in nanoseconds cannot hold. The message names the column.
         """
-        read = [leaf for leaf in leaves if any(leaf == one or leaf.startswith(f"{one}.") for one in self._columns)]
+        read = [
+            leaf for leaf in leaves if any(leaf == column or leaf.startswith(f"{column}.") for column in self._columns)
+        ]
         fine_batches = self._fine.iter_batches(size, row_groups=[unit], columns=read, use_threads=False)
         for batch, fine_batch in zip(batches, fine_batches, strict=True):
             for name in fine_batch.schema.names:
-                place = batch.schema.get_field_index(name)
-                times = self._times(name, batch.column(place), fine_batch.column(name))
-                batch = batch.set_column(place, pa.field(name, times.type), times)
+                index = batch.schema.get_field_index(name)
+                times = self._times(name, batch.column(index), fine_batch.column(name))
+                batch = batch.set_column(index, pa.field(name, times.type), times)
             yield batch
 
     def _times(self, name: str, coarse: pa.Array, fine: pa.Array) -> pa.Array:

@@ -10,7 +10,7 @@ from penstock.base.types import Row
 from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each
 from penstock.codecs.row_batches import make_rows
 from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
-from penstock.formats.bulk_format import fields_of
+from penstock.formats.bulk_format import get_field_values
 from penstock.formats.protobuf_types import ProtobufType, is_map
 from penstock.formats.protobuf_values import PLAIN, MessageReader, MessageWriter, Wanted
 
@@ -27,7 +27,7 @@ class RowShapes:
 
     def fields(self, record: Any, names: Sequence[str]) -> Sequence[Any]:
         """See `Shapes`."""
-        return fields_of(record, names)
+        return get_field_values(record, names)
 
     def mapping(self, entries: Iterable[tuple[Any, Any]]) -> Any:
         """See `Shapes`."""
@@ -35,8 +35,8 @@ class RowShapes:
 
     def entries(self, mapping: Any) -> Iterable[tuple[Any, Any]]:
         """See `Shapes`."""
-        found: Iterable[tuple[Any, Any]] = mapping.items()
-        return found
+        items: Iterable[tuple[Any, Any]] = mapping.items()
+        return items
 
 
 class ProtobufRowDeserializationSchema(DeserializationSchema[Row]):
@@ -56,10 +56,10 @@ class ProtobufRowDeserializationSchema(DeserializationSchema[Row]):
     def __init__(self, message: Any, read_default_values: bool = False) -> None:
         self._type = message if isinstance(message, ProtobufType) else ProtobufType.of_class(message)
         self._reads_defaults = read_default_values
-        wanted = all_fields(self._type.descriptor)
-        self._names = tuple(wanted)
+        fields = all_fields(self._type.descriptor)
+        self._names = tuple(fields)
         self._parse = parser(self._type)
-        self._reader = MessageReader(self._type.descriptor, wanted, RowShapes(), read_default_values)
+        self._reader = MessageReader(self._type.descriptor, fields, RowShapes(), read_default_values)
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the row of a message. Return None for an unreadable message if such messages are skipped.

@@ -71,17 +71,17 @@ class ProtobufType:
 def _imported(name: str) -> Any:
     module_name, _, path = name.partition(":") if ":" in name else name.rpartition(".")
     try:
-        found = importlib.import_module(module_name)
+        target = importlib.import_module(module_name)
         for part in path.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f"there is no message class {name!r}: it is named by its module and name, as in shop.orders_pb2:Order "
             f"({error})"
         ) from error
-    if not hasattr(found, "DESCRIPTOR") or not hasattr(found, "FromString"):
+    if not hasattr(target, "DESCRIPTOR") or not hasattr(target, "FromString"):
         raise ConfigurationError(f"{name!r} is no class of messages that protoc made")
-    return found
+    return target
 
 
 def _described(name: str, descriptors: bytes) -> Any:
@@ -116,8 +116,8 @@ def _described(name: str, descriptors: bytes) -> Any:
 
 def is_repeated(field: Any) -> bool:
     """Return whether a field is repeated. Older versions of the library report this differently."""
-    found = getattr(field, "is_repeated", None)
-    return bool(field.label == field.LABEL_REPEATED if found is None else found)
+    repeated = getattr(field, "is_repeated", None)
+    return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)
 
 
 def is_map(field: Any) -> bool:

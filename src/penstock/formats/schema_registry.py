@@ -60,7 +60,7 @@ class RegistrySettings:
 
 
 @functools.cache
-def registry_of(settings: RegistrySettings) -> SchemaRegistry:
+def get_registry(settings: RegistrySettings) -> SchemaRegistry:
     """Return the client of a registry; all users in a process share it."""
     return SchemaRegistry(settings)
 
@@ -81,14 +81,14 @@ class SchemaRegistry:
             OperationError: if the registry does not answer properly.
         """
         if schema_id not in self._schemas:
-            found = self._ask("GET", f"/schemas/ids/{schema_id}")
-            if found is None:
+            response = self._ask("GET", f"/schemas/ids/{schema_id}")
+            if response is None:
                 raise FormatError(f"the schema registry has no schema {schema_id}: {', '.join(self._settings.urls)}")
-            if found.get("schemaType", "AVRO") != "AVRO":
-                raise FormatError(f"schema {schema_id} of the registry is none of Avro but of {found['schemaType']}")
-            if found.get("references"):
+            if response.get("schemaType", "AVRO") != "AVRO":
+                raise FormatError(f"schema {schema_id} of the registry is none of Avro but of {response['schemaType']}")
+            if response.get("references"):
                 raise FormatError(f"schema {schema_id} of the registry refers to others, which is not supported")
-            self._schemas[schema_id] = found["schema"]
+            self._schemas[schema_id] = response["schema"]
         return self._schemas[schema_id]
 
     def register(self, subject: str, schema: str) -> int:
@@ -100,10 +100,10 @@ class SchemaRegistry:
         key = subject, schema
         if key not in self._ids:
             path = f"/subjects/{urllib.parse.quote(subject, safe='')}/versions"
-            found = self._ask("POST", path, {"schema": schema})
-            if found is None:
+            response = self._ask("POST", path, {"schema": schema})
+            if response is None:
                 raise OperationError(f"there is no schema registry at {', '.join(self._settings.urls)}")
-            self._ids[key] = found["id"]
+            self._ids[key] = response["id"]
         return self._ids[key]
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -147,13 +147,13 @@ class SchemaRegistry:
         return context
 
 
-def schema_id_of(message: bytes) -> int:
+def decode_schema_id(message: bytes) -> int:
     """Return the id of the schema that a message was written with. Raises FormatError for a message without an id."""
     if len(message) < HEADER_BYTES or message[0] != 0:
         raise FormatError("it does not begin with a zero and the number of a schema")
     return int.from_bytes(message[1:HEADER_BYTES], "big")
 
 
-def header_of(schema_id: int) -> bytes:
+def encode_schema_id(schema_id: int) -> bytes:
     """Return the header before records of a schema."""
     return b"\0" + schema_id.to_bytes(HEADER_BYTES - 1, "big")

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from penstock.base.errors import ConfigurationError
 from penstock.base.output_tag import OutputTag
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BAD_RECORD, OnError, reason_of
+from penstock.codecs.messages import BAD_RECORD, OnError, format_reason
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -76,7 +76,7 @@ class LineDecoder(ABC, Generic[T]):
             try:
                 value = self.decode_line(line)
             except BAD_RECORD as error:
-                malformed.append(Malformed(number, reason_of(error), line.decode("utf-8", "replace")))
+                malformed.append(Malformed(number, format_reason(error), line.decode("utf-8", "replace")))
             else:
                 if value is not NO_RECORD:
                     values.append(value)

@@ -103,12 +103,12 @@ class GraphCsvReader:
             raise WrongValueError(f"{name}: vertices_path has values of vertices; use types or vertex_types")
 
     def _graph(self, key: FieldType, vertex_value: FieldType, edge_value: FieldType) -> Any:
-        id_of = parser_of(key)
-        edge_fields = (id_of, id_of) + (() if edge_value is None else (parser_of(edge_value),))
+        id_of = build_parser(key)
+        edge_fields = (id_of, id_of) + (() if edge_value is None else (build_parser(edge_value),))
         edges = self._read(self._edges_path, _Lines(self._edges, edge_fields, Edge), "Edges")
         if self._vertices_path is None:
             return self._make(edges, None, self._initializer)
-        lines = _Lines(self._vertices, (id_of, parser_of(vertex_value)), Vertex)
+        lines = _Lines(self._vertices, (id_of, build_parser(vertex_value)), Vertex)
         return self._make(edges, self._read(self._vertices_path, lines, "Vertices"), None)
 
     def _read(self, path: str, lines: _Lines, name: str) -> DataStream:
@@ -152,11 +152,11 @@ class GraphCsvReader:
 
     def include_fields_edges(self, *fields: Any) -> Self:
         """Choose the fields of an edge: a flag for each, a text of `1`, `T` and other characters, or a bit mask."""
-        return self._change_edges(fields=positions_of(fields))
+        return self._change_edges(fields=parse_positions(fields))
 
     def include_fields_vertices(self, *fields: Any) -> Self:
         """Choose the fields of a vertex to read, as for edges."""
-        return self._change_vertices(fields=positions_of(fields))
+        return self._change_vertices(fields=parse_positions(fields))
 
     def _change_edges(self, **changes: Any) -> Self:
         self._edges = replace(self._edges, **changes)
@@ -181,7 +181,7 @@ class _Lines:
         if len(positions) != len(parsers):
             raise WrongValueError(f"{path}: {len(positions)} fields are included, but {len(parsers)} have types")
         prefix = form.comment_prefix
-        for number, line in enumerate(lines_of(path, form.line_delimiter), 1):
+        for number, line in enumerate(iterate_lines(path, form.line_delimiter), 1):
             if (number == 1 and form.ignores_first_line) or not line or (prefix and line.startswith(prefix)):
                 continue
             fields = line.split(form.field_delimiter)
@@ -192,7 +192,7 @@ class _Lines:
             yield make(*values)
 
 
-def lines_of(path: str, delimiter: str) -> Iterator[str]:
+def iterate_lines(path: str, delimiter: str) -> Iterator[str]:
     """Yield the lines of a UTF-8 file."""
     with open_input(path) as file:
         if delimiter == "\n":
@@ -201,13 +201,13 @@ def lines_of(path: str, delimiter: str) -> Iterator[str]:
             return
         end, rest = delimiter.encode(), b""
         while chunk := file.read(_CHUNK_CHARS):
-            *whole, rest = (rest + chunk).split(end)
-            for part in whole:
+            *lines, rest = (rest + chunk).split(end)
+            for part in lines:
                 yield part.decode("utf-8").strip("\r\n")
         yield rest.decode("utf-8").strip("\r\n")
 
 
-def positions_of(fields: tuple[Any, ...]) -> tuple[int, ...]:
+def parse_positions(fields: tuple[Any, ...]) -> tuple[int, ...]:
     """Return the positions that `include_fields` names."""
     if len(fields) == 1 and isinstance(fields[0], str):
         flags = [sign in "1Tt" for sign in fields[0]]
@@ -215,13 +215,13 @@ def positions_of(fields: tuple[Any, ...]) -> tuple[int, ...]:
         flags = [bool(fields[0] >> bit & 1) for bit in range(fields[0].bit_length())]
     else:
         flags = [bool(field) for field in fields]
-    found = tuple(position for position, flag in enumerate(flags) if flag)
-    if not found:
+    positions = tuple(position for position, flag in enumerate(flags) if flag)
+    if not positions:
         raise WrongValueError(f"include_fields: {fields!r} names no field")
-    return found
+    return positions
 
 
-def parser_of(kind: FieldType) -> Callable[[str], Any]:
+def build_parser(kind: FieldType) -> Callable[[str], Any]:
     """Return the function that parses a field's text.
 
     Raises:

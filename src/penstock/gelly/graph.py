@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.gelly.base.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator, result_of
+from penstock.gelly.base.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator, run_algorithm
 from penstock.gelly.base.elements import Edge, Vertex
 from penstock.gelly.base.graph_base import Origin
 from penstock.gelly.base.streams import check_stream
 from penstock.gelly.csv_reader import GraphCsvReader
-from penstock.gelly.graph_changes import GraphChanges, vertices_of
+from penstock.gelly.graph_changes import GraphChanges, extract_vertices
 from penstock.gelly.graph_iterations import GraphIterations
 from penstock.gelly.graph_values import GraphValues
 from penstock.gelly.neighbourhoods import Neighbourhoods
@@ -45,16 +45,16 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         Raises:
             ValueError: if both vertices and an initializer are given.
         """
-        made = None if vertices is None else context.from_collection([Vertex(*vertex) for vertex in vertices])
-        held = context.from_collection([Edge(*edge) for edge in edges])
-        return _graph_of(held, made, vertex_value_initializer)
+        vertex_stream = None if vertices is None else context.from_collection([Vertex(*vertex) for vertex in vertices])
+        edge_stream = context.from_collection([Edge(*edge) for edge in edges])
+        return _build_graph(edge_stream, vertex_stream, vertex_value_initializer)
 
     @staticmethod
     def from_data_stream(
         edges: DataStream, vertices: DataStream | None = None, vertex_value_initializer: Any = None
     ) -> Graph:
         """Create a graph from streams of `Edge`s and `Vertex`s; see `from_collection`."""
-        return _graph_of(edges, vertices, vertex_value_initializer)
+        return _build_graph(edges, vertices, vertex_value_initializer)
 
     @staticmethod
     def from_tuple_data_stream(
@@ -85,13 +85,13 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
             vertices_path: the file or directory of the vertices. By default they are the vertices of the edges.
             vertex_value_initializer: computes the values of the edges' vertices from their ids.
         """
-        return GraphCsvReader(edges_path, context, vertices_path, vertex_value_initializer, _graph_of)
+        return GraphCsvReader(edges_path, context, vertices_path, vertex_value_initializer, _build_graph)
 
     # --- algorithms --------------------------------------------------------------------------------------------------
 
     def run(self, algorithm: GraphAlgorithm[T] | GraphAnalytic[T]) -> Any:
         """Run an algorithm and return its result, a graph or a stream. Return an analytic itself, to `execute`."""
-        return result_of(algorithm, self)
+        return run_algorithm(algorithm, self)
 
     def validate(self, validator: GraphValidator) -> bool:
         """Return whether the graph passes a validator. Runs a job."""
@@ -101,10 +101,12 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         return f"Graph({self._vertices.get_name()!r}, {self._edges.get_name()!r})"
 
 
-def _graph_of(edges: DataStream, vertices: DataStream | None, initializer: Any, origin: Origin | None = None) -> Graph:
+def _build_graph(
+    edges: DataStream, vertices: DataStream | None, initializer: Any, origin: Origin | None = None
+) -> Graph:
     check_stream(edges, "the edges")
     if vertices is None:
-        vertices = vertices_of(edges, initializer)
+        vertices = extract_vertices(edges, initializer)
         origin = origin or Origin(edges, None, initializer)
     elif initializer is not None:
         raise WrongValueError("vertex_value_initializer: the vertices are given, and have values; use map_vertices")
@@ -117,8 +119,8 @@ def _graph_of_tuples(
     edges: DataStream, vertices: DataStream | None, initializer: Any, edge_of: Callable[[Any], Edge]
 ) -> Graph:
     origin = Origin(check_stream(edges, "the edges"), vertices, initializer)
-    made = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
-    return _graph_of(edges.map(edge_of).name("Edges"), made, initializer, origin)
+    vertex_stream = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
+    return _build_graph(edges.map(edge_of).name("Edges"), vertex_stream, initializer, origin)
 
 
 def _vertex(record: Any) -> Vertex:

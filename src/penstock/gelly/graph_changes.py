@@ -26,18 +26,18 @@ class GraphChanges(GraphBase):
         """Return this graph with more vertices. Vertices with existing ids are left out."""
         added = self._context.from_collection([Vertex(*vertex) for vertex in vertices_to_add])
         vertices = co_grouped(self._vertices, added, (FIRST, FIRST), _first_of_both)
-        return self._with(vertices=vertices.name("Add Vertices"))
+        return self._replace_streams(vertices=vertices.name("Add Vertices"))
 
     def add_edge(self, source: Vertex, target: Vertex, edge_value: Any = None) -> Self:
         """Return this graph with one more edge, and with its vertices unless equal ones exist."""
         vertices = self._context.from_collection([Vertex(*source), Vertex(*target)])
         edges = self._context.from_collection([Edge(source[0], target[0], edge_value)])
-        return self.union(self._with(vertices, edges))
+        return self.union(self._replace_streams(vertices, edges))
 
     def add_edges(self, new_edges: Iterable[Edge]) -> Self:
         """Return this graph with more edges. Edges whose source or target is missing are left out."""
         added = edges_between(self._context.from_collection([Edge(*edge) for edge in new_edges]), self._vertices)
-        return self._with(edges=self._edges.union(added))
+        return self._replace_streams(edges=self._edges.union(added))
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
@@ -52,23 +52,23 @@ class GraphChanges(GraphBase):
         else:
             removed = self._context.from_collection([Vertex(*vertex) for vertex in vertices_to_be_removed])
         vertices = without(self._vertices, removed, FIRST, FIRST).name("Remove Vertices")
-        return self._with(vertices, edges_between(self._edges, vertices))
+        return self._replace_streams(vertices, edges_between(self._edges, vertices))
 
     def remove_edge(self, edge: Edge) -> Self:
         """Return this graph without the edges from the same source to the same target."""
-        return self._with(edges=self._edges.filter(_IsOther((edge[0], edge[1]))).name("Remove Edge"))
+        return self._replace_streams(edges=self._edges.filter(_IsOther((edge[0], edge[1]))).name("Remove Edge"))
 
     def remove_edges(self, edges_to_be_removed: Sequence[Edge]) -> Self:
         """Return this graph without the edges that have the source and target of one of these."""
         removed = self._context.from_collection([Edge(*edge) for edge in edges_to_be_removed])
-        return self._with(edges=without(self._edges, removed, BOTH, BOTH).name("Remove Edges"))
+        return self._replace_streams(edges=without(self._edges, removed, BOTH, BOTH).name("Remove Edges"))
 
     # --- two graphs --------------------------------------------------------------------------------------------------
 
     def union(self, graph: GraphBase) -> Self:
         """Return the vertices of both graphs without duplicates, and all edges of both."""
         vertices = distinct(self._vertices.union(graph.get_vertices()), FIRST)
-        return self._with(vertices.name("Union Of Vertices"), self._edges.union(graph.get_edges()))
+        return self._replace_streams(vertices.name("Union Of Vertices"), self._edges.union(graph.get_edges()))
 
     def difference(self, graph: GraphBase) -> Self:
         """Return this graph without the vertices whose ids the other graph has, and without their edges."""
@@ -84,12 +84,12 @@ class GraphChanges(GraphBase):
         """
         make = _distinct_in_both if distinct_edges else _pairs_in_both
         edges = co_grouped(self._edges, graph.get_edges(), (BOTH, BOTH), make).name("Intersect Edges")
-        return self._with(vertices_of(edges), edges)
+        return self._replace_streams(extract_vertices(edges), edges)
 
 
-def vertices_of(edges: DataStream, initializer: Callable[[Any], Any] | None = None) -> DataStream:
+def extract_vertices(edges: DataStream, initializer: Callable[[Any], Any] | None = None) -> DataStream:
     """Return the vertices of the edges. The initializer computes their values from their ids (default: None)."""
-    ids = distinct(edges.flat_map(_ids_of).name("Vertex Ids"), _itself).name("Distinct Ids")
+    ids = distinct(edges.flat_map(_get_endpoint_ids).name("Vertex Ids"), _itself).name("Distinct Ids")
     return ids.map(VertexOfId(initializer)).name("Vertices Of Edges")
 
 
@@ -115,7 +115,7 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _ids_of(edge: Any) -> list[Any]:
+def _get_endpoint_ids(edge: Any) -> list[Any]:
     return [edge[0], edge[1]]
 
 
@@ -127,8 +127,8 @@ def _first_of_both(_: Any, ones: Iterable[Any], others: Iterable[Any]) -> Iterat
 
 
 def _distinct_in_both(_: Any, ones: Iterable[Edge], others: Iterable[Edge]) -> list[Edge]:
-    there = list(others)
-    return [edge for edge in distinct_values(list(ones)) if edge in there]
+    other_edges = list(others)
+    return [edge for edge in distinct_values(list(ones)) if edge in other_edges]
 
 
 def _pairs_in_both(_: Any, ones: Iterable[Edge], others: Iterable[Edge]) -> Iterator[Edge]:

@@ -123,7 +123,7 @@ class GraphIterations(GraphBase):
             inputs.append(Input(stream, to_all(), BROADCAST + number))
         name = configuration.get_name(kind)
         operator = partial(SuperstepOperator, model, SuperstepSettings.of(name, configuration, max_iterations))
-        return self._with(vertices=in_step(operator, inputs, name, configuration.parallelism))
+        return self._replace_streams(vertices=in_step(operator, inputs, name, configuration.parallelism))
 
 
 def _configuration(parameters: Any, kind: type) -> Any:

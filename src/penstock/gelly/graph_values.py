@@ -9,7 +9,7 @@ from penstock.base.typeinfo import TypeInformation
 from penstock.datastream.data_stream import DataStream
 from penstock.gelly.base.elements import Edge, Vertex
 from penstock.gelly.base.graph_base import GraphBase
-from penstock.gelly.base.streams import BOTH, FIRST, SECOND, WrappedMap, check_stream, co_grouped, with_key_in
+from penstock.gelly.base.streams import BOTH, FIRST, SECOND, WrappedMap, check_stream, co_grouped, semi_join
 
 Function = Any
 
@@ -21,18 +21,20 @@ class GraphValues(GraphBase):
 
     def map_vertices(self, mapper: Function, return_type: TypeInformation | None = None) -> Self:
         """Set the value of each vertex to the result of a function, or a `MapFunction`, of the vertex."""
-        return self._with(vertices=self._vertices.map(WrappedMap(_vertex_by_vertex, mapper)).name("Map Vertices"))
+        return self._replace_streams(
+            vertices=self._vertices.map(WrappedMap(_vertex_by_vertex, mapper)).name("Map Vertices")
+        )
 
     def map_edges(self, mapper: Function, return_type: TypeInformation | None = None) -> Self:
         """Set the value of each edge to the result of a function, or a `MapFunction`, of the edge."""
-        return self._with(edges=self._edges.map(WrappedMap(_edge_by_edge, mapper)).name("Map Edges"))
+        return self._replace_streams(edges=self._edges.map(WrappedMap(_edge_by_edge, mapper)).name("Map Edges"))
 
     def translate_graph_ids(self, translator: Function) -> Self:
         """Replace each id in vertices and edges by a function of it. Different ids must stay different.
 
         The function may be an object with a method `translate`.
         """
-        return self._with(
+        return self._replace_streams(
             self._vertices.map(WrappedMap(_vertex_of_id, translator, "translate")).name("Translate Vertex Ids"),
             self._edges.map(WrappedMap(_edge_of_ids, translator, "translate")).name("Translate Edge Ids"),
         )
@@ -40,12 +42,12 @@ class GraphValues(GraphBase):
     def translate_vertex_values(self, translator: Function) -> Self:
         """Replace the value of each vertex by a function of it."""
         vertices = self._vertices.map(WrappedMap(_vertex_by_value, translator, "translate"))
-        return self._with(vertices=vertices.name("Translate Vertex Values"))
+        return self._replace_streams(vertices=vertices.name("Translate Vertex Values"))
 
     def translate_edge_values(self, translator: Function) -> Self:
         """Replace the value of each edge by a function of it."""
         edges = self._edges.map(WrappedMap(_edge_by_value, translator, "translate"))
-        return self._with(edges=edges.name("Translate Edge Values"))
+        return self._replace_streams(edges=edges.name("Translate Edge Values"))
 
     # --- with other data ---------------------------------------------------------------------------------------------
 
@@ -58,7 +60,7 @@ class GraphValues(GraphBase):
         """
         data = check_stream(input_data_stream, "the input")
         joined = co_grouped(self._vertices, data, (FIRST, FIRST), _joined_vertices, vertex_join_function, "vertex_join")
-        return self._with(vertices=joined.name("Join With Vertices"))
+        return self._replace_streams(vertices=joined.name("Join With Vertices"))
 
     def join_with_edges(self, input_data_stream: DataStream, edge_join_function: Function) -> Self:
         """Join edges, like `join_with_vertices`, with tuples (source, target, input). The method is `edge_join`."""
@@ -75,7 +77,7 @@ class GraphValues(GraphBase):
     def _join_edges(self, data: DataStream, function: Function, key: Any, input_key: Any, name: str) -> Self:
         keys = (key, input_key)
         joined = co_grouped(self._edges, check_stream(data, "the input"), keys, _joined_edges, function, "edge_join")
-        return self._with(edges=joined.name(name))
+        return self._replace_streams(edges=joined.name(name))
 
     # --- a part ------------------------------------------------------------------------------------------------------
 
@@ -83,22 +85,22 @@ class GraphValues(GraphBase):
         """Return the vertices and edges that pass the filters, without edges that have lost a vertex."""
         vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
         edges = self._edges.filter(edge_filter).name("Filter On Edges")
-        return self._with(vertices, edges_between(edges, vertices))
+        return self._replace_streams(vertices, edges_between(edges, vertices))
 
     def filter_on_vertices(self, vertex_filter: Function) -> Self:
         """Return the vertices that pass a filter, and the edges between them."""
         vertices = self._vertices.filter(vertex_filter).name("Filter On Vertices")
-        return self._with(vertices, edges_between(self._edges, vertices))
+        return self._replace_streams(vertices, edges_between(self._edges, vertices))
 
     def filter_on_edges(self, edge_filter: Function) -> Self:
         """Return all vertices, and the edges that pass a filter."""
-        return self._with(edges=self._edges.filter(edge_filter).name("Filter On Edges"))
+        return self._replace_streams(edges=self._edges.filter(edge_filter).name("Filter On Edges"))
 
 
 def edges_between(edges: DataStream, vertices: DataStream) -> DataStream:
     """Return the edges that have both their ends among these vertices."""
-    with_source = with_key_in(edges, vertices, FIRST, FIRST).name("Edges With Source")
-    return with_key_in(with_source, vertices, SECOND, FIRST).name("Edges With Both Ends")
+    with_source = semi_join(edges, vertices, FIRST, FIRST).name("Edges With Source")
+    return semi_join(with_source, vertices, SECOND, FIRST).name("Edges With Both Ends")
 
 
 def _vertex_by_vertex(mapper: Callable[[Any], Any], vertex: Any) -> Vertex:

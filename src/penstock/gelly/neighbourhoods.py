@@ -33,10 +33,10 @@ class Neighbourhoods(GraphBase):
         """
         edges = self._edges_by_id(direction)
         if takes_vertex(edges_function, EdgesFunctionWithVertexValue, EdgesFunction):
-            made = co_grouped(self._vertices, edges, (FIRST, FIRST), _with_vertex, edges_function, "iterate_edges")
+            result = co_grouped(self._vertices, edges, (FIRST, FIRST), _with_vertex, edges_function, "iterate_edges")
         else:
-            made = of_groups(edges, FIRST, _of_group, edges_function, "iterate_edges")
-        return made.name("Group Reduce On Edges")
+            result = of_groups(edges, FIRST, _of_group, edges_function, "iterate_edges")
+        return result.name("Group Reduce On Edges")
 
     def reduce_on_edges(self, reduce_edges_function: Function, direction: EdgeDirection) -> DataStream:
         """Return (id, value) for each vertex with edges: `f(value, value)` reduces the values of its edges.
@@ -44,8 +44,8 @@ class Neighbourhoods(GraphBase):
         The function may be an object with a method `reduce_edges`.
         """
         values = self._edges_by_id(direction).map(_id_and_edge_value).name("Edge Values")
-        made = of_groups(values, FIRST, _reduced, reduce_edges_function, "reduce_edges")
-        return made.name("Reduce On Edges")
+        result = of_groups(values, FIRST, _reduced, reduce_edges_function, "reduce_edges")
+        return result.name("Reduce On Edges")
 
     # --- neighbours --------------------------------------------------------------------------------------------------
 
@@ -57,12 +57,12 @@ class Neighbourhoods(GraphBase):
         neighbours = self._neighbours(direction)
         if takes_vertex(neighbors_function, NeighborsFunctionWithVertexValue, NeighborsFunction):
             keys = (FIRST, FIRST)
-            made = co_grouped(
+            result = co_grouped(
                 self._vertices, neighbours, keys, _with_vertex_and_neighbours, neighbors_function, "iterate_neighbors"
             )
         else:
-            made = of_groups(neighbours, FIRST, _of_group, neighbors_function, "iterate_neighbors")
-        return made.name("Group Reduce On Neighbors")
+            result = of_groups(neighbours, FIRST, _of_group, neighbors_function, "iterate_neighbors")
+        return result.name("Group Reduce On Neighbors")
 
     def reduce_on_neighbors(self, reduce_neighbors_function: Function, direction: EdgeDirection) -> DataStream:
         """Return (id, value) for each vertex with neighbours: `f(value, value)` reduces the values of its neighbours.
@@ -70,8 +70,8 @@ class Neighbourhoods(GraphBase):
         The function may be an object with a method `reduce_neighbors`.
         """
         values = self._neighbours(direction).map(_id_and_neighbour_value).name("Neighbor Values")
-        made = of_groups(values, FIRST, _reduced, reduce_neighbors_function, "reduce_neighbors")
-        return made.name("Reduce On Neighbors")
+        result = of_groups(values, FIRST, _reduced, reduce_neighbors_function, "reduce_neighbors")
+        return result.name("Reduce On Neighbors")
 
     # --- degrees -----------------------------------------------------------------------------------------------------
 
@@ -89,11 +89,11 @@ class Neighbourhoods(GraphBase):
 
     def get_undirected(self) -> Self:
         """Return this graph with each edge also in the other direction, with the same value."""
-        return self._with(edges=self._edges.flat_map(_both_ways).name("To Undirected Graph"))
+        return self._replace_streams(edges=self._edges.flat_map(_both_ways).name("To Undirected Graph"))
 
     def reverse(self) -> Self:
         """Return this graph with each edge reversed."""
-        return self._with(edges=self._edges.map(_reversed).name("Reverse Edges"))
+        return self._replace_streams(edges=self._edges.map(_reversed).name("Reverse Edges"))
 
     def _degrees(self, direction: EdgeDirection) -> DataStream:
         ids = self._edges.flat_map(_IDS[_check(direction)])

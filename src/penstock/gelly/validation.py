@@ -14,7 +14,7 @@ class InvalidVertexIdsValidator(GraphValidator):
 
     def validate(self, graph: GraphBase) -> bool:
         """Return whether the graph is valid. Runs a job."""
-        ids = graph.get_edges().flat_map(_ids_of).name("Edge Ids")
+        ids = graph.get_edges().flat_map(_get_endpoint_ids).name("Edge Ids")
         missing = without(ids, graph.get_vertices(), _itself, FIRST).name("Missing Vertices")
         return not missing.execute_and_collect("Validate vertex ids", 1)
 
@@ -23,5 +23,5 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _ids_of(edge: Any) -> list[Any]:
+def _get_endpoint_ids(edge: Any) -> list[Any]:
     return [edge[0], edge[1]]

@@ -87,10 +87,10 @@ class DispatchedJob:
                 self._asked, self._asked_at = self.handle.get_view(), self._now()
                 self._take()
             is_old = self._now() >= self._known_at + OLD_SECONDS
-            asked = self._asked if self._view is None or is_old else None
+            future = self._asked if self._view is None or is_old else None
             patience = PATIENCE_SECONDS if self._view is None else PATIENCE_WITH_OLD_SECONDS
-        if asked is not None:
-            wait([asked], patience)
+        if future is not None:
+            wait([future], patience)
             with self._lock:
                 self._take()
         return self._view
@@ -98,9 +98,9 @@ class DispatchedJob:
     def _take(self) -> None:
         """Store the requested view if it has arrived."""
         if self._asked is not None and self._asked.done():
-            asked, self._asked = self._asked, None
-            if not asked.cancelled() and asked.exception() is None:
-                self._view, self._known_at = asked.result(), self._asked_at
+            future, self._asked = self._asked, None
+            if not future.cancelled() and future.exception() is None:
+                self._view, self._known_at = future.result(), self._asked_at
         if not self._is_last and (last := self.handle.last_view()) is not None:
             self._view, self._is_last = last, True
 
@@ -151,8 +151,10 @@ class Dispatcher:
             if job.has_ended:
                 self._ended_at.setdefault(job_id, now)
         ended = sorted(self._ended_at, key=lambda job_id: self._ended_at[job_id])
-        gone = ended[: max(0, len(ended) - self._ended_max)]
+        expired = ended[: max(0, len(ended) - self._ended_max)]
         if self._ended_seconds is not None:
-            gone += [job_id for job_id in ended[len(gone) :] if now >= self._ended_at[job_id] + self._ended_seconds]
-        for job_id in gone:
+            expired += [
+                job_id for job_id in ended[len(expired) :] if now >= self._ended_at[job_id] + self._ended_seconds
+            ]
+        for job_id in expired:
             del self._jobs[job_id], self._ended_at[job_id]

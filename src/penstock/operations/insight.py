@@ -184,9 +184,9 @@ class WorkerInsight:
         workers = sorted({subtask.worker_id for subtask in vertex.subtasks if subtask.worker_id is not None})
         question = AskSamples(vertex.index, SAMPLES, INTERVAL_MS)
         patience = PATIENCE_SECONDS + SAMPLES * INTERVAL_MS / 1000
-        asked = [job.handle.ask_worker(name, question, int(patience * 1000)) for name in workers[:WORKERS_MAX]]
-        wait(asked, patience)
-        answers = [_result(future) for future in asked]
+        futures = [job.handle.ask_worker(name, question, int(patience * 1000)) for name in workers[:WORKERS_MAX]]
+        wait(futures, patience)
+        answers = [_result(future) for future in futures]
         stacks = [stack for answer in answers if isinstance(answer, Samples) for stack in answer.stacks]
         refusals = [answer.reason for answer in answers if isinstance(answer, Refused)]
         with self._lock:
@@ -204,9 +204,9 @@ def _ask(job: DispatchedJob, worker_id: str | None, question: Question, expected
         if view is None or worker_id not in {worker.worker_id for worker in view.workers}:
             raise NotThereError(f"job {job.job_id} has no worker {shorten(worker_id)!r}")
     handle = job.handle
-    asked = handle.ask_driver(question) if worker_id is None else handle.ask_worker(worker_id, question)
-    wait([asked], PATIENCE_SECONDS)
-    answer = _result(asked)
+    future = handle.ask_driver(question) if worker_id is None else handle.ask_worker(worker_id, question)
+    wait([future], PATIENCE_SECONDS)
+    answer = _result(future)
     if isinstance(answer, expected):
         return answer
     reason = answer.reason if isinstance(answer, Refused) else f"it answered {type(answer).__name__}"
@@ -214,11 +214,11 @@ def _ask(job: DispatchedJob, worker_id: str | None, question: Question, expected
     raise (NotThereError if is_unknown else OperationError)(f"{worker_id or 'the driver'}: {reason}")
 
 
-def _result(asked: Future[Answer]) -> Answer:
-    if not asked.done():
+def _result(future: Future[Answer]) -> Answer:
+    if not future.done():
         return Refused("it has not answered in time")
-    error = asked.exception()
-    return asked.result() if error is None else Refused(str(error))
+    error = future.exception()
+    return future.result() if error is None else Refused(str(error))
 
 
 def _text(text: FileText) -> bytes:

@@ -45,7 +45,7 @@ class Plan:
                 "" if vertex.slot_sharing_group == "default" else f", slot sharing group {vertex.slot_sharing_group}"
             )
             lines.append(f"[{vertex.index}] parallelism {vertex.parallelism}{group}")
-            for edge in job.inputs_of(vertex.index):
+            for edge in job.get_inputs(vertex.index):
                 second = " as second input" if edge.input_index == 1 else ""
                 lines.append(f"    <- [{edge.source}] {edge.partitioning}{second}")
             lines += [f"    {line}" for operator in vertex.operators for line in self._about(operator.operator_id)]
@@ -53,9 +53,9 @@ class Plan:
 
     def _about(self, operator_id: str) -> list[str]:
         node = self._nodes[operator_id]
-        said = [f"uid {node.transformation.uid}"] if node.transformation.uid else []
-        said += ["state"] if node.transformation.is_stateful else []
-        first = f"{node.name} ({', '.join(said)})" if said else node.name
+        details = [f"uid {node.transformation.uid}"] if node.transformation.uid else []
+        details += ["state"] if node.transformation.is_stateful else []
+        first = f"{node.name} ({', '.join(details)})" if details else node.name
         description = node.transformation.description
         return [first, *([f"    {description}"] if description else [])]
 
@@ -68,7 +68,7 @@ class Plan:
         """Return a Mermaid flowchart: a box per vertex with its operators, an arrow per edge with its partitioning."""
         lines = ["flowchart LR"]
         for vertex in self._job_graph.vertices:
-            text = "<br/>".join(_escaped(line) for line in _lines_of(vertex))
+            text = "<br/>".join(_escaped(line) for line in _describe_vertex(vertex))
             lines.append(f'    v{vertex.index}["{text}"]')
         for edge in self._job_graph.edges:
             lines.append(f"    v{edge.source} -- {edge.partitioning} --> v{edge.target}")
@@ -120,7 +120,7 @@ def _json_node(node: StreamNode, ids: dict[str, int]) -> dict[str, Any]:
         pact, title = "Data Source", f"Source: {node.name}"
     elif transformation.sink is not None:
         pact, title = "Data Sink", f"Sink: {node.name}"
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "id": ids[node.operator_id],
         "type": title,
         "pact": pact,
@@ -129,7 +129,7 @@ def _json_node(node: StreamNode, ids: dict[str, int]) -> dict[str, Any]:
     }
     has_two_inputs = any(edge.input_index == 1 for edge in node.in_edges)
     if node.in_edges:
-        found["predecessors"] = [
+        entry["predecessors"] = [
             {
                 "id": ids[edge.source.operator_id],
                 "ship_strategy": edge.partitioner.name,
@@ -138,10 +138,10 @@ def _json_node(node: StreamNode, ids: dict[str, int]) -> dict[str, Any]:
             }
             for edge in node.in_edges
         ]
-    return found
+    return entry
 
 
-def _lines_of(vertex: JobVertex) -> list[str]:
+def _describe_vertex(vertex: JobVertex) -> list[str]:
     operators = [line for operator in vertex.operators for line in (operator.name, *_described(operator))]
     return [*operators, f"x {vertex.parallelism}"]
 
@@ -167,11 +167,11 @@ def _placed(job_graph: JobGraph) -> list[_Box]:
     """Return a box for each vertex; a row holds the vertices with the same longest distance from a source."""
     depths: list[int] = []
     for vertex in job_graph.vertices:
-        depths.append(max((depths[edge.source] + 1 for edge in job_graph.inputs_of(vertex.index)), default=0))
+        depths.append(max((depths[edge.source] + 1 for edge in job_graph.get_inputs(vertex.index)), default=0))
     boxes: list[_Box] = []
     ends = dict[int, int]()
     for vertex, depth in zip(job_graph.vertices, depths, strict=True):
-        lines = _lines_of(vertex)
+        lines = _describe_vertex(vertex)
         width = 20 + _WIDTH_OF_LETTER * max(map(len, lines))
         x = ends.get(depth, _MARGIN - _GAP_X) + _GAP_X
         ends[depth] = x + width

@@ -17,17 +17,17 @@ def function_name(node: Node) -> str:
     names = []
     waiting: list[Any] = [node]
     while waiting:
-        found = waiting.pop(0)
-        if isinstance(found, partial):
-            waiting = [*found.args, *waiting]
-        elif isinstance(found, OperatorNode):
-            waiting = [*found.parts(), *waiting]
-        elif name := _name_of(found):
+        part = waiting.pop(0)
+        if isinstance(part, partial):
+            waiting = [*part.args, *waiting]
+        elif isinstance(part, OperatorNode):
+            waiting = [*part.parts(), *waiting]
+        elif name := _infer_name(part):
             names.append(name)
     return ", ".join(dict.fromkeys(names))
 
 
-def _name_of(value: Any) -> str:
+def _infer_name(value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float, str, bytes, tuple, list, dict, set, enum.Enum, type)):
         return ""
     name: str = value.__qualname__ if hasattr(value, "__qualname__") else type(value).__qualname__

@@ -115,7 +115,7 @@ class LoopPlan:
             role = invariants.setdefault((of, upstream.side_tag), f"input {len(invariants) + 1}: {of.display_name}")
             reader = read.get(role)
             if reader is None:
-                reader = read[role] = _reader(role, of, _parallelism_of(of))
+                reader = read[role] = _reader(role, of, _get_fixed_parallelism(of))
             return replace(upstream, transformation=reader, side_tag=None)
 
         for transformation in self._all:
@@ -133,16 +133,16 @@ class LoopPlan:
             begin = (Upstream(self._merge(upstreams, ())),) if role == SOLUTION_SET else upstreams
             prologue.append(_writer(role, begin, directory))
         for (of, side_tag), role in invariants.items():
-            writer = _writer(role, (Upstream(of, side_tag=side_tag),), directory, _parallelism_of(of))
+            writer = _writer(role, (Upstream(of, side_tag=side_tag),), directory, _get_fixed_parallelism(of))
             prologue.append(writer)
         return LoopPrograms(
             upstream_first(prologue), upstream_first(step), tuple(self._initial), tuple(invariants.values())
         )
 
-    def _merge(self, held: tuple[Upstream, ...], delta: tuple[Upstream, ...]) -> Transformation:
+    def _merge(self, solution: tuple[Upstream, ...], delta: tuple[Upstream, ...]) -> Transformation:
         assert self._key_selector is not None
         by_key = HashPartitioner(self._key_selector)
-        inputs = [Upstream(u.transformation, by_key, u.side_tag) for u in held]
+        inputs = [Upstream(u.transformation, by_key, u.side_tag) for u in solution]
         inputs += [Upstream(u.transformation, by_key, u.side_tag, 1) for u in delta]
         factory = partial(KeyedMergeOperator, self._key_selector)
         return Transformation("Solution Set", factory, tuple(inputs), is_stateful=True)
@@ -158,13 +158,14 @@ def directory_of_role(directory: str, role: str) -> str:
     return f"{directory}/{role.partition(':')[0].replace(' ', '-')}"
 
 
-def check_bounded(upstreams: Iterable[Upstream], what: str) -> None:
-    """Raise `ConfigurationError` if a source of the streams is unbounded; `what` names the operation for the error."""
+def check_bounded(upstreams: Iterable[Upstream], operation: str) -> None:
+    """Raise `ConfigurationError` if a source of the streams is unbounded; the error names `operation`."""
     for transformation in upstream_first(upstream.transformation for upstream in upstreams):
         source = transformation.source
         if source is not None and source.boundedness is not Boundedness.BOUNDED:
             raise ConfigurationError(
-                f"{what} works on bounded data only, but the source {transformation.display_name!r} never ends: bound "
+                f"{operation} works on bounded data only, but the source {transformation.display_name!r} never ends: "
+                "bound "
                 "it"
             )
 
@@ -181,7 +182,7 @@ def check_outside_of_loops(program: Iterable[Transformation]) -> None:
                 )
 
 
-def _parallelism_of(transformation: Transformation) -> int | None:
+def _get_fixed_parallelism(transformation: Transformation) -> int | None:
     """Return the parallelism for writing and reading a transformation's output as files.
 
     With it, writing needs no redistribution, and `forward()` from the files keeps its meaning.
@@ -209,7 +210,7 @@ def _writer(
 ) -> Transformation:
     of = {upstream.transformation for upstream in upstreams}
     if parallelism is None and len(of) == 1:
-        parallelism = _parallelism_of(next(iter(of)))
+        parallelism = _get_fixed_parallelism(next(iter(of)))
     tail = Transformation("Iteration Tail", partial(TailOperator, role), upstreams, parallelism=parallelism)
     sink = JobCachingSink(directory_of_role(directory, role))
     factory = partial(SinkOperator, sink)

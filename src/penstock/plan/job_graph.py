@@ -27,7 +27,7 @@ from penstock.core.task.channels.partitioners import ForwardPartitioner
 from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
 from penstock.plan.description import Plan
 from penstock.plan.function_names import function_name
-from penstock.plan.nodes import factory_of
+from penstock.plan.nodes import get_factory
 from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from penstock.plan.transformation import Chaining, Transformation
 from penstock.state.migrations import registered
@@ -38,16 +38,16 @@ _DESCRIPTION_CHARS_MAX: Final = 1_000
 
 def build_job_graph(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> JobGraph:
     """Build the job graph of a program. It serializes functions, so serialization errors occur before anything runs."""
-    return _build(stream_graph_of(transformations, configuration), configuration, job_name)
+    return _build(plan_stream_graph(transformations, configuration), configuration, job_name)
 
 
 def build_plan(transformations: Iterable[Transformation], configuration: Configuration, job_name: str) -> Plan:
     """Build the stream graph and the job graph of a program, for display."""
-    graph = stream_graph_of(transformations, configuration)
+    graph = plan_stream_graph(transformations, configuration)
     return Plan(graph, _build(graph, configuration, job_name))
 
 
-def stream_graph_of(transformations: Iterable[Transformation], configuration: Configuration) -> StreamGraph:
+def plan_stream_graph(transformations: Iterable[Transformation], configuration: Configuration) -> StreamGraph:
     """Build the stream graph of a program with these settings."""
     return build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
 
@@ -177,14 +177,14 @@ class _JobGraphBuilder:
                 parent = position[node.in_edges[0].source.operator_id]
                 side_tag = node.in_edges[0].side_tag
             t = node.transformation
-            chained.append(ChainedOperator(node.operator_id, node.name, factory_of(t.node), parent, side_tag, t.uid))
+            chained.append(ChainedOperator(node.operator_id, node.name, get_factory(t.node), parent, side_tag, t.uid))
         out_edges = tuple(
             OutEdge(edge_id, position[edge.source.operator_id], edge.partitioner, edge.side_tag, edge.target.name)
             for edge_id, edge in edges
             if edge.source.operator_id in position
         )
         read = {(position[e.source.operator_id], e.side_tag) for _, e in edges if e.source.operator_id in position}
-        read |= {(one.parent, one.side_tag) for one in chained}
+        read |= {(operator.parent, operator.side_tag) for operator in chained}
         head = chain.nodes[0]
         sources: dict[str, Source[Any, Any]] = {}
         if head.transformation.source is not None:
@@ -211,9 +211,9 @@ class _JobGraphBuilder:
             slot_sharing_group=head.slot_sharing_group,
             alignments={} if alignment is None else {head.operator_id: alignment},
             side_outputs=tuple(
-                (chain.nodes[place].name, tag)
-                for place, tag in sorted(read, key=str)
-                if tag is not None and chain.nodes[place].transformation.source is None
+                (chain.nodes[index].name, tag)
+                for index, tag in sorted(read, key=str)
+                if tag is not None and chain.nodes[index].transformation.source is None
             ),
             parallelism_limit=_parallelism_limit(chain),
         )
@@ -221,10 +221,10 @@ class _JobGraphBuilder:
     def _buffer_timeout_ms(self, chain: _Chain, out_edges: tuple[OutEdge, ...]) -> int | None:
         """Return the shortest buffer timeout of a task's edges, because a task flushes all its buffers together."""
         job_wide = self._buffer_timeout_default_ms
-        wanted = [chain.nodes[edge.operator].transformation.buffer_timeout_ms for edge in out_edges]
-        if all(ms is None for ms in wanted):
+        requested = [chain.nodes[edge.operator].transformation.buffer_timeout_ms for edge in out_edges]
+        if all(ms is None for ms in requested):
             return None
-        timeouts = [job_wide if ms is None else ms for ms in wanted]
+        timeouts = [job_wide if ms is None else ms for ms in requested]
         return min((ms for ms in timeouts if ms >= 0), default=-1)
 
 
@@ -234,19 +234,21 @@ def _parallelism_limit(chain: _Chain) -> int | None:
 
 
 def _info(node: StreamNode) -> OperatorInfo:
-    said = node.transformation
-    key_types = dict.fromkeys(str(upstream.key_type) for upstream in said.inputs if upstream.key_type is not None)
+    transformation = node.transformation
+    key_types = dict.fromkeys(
+        str(upstream.key_type) for upstream in transformation.inputs if upstream.key_type is not None
+    )
     return OperatorInfo(
         node.operator_id,
         node.name,
-        said.uid,
-        said.is_stateful,
-        said.kind,
-        function_name(said.node),
+        transformation.uid,
+        transformation.is_stateful,
+        transformation.kind,
+        function_name(transformation.node),
         ", ".join(key_types),
-        said.has_placed_id,
-        said.sink is not None and said.sink.shows_on_commit,
-        shorten(said.description or "", _DESCRIPTION_CHARS_MAX),
+        transformation.has_placed_id,
+        transformation.sink is not None and transformation.sink.shows_on_commit,
+        shorten(transformation.description or "", _DESCRIPTION_CHARS_MAX),
     )
 
 
@@ -257,7 +259,7 @@ def _client_handler(transformation: Transformation) -> Callable[[int, bytes], No
 
 
 def _check_picklable(node: StreamNode) -> None:
-    _dumps(factory_of(node.transformation.node), node.name)
+    _dumps(get_factory(node.transformation.node), node.name)
     for edge in node.in_edges:
         _dumps(edge.partitioner, f"{edge.partitioner.name} into {node.name}")
 

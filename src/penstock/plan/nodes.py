@@ -45,7 +45,7 @@ class OperatorNode(ABC):
 Node: TypeAlias = OperatorNode | Factory
 
 
-def factory_of(node: Node) -> Factory:
+def get_factory(node: Node) -> Factory:
     """Return the operator factory of a node."""
     return node.factory() if isinstance(node, OperatorNode) else node
 
@@ -64,7 +64,7 @@ class DeclaredNode(OperatorNode):
 
     def factory(self) -> Factory:
         """Return a factory of the operator that converts its records to the declared types."""
-        factory, declared_type = factory_of(self.node), self.output_type
+        factory, declared_type = get_factory(self.node), self.output_type
         if isinstance(declared_type, RowTypeInfo):
             factory = partial(emitting_rows, factory, declared_type)
             if rounding(declared_type) is not None:
@@ -95,10 +95,10 @@ def with_declared_side(node: Node, tag_id: str, type_info: TypeInformation | Non
     """
     if type_info is None or fitting(type_info) is None:
         return node
-    found = node if isinstance(node, DeclaredNode) else DeclaredNode(node, None)
-    known = dict(found.side_types)
+    declared_node = node if isinstance(node, DeclaredNode) else DeclaredNode(node, None)
+    known = dict(declared_node.side_types)
     if known.setdefault(tag_id, type_info) != type_info:
         raise MisuseError(
             f"side output {tag_id!r} is read with two types, {known[tag_id]} and {type_info}: use one OutputTag"
         )
-    return replace(found, side_types=tuple(known.items()))
+    return replace(declared_node, side_types=tuple(known.items()))

@@ -125,16 +125,16 @@ def _operator_id(transformation: Transformation, position: int, inputs: list[Str
 
 
 def _parallelism(transformation: Transformation, default: int, inputs: list[StreamNode]) -> int:
-    limit, wanted = transformation.parallelism_limit, transformation.parallelism
-    if limit is not None and wanted is not None and wanted > limit:
+    limit, parallelism = transformation.parallelism_limit, transformation.parallelism
+    if limit is not None and parallelism is not None and parallelism > limit:
         raise ConfigurationError(
-            f"operator {transformation.display_name!r} can have at most parallelism {limit}, not {wanted}"
+            f"operator {transformation.display_name!r} can have at most parallelism {limit}, not {parallelism}"
         )
-    if wanted is None and transformation.follows_source and len(inputs) == 1:
+    if parallelism is None and transformation.follows_source and len(inputs) == 1:
         upstream = transformation.inputs[0]
         if upstream.partitioner is None and upstream.side_tag is None and upstream.transformation.source is not None:
             return inputs[0].parallelism
-    return wanted or (default if limit is None else min(default, limit))
+    return parallelism or (default if limit is None else min(default, limit))
 
 
 def _edge(upstream: Upstream, source: StreamNode, target: StreamNode) -> StreamEdge:

@@ -97,6 +97,6 @@ def upstream_first(transformations: Iterable[Transformation]) -> list[Transforma
             if missing:
                 waiting.append(missing[0])
             else:
-                found = waiting.pop()
-                ordered[id(found)] = found
+                current = waiting.pop()
+                ordered[id(current)] = current
     return list(ordered.values())

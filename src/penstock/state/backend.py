@@ -38,7 +38,7 @@ from penstock.state.descriptors import (
 from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.frozen import Pack
 from penstock.state.loading import StateLoader
-from penstock.state.schema.declared import StateSchema, schema_from_json, schema_of
+from penstock.state.schema.declared import StateSchema, schema_from_json, to_state_schema
 from penstock.state.schema.evolution import Converter, Incompatible, Moved
 from penstock.state.schema.migration import GONE, conversion
 from penstock.state.shapes import Shapes
@@ -130,9 +130,9 @@ class KeyedStateBackend(ABC):
     def table(self, name: str) -> KeyedTable:
         """Return the table of that name, created if missing."""
 
-    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+    def list_keys(self, descriptor: StateDescriptor) -> list[Any]:
         """Return the keys that have an entry in the descriptor's state."""
-        return list(self._table_for(descriptor).entries(None))
+        return list(self._declare_table(descriptor).entries(None))
 
     @abstractmethod
     def restore(self, name: str, entries: Entries, is_written: bool, schema: str = "") -> None:
@@ -159,10 +159,11 @@ class KeyedStateBackend(ABC):
 
     def restore_native(self, files: Sequence[NativeFiles]) -> None:
         """Restore captures of backends of this kind; raises `StateError` for captures of another kind."""
-        for one in files:
+        for native_files in files:
             raise StateError(
-                f"{self.owner}: the checkpoint holds its keyed state in files of the backend {one.backend!r}: restore "
-                f"it with state.backend.type: {one.backend}, or from a savepoint, which any backend can read"
+                f"{self.owner}: the checkpoint holds its keyed state in files of the backend "
+                f"{native_files.backend!r}: restore "
+                f"it with state.backend.type: {native_files.backend}, or from a savepoint, which any backend can read"
             )
 
     @abstractmethod
@@ -195,7 +196,7 @@ class KeyedStateBackend(ABC):
         Raises `StateError` if the state was declared differently before, `StateMigrationError` if it was restored with
         a schema that cannot be converted to the declared one.
         """
-        name, schema = descriptor.name, schema_of(descriptor)
+        name, schema = descriptor.name, to_state_schema(descriptor)
         known = self._schemas.get(name)
         if known is not None:
             if known != schema:
@@ -210,7 +211,7 @@ class KeyedStateBackend(ABC):
         self._schemas[name] = schema
 
     def _migrate(self, descriptor: StateDescriptor, before: str) -> None:
-        new = schema_of(descriptor)
+        new = to_state_schema(descriptor)
         # Without a schema, only one thing is known about the restored state: it contains no times.
         old = schema_from_json(before) if before else StateSchema(new.kind, None, None)
         try:
@@ -271,29 +272,29 @@ class KeyedStateBackend(ABC):
         """
 
     @abstractmethod
-    def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Cleaning | None:
+    def build_sweeper(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Cleaning | None:
         """Return the cleaner of a declared state's expired entries; None if the configuration requests none."""
 
-    def _table_for(self, descriptor: StateDescriptor) -> KeyedTable:
+    def _declare_table(self, descriptor: StateDescriptor) -> KeyedTable:
         self.declare(descriptor)
         return self.table(descriptor.name)
 
     def value_state(self, descriptor: StateDescriptor) -> ValueState[Any]:
         """Return the descriptor's state as a value state; TTL states that fold values use it as well."""
-        return ValueState(self, self._table_for(descriptor))
+        return ValueState(self, self._declare_table(descriptor))
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return the list state that the descriptor names."""
-        return ListState(self, self._table_for(descriptor))
+        return ListState(self, self._declare_table(descriptor))
 
     def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Return the map state that the descriptor names."""
-        return MapState(self, self._table_for(descriptor))
+        return MapState(self, self._declare_table(descriptor))
 
     def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Return the reducing state that the descriptor names."""
-        return ReducingState(self, self._table_for(descriptor), descriptor.reduce_function)
+        return ReducingState(self, self._declare_table(descriptor), descriptor.reduce_function)
 
     def aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Return the aggregating state that the descriptor names."""
-        return AggregatingState(self, self._table_for(descriptor), descriptor.agg_function)
+        return AggregatingState(self, self._declare_table(descriptor), descriptor.agg_function)

@@ -44,11 +44,11 @@ class BroadcastEntries(dict[K, V]):
         if self._views:
             self._views = {}
 
-    def view(self, what: str, list_items: Callable[[dict[K, V]], Iterable[Any]]) -> StateView[Any]:
+    def view(self, name: str, list_items: Callable[[dict[K, V]], Iterable[Any]]) -> StateView[Any]:
         """Return the view of that name; `list_items` builds its list if the map has changed since the last call."""
-        view = self._views.get(what)
+        view = self._views.get(name)
         if view is None:
-            view = self._views[what] = StateView(list(list_items(self)))
+            view = self._views[name] = StateView(list(list_items(self)))
         return view
 
 

@@ -16,7 +16,7 @@ Reference = TypeVar("Reference")
 class StateCapture(Protocol):
     """See the module docstring."""
 
-    def store_in(self, writer: CaptureWriter) -> None:
+    def write_capture(self, writer: CaptureWriter) -> None:
         """Write everything that was captured."""
 
     def discard(self) -> None:

@@ -26,14 +26,14 @@ D = TypeVar("D", bound=StateDescriptor)
 
 def declared_value_state(descriptor: ValueStateDescriptor, state: ValueState[Any]) -> ValueState[Any]:
     """Return the state, or the view whose values follow the type."""
-    made = fitting(descriptor.type_info, True)
-    return state if made is None else _Value(state, made)
+    change = fitting(descriptor.type_info, True)
+    return state if change is None else _Value(state, change)
 
 
 def declared_list_state(descriptor: ListStateDescriptor, state: ListState[Any]) -> ListState[Any]:
     """Return the state, or the view whose values follow the type."""
-    made = fitting(descriptor.type_info, True)
-    return state if made is None else _List(state, made)
+    change = fitting(descriptor.type_info, True)
+    return state if change is None else _List(state, change)
 
 
 def declared_map_state(descriptor: MapStateDescriptor, state: MapState[Any, Any]) -> MapState[Any, Any]:
@@ -46,12 +46,12 @@ def declared_reducing_state(
     descriptor: ReducingStateDescriptor, open_state: Callable[[ReducingStateDescriptor], ReducingState[Any]]
 ) -> ReducingState[Any]:
     """Return the state that `open_state` opens, or the view that converts each value and each result of the fold."""
-    made = fitting(descriptor.type_info, True)
-    if made is None:
+    change = fitting(descriptor.type_info, True)
+    if change is None:
         return open_state(descriptor)
     changed, reduce = copy(descriptor), descriptor.reduce_function
-    changed.reduce_function = lambda one, other: made(reduce(one, other))
-    return _Reducing(open_state(changed), made)
+    changed.reduce_function = lambda left, right: change(reduce(left, right))
+    return _Reducing(open_state(changed), change)
 
 
 def declared_aggregating_state(
@@ -59,11 +59,11 @@ def declared_aggregating_state(
     open_state: Callable[[AggregatingStateDescriptor], AggregatingState[Any, Any]],
 ) -> AggregatingState[Any, Any]:
     """Return the state that `open_state` opens, or one whose accumulators follow the type."""
-    made = fitting(descriptor.type_info, True)
-    if made is None:
+    change = fitting(descriptor.type_info, True)
+    if change is None:
         return open_state(descriptor)
     changed = copy(descriptor)
-    changed.agg_function = _Aggregate(descriptor.agg_function, made)
+    changed.agg_function = _Aggregate(descriptor.agg_function, change)
     return open_state(changed)
 
 
@@ -74,9 +74,9 @@ def _as_it_is(value: Any) -> Any:
 class _Value(ValueState[Any]):
     __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ValueState[Any], made: Change) -> None:
+    def __init__(self, state: ValueState[Any], change: Change) -> None:
         self._state = state
-        self._change = made
+        self._change = change
 
     def value(self) -> Any:
         return self._state.value()
@@ -94,9 +94,9 @@ class _Value(ValueState[Any]):
 class _List(ListState[Any]):
     __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ListState[Any], made: Change) -> None:
+    def __init__(self, state: ListState[Any], change: Change) -> None:
         self._state = state
-        self._change = made
+        self._change = change
 
     def get(self) -> list[Any]:
         return self._state.get()
@@ -171,9 +171,9 @@ class _Map(MapState[Any, Any]):
 class _Reducing(ReducingState[Any]):
     __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ReducingState[Any], made: Change) -> None:
+    def __init__(self, state: ReducingState[Any], change: Change) -> None:
         self._state = state
-        self._change = made
+        self._change = change
 
     def get(self) -> Any:
         return self._state.get()
@@ -191,9 +191,9 @@ class _Reducing(ReducingState[Any]):
 class _Aggregate:
     """An aggregate function whose accumulators follow the type."""
 
-    def __init__(self, function: Any, made: Change) -> None:
+    def __init__(self, function: Any, change: Change) -> None:
         self._function = function
-        self._change = made
+        self._change = change
         self.get_result = function.get_result
 
     def create_accumulator(self) -> Any:

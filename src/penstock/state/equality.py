@@ -7,7 +7,7 @@ Equal values have one canonical form: NaN with one bit pattern (`NAN` as a Pytho
 of their keys. Look-ups compare values in this form. A value that is passed on keeps its original form, unless it
 represents several equal values, like the key of a group: then it has the canonical form.
 
-`canonical_column` converts columns, and `canonicalizer_of` Python values. The type of a column selects both; types
+`canonical_column` converts columns, and `build_canonicalizer` Python values. The type of a column selects both; types
 without floats, maps and multisets need neither, and cost nothing.
 
 Python objects have the form that `penstock.table.data.values` uses: arrays are lists, rows are tuples, maps are lists
@@ -26,7 +26,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.map_columns import NULLABLE_KEY, has_nullable_keys, key_type_of, keys_of, map_array, map_type
+from penstock.codecs.map_columns import (
+    NULLABLE_KEY,
+    get_map_key_type,
+    get_map_keys,
+    has_nullable_keys,
+    map_array,
+    map_type,
+)
 from penstock.state.key_bytes import NAN, NEGATIVE_ZERO
 
 #: A function of a value, which may be None.
@@ -102,7 +109,7 @@ def _canonical_structs(column: pa.Array) -> pa.Array:
 def _canonical_maps(column: pa.Array) -> pa.Array:
     offsets = column.offsets.to_numpy()
     entries = slice(int(offsets[0]), int(offsets[-1]))
-    keys, items = (canonical_column(part[entries]) for part in (keys_of(column), column.items))
+    keys, items = (canonical_column(part[entries]) for part in (get_map_keys(column), column.items))
     rows = np.repeat(np.arange(len(column)), np.diff(offsets))
     ranks = _ranks(keys)
     if len(ranks) > 1 and ((ranks[1:] < ranks[:-1]) & (rows[1:] == rows[:-1])).any():
@@ -117,7 +124,7 @@ def _ranks(keys: pa.Array) -> Any:
     """Return the rank of each key, as a numpy array; equal keys have equal ranks."""
     if pa.types.is_nested(keys.type):
         values = list(map(_hashable, keys.to_pylist()))
-        ranks = {value: rank for rank, value in enumerate(sorted(set(values), key=order_of))}
+        ranks = {value: rank for rank, value in enumerate(sorted(set(values), key=to_sort_key))}
         return np.fromiter(map(ranks.__getitem__, values), np.int64, len(values))
     encoded = pc.dictionary_encode(keys, null_encoding="encode")
     of_value = np.empty(len(encoded.dictionary), np.int64)
@@ -148,7 +155,7 @@ def _with_nulls(offsets: pa.Array, column: pa.Array) -> pa.Array:
 
 
 @lru_cache(_TYPES_MAX)
-def canonicalizer_of(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonicalizer | None:
+def build_canonicalizer(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonicalizer | None:
     """Return a function that converts a value to a dictionary key, or to its canonical form; None if the value is both.
 
     Equal values give equal results with equal hashes. Arrays, rows and maps become tuples, which columns accept like
@@ -162,13 +169,13 @@ def canonicalizer_of(data_type: pa.DataType, zeros: Zeros = "kept") -> Canonical
     if pa.types.is_floating(data_type):
         return _FLOATS[zeros]
     if pa.types.is_map(data_type):
-        key = canonicalizer_of(key_type_of(data_type), zeros)
-        return partial(_canonical_pairs, key, canonicalizer_of(data_type.item_type, zeros))
+        key = build_canonicalizer(get_map_key_type(data_type), zeros)
+        return partial(_canonical_pairs, key, build_canonicalizer(data_type.item_type, zeros))
     if pa.types.is_struct(data_type):
-        fields = [canonicalizer_of(data_type.field(index).type, zeros) for index in range(data_type.num_fields)]
+        fields = [build_canonicalizer(data_type.field(index).type, zeros) for index in range(data_type.num_fields)]
         return partial(_canonical_row, None if fields.count(None) == len(fields) else fields)
     if data_type.num_fields:
-        return partial(_canonical_array, canonicalizer_of(data_type.field(0).type, zeros))
+        return partial(_canonical_array, build_canonicalizer(data_type.field(0).type, zeros))
     return None
 
 
@@ -176,7 +183,7 @@ def canonical_values(values: Sequence[Any], data_type: pa.DataType, zeros: Zeros
     """Return the canonical forms of many values, as dictionary keys; the same sequence if the type needs none."""
     if pa.types.is_floating(data_type) and (zeros == "kept" or 0.0 not in values):
         return [value if value == value else NAN for value in values]
-    canonical = canonicalizer_of(data_type, zeros)
+    canonical = build_canonicalizer(data_type, zeros)
     return values if canonical is None else list(map(canonical, values))
 
 
@@ -236,15 +243,15 @@ def _canonical_pairs(
 
 
 def _order_of_key(pair: tuple[Any, Any]) -> Any:
-    return order_of(pair[0])
+    return to_sort_key(pair[0])
 
 
-def order_of(value: Any) -> tuple[Any, ...]:
+def to_sort_key(value: Any) -> tuple[Any, ...]:
     """Return a sort key for canonical values of one type: NULL first, NaN after all numbers."""
     if value is None:
         return (0,)
     if isinstance(value, tuple):
-        return 1, tuple(map(order_of, value))
+        return 1, tuple(map(to_sort_key, value))
     return (2,) if _is_nan(value) else (1, value)
 
 

@@ -64,7 +64,7 @@ class HeapKeyedStateBackend(KeyedStateBackend):
         for table in self._tables.values():
             table.take_back(checkpoint_id)
 
-    def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Sweeper:
+    def build_sweeper(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Sweeper:
         table = self.table(descriptor.name)
         sweeper = Sweeper(table.entries(None), table.changed(None), descriptor.kind, config, self.now_ms)
         self._sweepers.append(sweeper)

@@ -114,7 +114,7 @@ def is_plain(key: Any) -> bool:
     return kind is tuple and all(map(is_plain, key))
 
 
-def plain_of(data: bytes) -> Any:
+def decode_plain_key(data: bytes) -> Any:
     """Return the plain key with these canonical bytes."""
     kind = data[:1]
     if kind == b"s":
@@ -133,7 +133,7 @@ def plain_of(data: bytes) -> Any:
     count, _, rest = data[1:].partition(b":")
     for _ in range(int(count)):
         length, _, rest = rest.partition(b":")
-        items.append(plain_of(rest[: int(length)]))
+        items.append(decode_plain_key(rest[: int(length)]))
         rest = rest[int(length) :]
     return tuple(items)
 

@@ -22,7 +22,7 @@ from penstock.codecs.map_columns import has_nullable_keys, nullable_key_table
 from penstock.state.captures import CaptureWriter
 from penstock.state.equality import hashable_elements
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_groups_of
+from penstock.state.key_groups import assign_key_groups
 
 #: Replaces the declared schema of a keyed state whose files are columns.
 COLUMNS_SCHEMA: Final = "columns"
@@ -45,9 +45,9 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
     for of_part, values in parts[1:]:
         size = len(values)
         pairs = codes.astype(np.int64) * size + of_part
-        found = pc.dictionary_encode(pa.array(pairs))
-        codes = found.indices.to_numpy(zero_copy_only=False)
-        keys = [(*keys[pair // size], values[pair % size]) for pair in found.dictionary.to_pylist()]
+        encoded = pc.dictionary_encode(pa.array(pairs))
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        keys = [(*keys[pair // size], values[pair % size]) for pair in encoded.dictionary.to_pylist()]
     return codes, keys
 
 
@@ -59,14 +59,14 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
         numbers: dict[Any, int] = {}
         codes = [numbers.setdefault(value, len(numbers)) for value in hashable_elements(column)]
         return np.array(codes, np.int64), list(numbers)
-    found = pc.dictionary_encode(column, null_encoding="encode")
-    if not isinstance(found, pa.ChunkedArray):
-        return found.indices.to_numpy(zero_copy_only=False), found.dictionary.to_pylist()
-    if not found.num_chunks:
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    if not isinstance(encoded, pa.ChunkedArray):
+        return encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary.to_pylist()
+    if not encoded.num_chunks:
         return np.zeros(0, np.int32), []
     # All chunks have one dictionary. Arrow sees that only without NaN, and cannot combine those with NULL and NaN.
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in found.chunks])
-    return codes, found.chunk(0).dictionary.to_pylist()
+    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
+    return codes, encoded.chunk(0).dictionary.to_pylist()
 
 
 @dataclass
@@ -87,11 +87,11 @@ class ColumnsCapture:
         """Return the table as an Arrow IPC stream, with the key group of each row as the first column."""
         table = self.table() if callable(self.table) else self.table
         codes, keys = distinct_keys([table.column(name) for name in self.key_names])
-        groups = np.array(key_groups_of(keys, max_parallelism), np.int32)[codes]
+        groups = np.array(assign_key_groups(keys, max_parallelism), np.int32)[codes]
         table = table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
-        return _bytes_of(table.replace_schema_metadata({_ABOUT: self.about, _FIRST: str(self.first)}))
+        return _to_ipc_bytes(table.replace_schema_metadata({_ABOUT: self.about, _FIRST: str(self.first)}))
 
-    def store_in(self, writer: CaptureWriter) -> None:
+    def write_capture(self, writer: CaptureWriter) -> None:
         """See `StateCapture`."""
         writer.write_columns(self.name, self.first > 0, self.to_bytes(writer.max_parallelism))
 
@@ -117,10 +117,10 @@ def read_columns(files: Iterable[bytes]) -> pa.Table:
 
 def merge_columns(files: Iterable[bytes]) -> bytes:
     """Merge a history into one file."""
-    return _bytes_of(read_columns(files))
+    return _to_ipc_bytes(read_columns(files))
 
 
-def _bytes_of(table: pa.Table) -> bytes:
+def _to_ipc_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -149,14 +149,14 @@ class ColumnStates:
         if goes_on:
             self._confirmed[name] = mine.num_rows
 
-    def capture_from(self, name: str, rows: int, checkpoint_id: int) -> int:
+    def start_capture(self, name: str, rows: int, checkpoint_id: int) -> int:
         """Return the first row number that a checkpoint must write of an append-only table, which has `rows` rows."""
         self._captured.setdefault(checkpoint_id, {})[name] = rows
         return self._confirmed.get(name, 0)
 
     def confirm(self, checkpoint_id: int) -> None:
         """Note that the checkpoint completed: later ones add to it."""
-        for captured in [one for one in sorted(self._captured) if one <= checkpoint_id]:
+        for captured in [captured_id for captured_id in sorted(self._captured) if captured_id <= checkpoint_id]:
             self._confirmed.update(self._captured.pop(captured))
 
     def take_back(self, checkpoint_id: int) -> None:
@@ -173,10 +173,10 @@ class ColumnStates:
         if tables is None:
             return None
         for table in tables:
-            found = (table.schema.metadata or {}).get(_ABOUT, b"").decode()
-            if found != about:
+            actual = (table.schema.metadata or {}).get(_ABOUT, b"").decode()
+            if actual != about:
                 raise StateError(
-                    f"{self.owner}: the snapshot holds {found or 'something else'} in columns, but the operator keeps "
+                    f"{self.owner}: the snapshot holds {actual or 'something else'} in columns, but the operator keeps "
                     f"{about}; restore its previous definition, or give it a new uid to start without state"
                 )
         try:

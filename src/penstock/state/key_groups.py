@@ -15,12 +15,12 @@ import xxhash
 from penstock.state.key_bytes import key_bytes
 
 
-def key_group_of(key: Any, max_parallelism: int) -> int:
+def assign_key_group(key: Any, max_parallelism: int) -> int:
     """Return the key group of a key, from 0 to `max_parallelism` - 1."""
     return xxhash.xxh3_64_intdigest(key_bytes(key)) % max_parallelism
 
 
-def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> list[int]:
+def assign_key_groups(keys: Sequence[Any], max_parallelism: int) -> list[int]:
     """Return the key groups of many keys; integers and text need no call for each key."""
     digest, kinds = xxhash.xxh3_64_intdigest, set(map(type, keys))
     if kinds == {int}:
@@ -30,7 +30,7 @@ def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> list[int]:
             pass
     if kinds == {str}:
         return [digest(b"s" + key.encode("utf-8", "surrogatepass")) % max_parallelism for key in keys]
-    return [key_group_of(key, max_parallelism) for key in keys]
+    return [assign_key_group(key, max_parallelism) for key in keys]
 
 
 def key_group_of_bytes(data: bytes, max_parallelism: int) -> int:

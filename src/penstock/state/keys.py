@@ -166,8 +166,8 @@ def with_one_nan(key: Any) -> Any:
         items = [with_one_nan(item) for item in key]
         if all(new is old for new, old in zip(items, key, strict=True)):
             return key
-        made: Any = (tuple if isinstance(key, tuple) else frozenset).__new__(kind, items)
-        return made
+        copied: Any = (tuple if isinstance(key, tuple) else frozenset).__new__(kind, items)
+        return copied
     if isinstance(key, Row):
         row = copy.copy(key)
         row[:] = [with_one_nan(item) for item in key]
@@ -186,7 +186,7 @@ def _dataclasswith_one_nan(key: Any) -> Any:
             changed[field.name] = new
     if not changed:
         return key
-    made = copy.copy(key)
+    copied = copy.copy(key)
     for name, value in changed.items():
-        object.__setattr__(made, name, value)  # works for frozen dataclasses as well
-    return made
+        object.__setattr__(copied, name, value)  # works for frozen dataclasses as well
+    return copied

@@ -60,7 +60,7 @@ class StateLatency:
     def follow(self, name: str, state: S) -> S:
         """Track a state from now on, and return it."""
         kind, methods = next(names for of, names in _NAMES.items() if isinstance(state, of))
-        metrics = {method: f"{kind}{what}Latency" for method, what in methods.items()} | {"clear": _CLEAR}
+        metrics = {method: f"{kind}{operation}Latency" for method, operation in methods.items()} | {"clear": _CLEAR}
         cls = type(state)
         timed = {method: self._timed(getattr(cls, method), f"{name}.{metric}") for method, metric in metrics.items()}
         followed = types.new_class(cls.__name__, (cls,), exec_body=lambda body: body.update(timed, __slots__=()))

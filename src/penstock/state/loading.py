@@ -25,10 +25,15 @@ from typing import Any, Final
 from penstock.base.class_types import class_fields
 from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.key_bytes import is_plain
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 from penstock.state.keys import with_one_nan
 from penstock.state.shapes import Shapes, are_as_before, find_class
-from penstock.state.stand_ins import dataclass_stand_in, function_stand_in, script_class, tuple_stand_in
+from penstock.state.stand_ins import (
+    make_dataclass_substitute,
+    make_function_substitute,
+    make_tuple_substitute,
+    script_class,
+)
 
 #: The opcode that brings every class or function into a pickle of protocol 4 and above.
 STACK_GLOBAL: Final = b"\x93"
@@ -68,7 +73,7 @@ class StateLoader:
 
     def check_key(self, key: Any, key_group: int) -> None:
         """Raise if a key of a changed class no longer belongs to its key group."""
-        if self.has_changed and key_group_of(key, self._max_parallelism) != key_group:
+        if self.has_changed and assign_key_group(key, self._max_parallelism) != key_group:
             raise self.other_key(key)
 
     def renewed_key(self, key: Any, key_group: int) -> Any:
@@ -76,7 +81,7 @@ class StateLoader:
         if is_plain(key):
             return key
         key = with_one_nan(key)
-        if not self.has_changed and key_group_of(key, self._max_parallelism) != key_group:
+        if not self.has_changed and assign_key_group(key, self._max_parallelism) != key_group:
             raise self.older_key(key)
         return key
 
@@ -121,7 +126,7 @@ class StateLoader:
             'penstock.state.migrations.register("module:Class", function)'
         )
 
-    def successor_of(self, path: str) -> Callable[..., Any] | None:
+    def find_successor(self, path: str) -> Callable[..., Any] | None:
         """Return the registered successor of a class, or None."""
         return self._migrations.get(path)
 
@@ -147,8 +152,8 @@ class _CarefulLoads:
 
     def find(self, module: str, name: str) -> Any:
         """Return the class or function that a pickle names, or its replacement."""
-        found = self.found[module, name] = self._resolve(module, name)
-        return found
+        resolved = self.found[module, name] = self._resolve(module, name)
+        return resolved
 
     def _resolve(self, module: str, name: str) -> Any:
         path, loader = f"{module}:{name}", self._loader
@@ -156,42 +161,44 @@ class _CarefulLoads:
         if registered is not None:
             return registered
         try:
-            found = find_class(module, name)
+            resolved = find_class(module, name)
         except (ImportError, AttributeError) as error:
             raise loader.gone(module, name, error) from error
         if module == CLOUDPICKLE:
-            return script_class(name, found, self._script_class)
-        return self._stand_in(found, self._shapes.get(path)) if isinstance(found, type) else found
+            return script_class(name, resolved, self._script_class)
+        return self._choose_substitute(resolved, self._shapes.get(path)) if isinstance(resolved, type) else resolved
 
     def _registered(self, path: str) -> type | None:
         """Return the replacement for a registered class; None if the class is not registered."""
-        successor = self._loader.successor_of(path)
+        successor = self._loader.find_successor(path)
         if successor is None:
             return None
         self._loader.has_changed = True
         if not isinstance(successor, type):
-            return function_stand_in(successor, self._drafts)
+            return make_function_substitute(successor, self._drafts)
         fields = self._shapes.get(path)
         # The fields of a class of the user's script are unknown.
         if fields is None and dataclasses.is_dataclass(successor):
-            return dataclass_stand_in(successor, None, self._drafts, self._loader.no_default, self._on_change)
-        return self._stand_in(successor, fields)
+            return make_dataclass_substitute(successor, None, self._drafts, self._loader.no_default, self._on_change)
+        return self._choose_substitute(successor, fields)
 
     def _script_class(self, name: str) -> type | None:
-        place = (SCRIPT, name)
-        if place not in self.found:
-            self.found[place] = self._registered(f"{SCRIPT}:{name}")
-        found: type | None = self.found[place]
-        return found
+        key = (SCRIPT, name)
+        if key not in self.found:
+            self.found[key] = self._registered(f"{SCRIPT}:{name}")
+        resolved: type | None = self.found[key]
+        return resolved
 
-    def _stand_in(self, cls: type, before: tuple[str, ...] | None) -> type:
+    def _choose_substitute(self, cls: type, before: tuple[str, ...] | None) -> type:
         """Return the class itself if its instances need no check, else a class that checks and converts them."""
         fields = class_fields(cls)
         if fields is None or before == fields or (before is None and self._knows_all):
             return cls
         if issubclass(cls, tuple):
-            return cls if before is None else tuple_stand_in(cls, before, self._loader.no_default, self._on_change)
-        return dataclass_stand_in(cls, before, self._drafts, self._loader.no_default, self._on_change)
+            return (
+                cls if before is None else make_tuple_substitute(cls, before, self._loader.no_default, self._on_change)
+            )
+        return make_dataclass_substitute(cls, before, self._drafts, self._loader.no_default, self._on_change)
 
     def _on_change(self) -> None:
         self._loader.has_changed = True

@@ -97,12 +97,12 @@ class OperatorStateBackend:
             state = self._maps[name] = BroadcastState(name)
         return state
 
-    def _refuse_other_mode(self, name: str, wanted: str) -> None:
+    def _refuse_other_mode(self, name: str, mode: str) -> None:
         known = BROADCAST_MODE if name in self._maps else self._lists[name].mode if name in self._lists else None
         if known is not None:
             raise StateError(
                 f"{self._owner}: operator state {name!r} was restored or declared as a {known} state, but is requested "
-                f"as a {wanted} state: give the two different names"
+                f"as a {mode} state: give the two different names"
             )
 
     def restore(self, name: str, mode: str, items: list[Any]) -> None:

@@ -25,10 +25,10 @@ class _Recorder(pickle.Unpickler):
         self.shapes: Shapes = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        if isinstance(found, type):
-            self.shapes[f"{module}:{name}"] = class_fields(found)
-        return found
+        obj = super().find_class(module, name)
+        if isinstance(obj, type):
+            self.shapes[f"{module}:{name}"] = class_fields(obj)
+        return obj
 
 
 def loads_with_shapes(data: bytes) -> tuple[Any, Shapes]:
@@ -39,20 +39,20 @@ def loads_with_shapes(data: bytes) -> tuple[Any, Shapes]:
 
 def find_class(module: str, name: str) -> Any:
     """Look up a class by name as unpickling does; raises the errors of the lookup."""
-    found: Any = import_module(module)
+    obj: Any = import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        obj = getattr(obj, part)
+    return obj
 
 
 def are_as_before(shapes: Shapes) -> bool:
     """Return whether today's program has all these classes, with these fields."""
     for path, fields in shapes.items():
         try:
-            found = find_class(*path.split(":"))
+            obj = find_class(*path.split(":"))
         except (ImportError, AttributeError):
             return False
-        if not isinstance(found, type) or class_fields(found) != fields:
+        if not isinstance(obj, type) or class_fields(obj) != fields:
             return False
     return True
 
@@ -60,10 +60,10 @@ def are_as_before(shapes: Shapes) -> bool:
 def merged(shapes: list[Shapes | None]) -> Shapes | None:
     """Merge the shapes of several files; None if the shapes of one are unknown, or two conflict."""
     union: Shapes = {}
-    for one in shapes:
-        if one is None or any(union.get(path, fields) != fields for path, fields in one.items()):
+    for file_shapes in shapes:
+        if file_shapes is None or any(union.get(path, fields) != fields for path, fields in file_shapes.items()):
             return None
-        union.update(one)
+        union.update(file_shapes)
     return union
 
 

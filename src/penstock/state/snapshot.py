@@ -27,7 +27,7 @@ from penstock.codecs.pickling import dumps, dumps_all
 from penstock.state.captures import CaptureWriter
 from penstock.state.errors import StateError
 from penstock.state.frozen import Frozen, thaw
-from penstock.state.key_groups import key_group_of, key_groups_of
+from penstock.state.key_groups import assign_key_group, assign_key_groups
 from penstock.state.shapes import Shapes, merged, shapes_from_json
 
 if TYPE_CHECKING:
@@ -75,17 +75,17 @@ class KeyedCapture:
         keys: list[Any] = []
         values: list[Any] = []
         namespaces: list[bytes] = []
-        for namespace, kept, of_kept, removed in written:
+        for namespace, put_keys, put_values, removed in written:
             namespace_bytes = dumps(namespace)
             for key in removed:
-                rows.add(key_group_of(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
-            keys += kept
-            values += of_kept
-            namespaces += [namespace_bytes] * len(kept)
-        rows.extend(key_groups_of(keys, max_parallelism), PUT, dumps_all(keys), namespaces, dumps_all(values))
+                rows.add(assign_key_group(key, max_parallelism), REMOVE, dumps(key), namespace_bytes, b"")
+            keys += put_keys
+            values += put_values
+            namespaces += [namespace_bytes] * len(put_keys)
+        rows.extend(assign_key_groups(keys, max_parallelism), PUT, dumps_all(keys), namespaces, dumps_all(values))
         return rows.to_bytes(shapes)
 
-    def store_in(self, writer: CaptureWriter) -> None:
+    def write_capture(self, writer: CaptureWriter) -> None:
         """See `StateCapture`."""
         writer.write_changes(self.name, self.schema, self.is_whole, self.to_bytes(writer.max_parallelism))
 
@@ -110,7 +110,7 @@ class OperatorCapture:
         """Encode the items as an Arrow IPC stream."""
         return operator_bytes(self.items)
 
-    def store_in(self, writer: CaptureWriter) -> None:
+    def write_capture(self, writer: CaptureWriter) -> None:
         """See `StateCapture`."""
         writer.write_list(self.name, self.mode, self.count, self.to_bytes())
 
@@ -215,7 +215,7 @@ def about_keyed(data: bytes) -> AboutFile:
     return _about(pa.ipc.open_stream(pa.BufferReader(data)).schema)
 
 
-def shapes_in(schema: Any) -> Shapes | None:
+def extract_shapes(schema: Any) -> Shapes | None:
     """Return the classes that the pickles of a file name, from its Arrow schema; None if unknown."""
     return _about(schema).shapes
 

@@ -20,7 +20,9 @@ _set: Final = object.__setattr__
 NoDefault = Callable[[type, str], StateMigrationError]
 
 
-def tuple_stand_in(cls: type, before: tuple[str, ...], no_default: NoDefault, on_change: Callable[[], None]) -> type:
+def make_tuple_substitute(
+    cls: type, before: tuple[str, ...], no_default: NoDefault, on_change: Callable[[], None]
+) -> type:
     """Return a stand-in for a NamedTuple whose fields were `before`."""
     fields: tuple[str, ...] = getattr(cls, "_fields", ())
     defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
@@ -41,7 +43,7 @@ def tuple_stand_in(cls: type, before: tuple[str, ...], no_default: NoDefault, on
     return type(cls.__name__, (), {"__new__": make})
 
 
-def dataclass_stand_in(
+def make_dataclass_substitute(
     cls: type,
     before: tuple[str, ...] | None,
     drafts: list[Any],
@@ -82,7 +84,7 @@ def dataclass_stand_in(
     return type(cls.__name__, (cls,), {"__slots__": (), "__new__": make, "__setstate__": fill})
 
 
-def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
+def make_function_substitute(function: Callable[..., Any], drafts: list[Any]) -> type:
     """Return a stand-in whose instances a function rebuilds, from the pickled arguments or else the attributes."""
 
     def make(stand_in: type, *args: Any, **keywords: Any) -> Any:
@@ -94,30 +96,30 @@ def function_stand_in(function: Callable[..., Any], drafts: list[Any]) -> type:
 
     def become(draft: Any, state: Any) -> None:
         _discard(drafts, draft)
-        made = function(**_attributes(state, ()))
+        instance = function(**_attributes(state, ()))
         # Other objects may already refer to the draft, so it becomes the new object instead of being replaced.
-        _set(draft, "__class__", type(made))
-        _set(draft, "__dict__", vars(made))
+        _set(draft, "__class__", type(instance))
+        _set(draft, "__dict__", vars(instance))
 
     return type("Successor", (), {"__new__": make, "__setstate__": become})
 
 
-def script_class(name: str, found: Any, stand_in_for: Callable[[str], type | None]) -> Any:
+def script_class(name: str, function: Any, stand_in_for: Callable[[str], type | None]) -> Any:
     """Wrap the cloudpickle functions that rebuild classes of the user's script, so that they return stand-ins."""
     if name == "_make_skeleton_class":
 
-        def make(metaclass: Any, class_name: str, *others: Any) -> Any:
-            return stand_in_for(class_name) or found(metaclass, class_name, *others)
+        def make(metaclass: Any, class_name: str, *args: Any) -> Any:
+            return stand_in_for(class_name) or function(metaclass, class_name, *args)
 
         return make
     if name == "_class_setstate":
 
         def fill(cls: type, state: Any) -> Any:
             # Do not apply the state of the script's class to the class that replaces it.
-            return cls if stand_in_for(cls.__name__) is cls else found(cls, state)
+            return cls if stand_in_for(cls.__name__) is cls else function(cls, state)
 
         return fill
-    return found
+    return function
 
 
 def _attributes(state: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -93,10 +93,10 @@ class StateView(Collection[ITEM]):
         return next(iter(self._items), _MISSING) is not _MISSING
 
     def __repr__(self) -> str:
-        shown = list(map(repr, islice(self._items, _SHOWN_MAX + 1)))
-        if len(shown) > _SHOWN_MAX:
-            shown[_SHOWN_MAX] = "..."
-        return f"StateView([{', '.join(shown)}])"
+        texts = list(map(repr, islice(self._items, _SHOWN_MAX + 1)))
+        if len(texts) > _SHOWN_MAX:
+            texts[_SHOWN_MAX] = "..."
+        return f"StateView([{', '.join(texts)}])"
 
 
 class State:
@@ -217,8 +217,8 @@ class MapState(State, Generic[K, V]):
     __slots__ = ()
 
     def _map(self) -> dict[K, V]:
-        found: dict[K, V] = self._entries.get(self._backend.current_key, {})
-        return found
+        mapping: dict[K, V] = self._entries.get(self._backend.current_key, {})
+        return mapping
 
     def get(self, key: K) -> V | None:
         """Return the value under `key`, or None."""
@@ -229,11 +229,11 @@ class MapState(State, Generic[K, V]):
         entries, current = self._entries, self._backend.current_key
         if not self._table.is_next_whole:
             self._changed.add(current)
-        found = entries.get(current)
-        if found is None:
+        mapping = entries.get(current)
+        if mapping is None:
             entries[current] = {key: value}
         else:
-            found[key] = value
+            mapping[key] = value
 
     def put_all(self, dict_value: dict[K, V]) -> None:
         """Store several values."""
@@ -245,11 +245,11 @@ class MapState(State, Generic[K, V]):
 
     def remove(self, key: K) -> None:
         """Remove the value under `key`, if any."""
-        found = self._map()
-        found.pop(key, None)
+        mapping = self._map()
+        mapping.pop(key, None)
         if not self._table.is_next_whole:
             self._changed.add(self._backend.current_key)
-        if not found:
+        if not mapping:
             self.clear()
 
     def contains(self, key: K) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.state.errors import StateError
 from penstock.state.frozen import Changes, Contents, Frozen, Pack, PackedChanges, freeze
-from penstock.state.key_checks import check_key_groups, ends_of
+from penstock.state.key_checks import check_key_groups, sample_keys
 from penstock.state.snapshot import KeyedCapture
 
 _MISSING: Any = object()
@@ -163,11 +163,11 @@ class StateTable:
     def validate(self, max_parallelism: int, key_groups: tuple[int, int]) -> None:
         """See `KeyedStateBackend.validate`."""
         name = self.name
-        twice = [namespace for namespace in ends_of(self._lone) if namespace in self.panes]
+        twice = [namespace for namespace in sample_keys(self._lone) if namespace in self.panes]
         assert not twice, f"state {name!r}: namespace {twice[0]!r} lies in two places"
-        keys = [self._lone[namespace] for namespace in ends_of(self._lone)]
-        for namespace in ends_of(self.panes):
-            keys += ends_of(self.panes[namespace])
+        keys = [self._lone[namespace] for namespace in sample_keys(self._lone)]
+        for namespace in sample_keys(self.panes):
+            keys += sample_keys(self.panes[namespace])
         check_key_groups(name, keys, max_parallelism, key_groups)
         for namespace, marked in self._changed.items() if not self.is_next_whole else ():
             is_known = not marked or namespace in self.panes or namespace in self._lone or namespace in self._dropped
@@ -208,32 +208,32 @@ class StateTable:
         """Mark the changes that were new in the last capture again, because no snapshot builds on it."""
         if checkpoint_id not in self._unconfirmed:
             return
-        taken = self._unconfirmed.pop(checkpoint_id)
-        if taken is None:
+        capture = self._unconfirmed.pop(checkpoint_id)
+        if capture is None:
             self.is_next_whole = True
             return
-        for namespace, keys in taken[0].items():
+        for namespace, keys in capture[0].items():
             self.changed(namespace).update(keys)
-        self._dropped.update(taken[1])
+        self._dropped.update(capture[1])
 
     def _merged(self) -> tuple[dict[Any, set[Any]], dict[Any, None]] | None:
         """Return all unconfirmed changes; None if any entry may have changed."""
         changed: dict[Any, set[Any]] = {}
         dropped: dict[Any, None] = {}
-        for one in self._unconfirmed.values():
-            if one is None:
+        for capture in self._unconfirmed.values():
+            if capture is None:
                 return None
             if len(self._unconfirmed) == 1:
-                return one
-            dropped.update(one[1])
-            for namespace, keys in one[0].items():
+                return capture
+            dropped.update(capture[1])
+            for namespace, keys in capture[0].items():
                 changed.setdefault(namespace, set()).update(keys)
         return changed, dropped
 
     def _everything(self) -> list[Contents]:
-        whole: list[Contents] = [(n, list(e), list(e.values()), []) for n, e in self.panes.items() if e]
-        whole += [(namespace, [key], [None], []) for namespace, key in self._lone.items()]
-        return whole
+        contents: list[Contents] = [(n, list(e), list(e.values()), []) for n, e in self.panes.items() if e]
+        contents += [(namespace, [key], [None], []) for namespace, key in self._lone.items()]
+        return contents
 
     def _contents(self, changed: dict[Any, set[Any]]) -> list[Contents]:
         """Return the current contents of the changed entries."""
@@ -245,17 +245,17 @@ class StateTable:
             if entries is None:
                 continue  # dropped since, which has its own mark
             # One lookup per key: on a large table, each costs a cache miss.
-            kept = list(keys)
+            put_keys = list(keys)
             if len(keys) * _ORDERED_SHARE >= len(entries):
                 # Cheap enough to use the table's order, in which timers of the same time fire.
-                kept = [key for key in entries if key in keys] + [key for key in keys if key not in entries]
-            values = list(map(entries.get, kept, repeat(_MISSING)))
+                put_keys = [key for key in entries if key in keys] + [key for key in keys if key not in entries]
+            values = list(map(entries.get, put_keys, repeat(_MISSING)))
             removed: list[Any] = []
             if any(value is _MISSING for value in values):
                 present = [value is not _MISSING for value in values]
-                removed = [key for key, is_present in zip(kept, present, strict=True) if not is_present]
-                kept, values = list(compress(kept, present)), list(compress(values, present))
-            written.append((namespace, kept, values, removed))
+                removed = [key for key, is_present in zip(put_keys, present, strict=True) if not is_present]
+                put_keys, values = list(compress(put_keys, present)), list(compress(values, present))
+            written.append((namespace, put_keys, values, removed))
         return written
 
     def _frozen(self, changes: Changes, owner: str) -> Frozen:

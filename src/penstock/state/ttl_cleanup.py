@@ -44,19 +44,19 @@ class Sweeper:
 
     def on_access(self) -> None:
         """Check a few entries on an access to the state."""
-        self._look_at(self._size)
+        self._sweep_keys(self._size)
 
     def on_records(self, count: int) -> None:
         """Handle `count` processed records."""
         if self._sees_records:
-            self._look_at(self._size * count)
+            self._sweep_keys(self._size * count)
 
     def on_capture(self) -> None:
         """Check all entries before a snapshot, if configured."""
         if self._in_snapshot:
             self._tidy(list(self._entries))
 
-    def _look_at(self, count: int) -> None:
+    def _sweep_keys(self, count: int) -> None:
         keys: list[Any] = []
         while len(keys) < min(count, len(self._entries)):
             key = next(self._keys, _END)
@@ -90,6 +90,6 @@ class Sweeper:
         return pairs if len(left) == len(pairs) else left
 
     @staticmethod
-    def _left_of_map(found: Any, latest_expired_ms: int) -> Any:
-        left = {key: pair for key, pair in found.items() if pair[1] > latest_expired_ms}
-        return found if len(left) == len(found) else left
+    def _left_of_map(entries: Any, latest_expired_ms: int) -> Any:
+        left = {key: pair for key, pair in entries.items() if pair[1] > latest_expired_ms}
+        return entries if len(left) == len(entries) else left

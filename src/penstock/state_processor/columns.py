@@ -101,16 +101,16 @@ def declared_type(type_info: TypeInformation | None) -> Any:
 
 def infer_type(values: Iterable[Any]) -> Any:
     """Infer the Arrow type that fits all these values; None if they must be pickled."""
-    found = pa.null()
+    common_type = pa.null()
     try:
         for value in values:
-            found = _common(found, _type_of(value))
+            common_type = _common(common_type, _infer_type(value))
     except _NotSimpleError:
         return None
-    return found if _is_whole(found) else None
+    return common_type if _is_whole(common_type) else None
 
 
-def _type_of(value: Any) -> Any:
+def _infer_type(value: Any) -> Any:
     kind = type(value)
     simple = _SIMPLE.get(kind)
     if simple is not None:
@@ -130,36 +130,36 @@ def _type_of(value: Any) -> Any:
         raise _NotSimpleError
     annotated = _annotated_types(kind) if dataclasses.is_dataclass(kind) else {}
     fields = [
-        (name, annotated.get(name, pa.null()) if field is None else _type_of(field))
+        (name, annotated.get(name, pa.null()) if field is None else _infer_type(field))
         for name, field in zip(names, _fields(value, names), strict=True)
     ]
     return pa.struct(fields)
 
 
 def _all(values: Iterable[Any]) -> Any:
-    found = pa.null()
+    common_type = pa.null()
     for value in values:
-        found = _common(found, _type_of(value))
-    return found
+        common_type = _common(common_type, _infer_type(value))
+    return common_type
 
 
-def _common(one: Any, other: Any) -> Any:
+def _common(left: Any, right: Any) -> Any:
     """Return the type that can hold values of both types."""
     types = pa.types
-    if one == other or types.is_null(other):
-        return one
-    if types.is_null(one):
-        return other
-    if _EMPTY_MAP in (one, other) and (types.is_map(one) or types.is_map(other)):
-        return other if one == _EMPTY_MAP else one
-    if {one, other} == {pa.int64(), pa.float64()}:
+    if left == right or types.is_null(right):
+        return left
+    if types.is_null(left):
+        return right
+    if _EMPTY_MAP in (left, right) and (types.is_map(left) or types.is_map(right)):
+        return right if left == _EMPTY_MAP else left
+    if {left, right} == {pa.int64(), pa.float64()}:
         return pa.float64()
-    if types.is_list(one) and types.is_list(other):
-        return pa.list_(_common(one.value_type, other.value_type))
-    if types.is_map(one) and types.is_map(other):
-        return pa.map_(_common(one.key_type, other.key_type), _common(one.item_type, other.item_type))
-    if types.is_struct(one) and types.is_struct(other) and [f.name for f in one] == [f.name for f in other]:
-        return pa.struct([(a.name, _common(a.type, b.type)) for a, b in zip(one, other, strict=True)])
+    if types.is_list(left) and types.is_list(right):
+        return pa.list_(_common(left.value_type, right.value_type))
+    if types.is_map(left) and types.is_map(right):
+        return pa.map_(_common(left.key_type, right.key_type), _common(left.item_type, right.item_type))
+    if types.is_struct(left) and types.is_struct(right) and [f.name for f in left] == [f.name for f in right]:
+        return pa.struct([(a.name, _common(a.type, b.type)) for a, b in zip(left, right, strict=True)])
     raise _NotSimpleError
 
 

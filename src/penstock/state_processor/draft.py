@@ -65,9 +65,9 @@ class OperatorDraft:
         draft = cls(msgspec.structs.replace(operator, subtasks={}))
         for index, subtask in operator.subtasks.items():
             for name, keyed in subtask.keyed.items():
-                kept = draft.keyed.setdefault(name, KeptKeyed({}))
-                assert isinstance(kept, KeptKeyed)
-                kept.handles[index] = keyed
+                state = draft.keyed.setdefault(name, KeptKeyed({}))
+                assert isinstance(state, KeptKeyed)
+                state.handles[index] = keyed
             for name, lists in subtask.operator.items():
                 items = draft.items.setdefault(name, KeptItems({}))
                 assert isinstance(items, KeptItems)
@@ -136,8 +136,8 @@ class SavepointDraft:
 
     def find(self, uid: str) -> OperatorDraft:
         """Return the operator with this uid or operator id; raise `StateError` that lists the existing ones."""
-        found = find_operator((draft.head for draft in self.operators), uid)
-        return next(draft for draft in self.operators if draft.head is found)
+        head = find_operator((draft.head for draft in self.operators), uid)
+        return next(draft for draft in self.operators if draft.head is head)
 
     def find_or_add(self, uid: str) -> OperatorDraft:
         """Return the operator with this uid or operator id, adding it if missing."""

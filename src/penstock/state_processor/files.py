@@ -59,8 +59,8 @@ def keyed_rows(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -
         for key, namespace, item in shape.rows(block):
             key = with_one_nan(key)
             data = key_bytes(key)
-            place = data if namespace is None else b"%d:" % len(data) + data + key_bytes(namespace)
-            yield key_group_of_bytes(data, max_parallelism), place, key, namespace, item
+            entry_key = data if namespace is None else b"%d:" % len(data) + data + key_bytes(namespace)
+            yield key_group_of_bytes(data, max_parallelism), entry_key, key, namespace, item
 
 
 def entries_in_memory(shape: Shape, blocks: Iterable[RowBlock], max_parallelism: int) -> list[list[Entry]]:
@@ -68,8 +68,8 @@ def entries_in_memory(shape: Shape, blocks: Iterable[RowBlock], max_parallelism:
     numbers: dict[bytes, int] = {}
     first: list[tuple[int, Any, Any, Any]] = []
     others: dict[int, list[Any]] = {}  # the further items of entries with several rows
-    for group, place, key, namespace, item in keyed_rows(shape, blocks, max_parallelism):
-        number = numbers.setdefault(place, len(first))
+    for group, entry_key, key, namespace, item in keyed_rows(shape, blocks, max_parallelism):
+        number = numbers.setdefault(entry_key, len(first))
         if number == len(first):
             first.append((group, key, namespace, item))
         else:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.state.loading import StateLoader
 from penstock.state.shapes import merged
-from penstock.state.snapshot import DROP_NAMESPACE, PUT, shapes_in
+from penstock.state.snapshot import DROP_NAMESPACE, PUT, extract_shapes
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import StateFile
 
@@ -57,7 +57,7 @@ def live_rows(
     tables = [_table(storage.read(file)) for file in files]
     loads: Loads = pickle.loads
     if loader is not None:
-        loads = loader.for_file(merged([shapes_in(table.schema) for table in tables]))
+        loads = loader.for_file(merged([extract_shapes(table.schema) for table in tables]))
     if len(tables) == 1:
         yield from _pieces(_select(tables[0], first, last), loads)
     elif tables:

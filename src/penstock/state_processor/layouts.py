@@ -220,9 +220,9 @@ def pair_layout(storage: FileCheckpointStore, part: ListPart, raw: bool) -> Iter
     return _cut(iter(items), 2, raw)
 
 
-def _other_kind(what: str, wanted: str, value: Any) -> str:
+def _other_kind(title: str, expected: str, value: Any) -> str:
     kinds: dict[type, str] = {list: "read_list_state", dict: "read_map_state"}
     return (
-        f"{what} is not a {wanted} state; it holds a {type(value).__qualname__}: read it with "
+        f"{title} is not a {expected} state; it holds a {type(value).__qualname__}: read it with "
         f"{kinds.get(type(value), 'read_value_state')}"
     )

@@ -83,20 +83,24 @@ def list_operator(operator: OperatorState) -> OperatorListing:
 
 
 def _keyed(operator: OperatorState, name: str) -> StateListing:
-    held = [subtask.keyed[name] for subtask in operator.subtasks.values() if name in subtask.keyed]
-    handles = [handle for some in held for handle in some]
+    subtask_handles = [subtask.keyed[name] for subtask in operator.subtasks.values() if name in subtask.keyed]
+    handles = [handle for some in subtask_handles for handle in some]
     kind = KINDS.get(name) or next(filter(None, map(declared_kind, handles)), None)
     files = sum(len(handle.files) for handle in handles)
-    return StateListing(name, "keyed", kind, len(held), files, sum(handle.length for handle in handles), None)
+    return StateListing(
+        name, "keyed", kind, len(subtask_handles), files, sum(handle.length for handle in handles), None
+    )
 
 
 def _list(operator: OperatorState, name: str) -> StateListing:
-    held = [subtask.operator[name] for subtask in operator.subtasks.values() if name in subtask.operator]
-    handles = [handle for some in held for handle in some]
+    subtask_handles = [subtask.operator[name] for subtask in operator.subtasks.values() if name in subtask.operator]
+    handles = [handle for some in subtask_handles for handle in some]
     mode = handles[0].mode if handles else "split"
     kind = KINDS.get(name) or {"broadcast": "map", "channel": "in flight"}.get(mode, "list")
     size = sum(handle.file.length for handle in handles)
-    return StateListing(name, mode, kind, len(held), len(handles), size, sum(handle.items for handle in handles))
+    return StateListing(
+        name, mode, kind, len(subtask_handles), len(handles), size, sum(handle.items for handle in handles)
+    )
 
 
 def declared_kind(handle: Any) -> str | None:
@@ -130,11 +134,11 @@ def _named(operator: OperatorState) -> str:
 
 def no_such_state(operator: OperatorState, name: str, mode: str) -> StateError:
     """Return the error for a state that an operator does not have."""
-    names = ", ".join(_states_of(operator))
+    names = ", ".join(_describe_states(operator))
     return StateError(f"operator {operator_name(operator)} has no {mode} state {name!r}; there are: {names or 'none'}")
 
 
-def _states_of(operator: OperatorState) -> Iterator[str]:
+def _describe_states(operator: OperatorState) -> Iterator[str]:
     for state in list_operator(operator).states:
         yield f"{state.name!r} ({state.mode})"
 

@@ -262,12 +262,12 @@ class SavepointReader:
         """Read a broadcast map: map_key, value. All subtasks have the same map; an unfinished one is preferred."""
         operator = self._find(uid)
         parts = self._list_parts(operator, _name(name), ("broadcast",))
-        kept = min(parts, key=lambda part: (part.subtask in operator.finished, part.subtask))
+        chosen = min(parts, key=lambda part: (part.subtask in operator.finished, part.subtask))
         if isinstance(name, MapStateDescriptor):
             key_type = key_type or declared_type(name.key_type_info)
             value_type = value_type or declared_type(name.type_info)
         columns = [Column("map_key", key_type), Column("value", value_type)]
-        return SavepointTable(kept.what, columns, [(pair_layout, kept)], self._storage)
+        return SavepointTable(chosen.what, columns, [(pair_layout, chosen)], self._storage)
 
     def read_source_splits(self, uid: str) -> SavepointTable:
         """Read the splits of a source's readers, with their positions: subtask, index, value."""
@@ -314,16 +314,16 @@ class SavepointReader:
         if value_type is None and isinstance(state, StateDescriptor):
             value_type = declared_type(state.type_info)
         known = {"key": key_type, "value": value_type, "index": pa.int64(), **types}
-        what = f"state {name!r} of {operator_name(operator)}"
+        title = f"state {name!r} of {operator_name(operator)}"
         reads = [(layout, part) for part in parts]
-        return SavepointTable(what, [Column(c, known.get(c)) for c in columns], reads, self._storage)
+        return SavepointTable(title, [Column(c, known.get(c)) for c in columns], reads, self._storage)
 
     def _keyed_parts(self, operator: OperatorState, name: str) -> Iterator[KeyedPart]:
-        what = f"state {name!r} of {operator_name(operator)}"
+        title = f"state {name!r} of {operator_name(operator)}"
         for _, state in sorted(operator.subtasks.items()):
             for handle in state.keyed.get(name, ()):
                 if handle.schema == COLUMNS_SCHEMA:
-                    raise StateError(f"{what} is kept in columns: read it with read_columns")
+                    raise StateError(f"{title} is kept in columns: read it with read_columns")
                 for first, last in slices(handle, SLICE_BYTES):
                     yield KeyedPart(
                         name, operator_name(operator), handle.files, first, last, handle.schema, registered()
@@ -348,24 +348,28 @@ class SavepointReader:
         is_there = name in _operator_names(operator) or not may_be_empty
         parts = self._list_parts(operator, name, modes) if is_there else []
         columns = [Column("subtask", pa.int32()), Column("index", pa.int64()), Column("value", value_type)]
-        what = f"operator state {name!r} of {operator_name(operator)}"
-        return SavepointTable(what, columns, [(item_layout, part) for part in parts], self._storage)
+        title = f"operator state {name!r} of {operator_name(operator)}"
+        return SavepointTable(title, columns, [(item_layout, part) for part in parts], self._storage)
 
     def _list_parts(self, operator: OperatorState, name: str, modes: tuple[str, ...] | None) -> list[ListPart]:
-        parts, found = [], set()
+        parts, used_modes = [], set()
         for subtask, state in sorted(operator.subtasks.items()):
             handles: tuple[OperatorStateHandle, ...] = state.operator.get(name, ())
             for handle in handles:
-                found.add(handle.mode)
-                what = f"operator state {name!r} of {operator_name(operator)}"
-                parts.append(ListPart(what, subtask, handle.file))
+                used_modes.add(handle.mode)
+                title = f"operator state {name!r} of {operator_name(operator)}"
+                parts.append(ListPart(title, subtask, handle.file))
         if not parts:
             raise no_such_state(operator, name, "operator")
-        if modes is not None and not found <= set(modes):
+        if modes is not None and not used_modes <= set(modes):
             raise StateError(
-                f"operator state {name!r} of {operator_name(operator)} is a {'/'.join(sorted(found))} state, not "
+                f"operator state {name!r} of {operator_name(operator)} is a {'/'.join(sorted(used_modes))} state, not "
                 f"{' or '.join(modes)}: read it with "
-                + ("read_operator_state" if CHANNEL_MODE in found or "committable" in found else _READERS[found.pop()])
+                + (
+                    "read_operator_state"
+                    if CHANNEL_MODE in used_modes or "committable" in used_modes
+                    else _READERS[used_modes.pop()]
+                )
             )
         return parts
 
@@ -410,11 +414,11 @@ def _operator_names(operator: OperatorState) -> set[str]:
     return {name for state in operator.subtasks.values() for name in state.operator}
 
 
-def _check_kind(operator: OperatorState, name: str, wanted: str | None) -> None:
+def _check_kind(operator: OperatorState, name: str, expected: str | None) -> None:
     for state in operator.subtasks.values():
         for handle in state.keyed.get(name, ()):
             kind = declared_kind(handle)
-            if wanted is not None and kind in _METHODS and kind != wanted:
+            if expected is not None and kind in _METHODS and kind != expected:
                 raise StateError(
                     f"state {name!r} of {operator_name(operator)} is a {kind} state: read it with "
                     f"{_METHODS[kind].__name__}"

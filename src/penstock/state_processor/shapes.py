@@ -128,7 +128,9 @@ class TimerShape(Shape):
         return None
 
 
-def shape_of(what: str, descriptor: StateDescriptor, key: Selector, value: Selector, map_key: Selector) -> Shape:
+def build_state_shape(
+    what: str, descriptor: StateDescriptor, key: Selector, value: Selector, map_key: Selector
+) -> Shape:
     """Return the shape of the state that a descriptor declares."""
     if isinstance(descriptor, MapStateDescriptor):
         return MapShape(what, key, value, map_key)

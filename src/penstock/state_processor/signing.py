@@ -12,12 +12,12 @@ from penstock.drivers.settings.defaults import default_configuration
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url
 from penstock.storage.metadata import StateFile
-from penstock.storage.signatures import key_of
+from penstock.storage.signatures import parse_signing_key
 
 
 def configured_store(job_id: str, inline_bytes_max: int) -> FileCheckpointStore:
     """Return a store for savepoints, with the key of `config.yaml` or the command line, if any."""
-    key = key_of(default_configuration().read(SIGNING_KEY))
+    key = parse_signing_key(default_configuration().read(SIGNING_KEY))
     return FileCheckpointStore(None, job_id, inline_bytes_max, key=key)
 
 
@@ -39,7 +39,7 @@ def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
         CheckpointError: if `path` holds no complete savepoint or checkpoint, or `target` is not empty.
         ConfigurationError: if the key is missing or too short.
     """
-    secret = key_of(key if key is not None else default_configuration().read(SIGNING_KEY))
+    secret = parse_signing_key(key if key is not None else default_configuration().read(SIGNING_KEY))
     if secret is None:
         raise ConfigurationError(f"set {SIGNING_KEY.key()}, or give a key")
     source = FileCheckpointStore(None, "", 0)

@@ -123,14 +123,14 @@ def _encoded(batch: Any, shape: Shape, max_parallelism: int, part_of: Sequence[i
     encoded = [
         (
             part_of[group],
-            place,
+            entry_key,
             position,
             group,
             dumps(key),
             NO_NAMESPACE if namespace is None else dumps(namespace),
             dumps(item),
         )
-        for position, (group, place, key, namespace, item) in zip(positions, rows, strict=True)
+        for position, (group, entry_key, key, namespace, item) in zip(positions, rows, strict=True)
     ]
     for begin in range(0, len(encoded), BATCH_ROWS):
         columns = zip(*encoded[begin : begin + BATCH_ROWS], strict=True)

@@ -33,7 +33,7 @@ from penstock.state_processor.names import (
 )
 from penstock.state_processor.reader import SLICE_BYTES, slices, split_range
 from penstock.state_processor.rows import Selector, blocks, is_spark_frame
-from penstock.state_processor.shapes import Shape, TimerShape, WindowShape, shape_of
+from penstock.state_processor.shapes import Shape, TimerShape, WindowShape, build_state_shape
 from penstock.state_processor.signing import configured_store
 from penstock.state_processor.spark_jobs import run_tasks, write_frame
 from penstock.storage.files import absolute_url
@@ -131,8 +131,10 @@ class SavepointWriter:
             partitions: the number of files of key groups into which a Spark data frame is split, each written by its
                 own task.
         """
-        what = f"state {descriptor.name!r} of {uid!r}"
-        return self._add(uid, descriptor.name, shape_of(what, descriptor, key, value, map_key), source, partitions)
+        title = f"state {descriptor.name!r} of {uid!r}"
+        return self._add(
+            uid, descriptor.name, build_state_shape(title, descriptor, key, value, map_key), source, partitions
+        )
 
     def with_reduce_state(
         self, uid: str, source: Any, key: Selector = "key", value: Selector = "value", partitions: int | None = None
@@ -334,8 +336,8 @@ class _OperatorWriter:
         """
         head = self._head
         on_spark = is_spark_frame(state.source)
-        wanted = (state.partitions or PARTITIONS) if on_spark else head.parallelism
-        pieces = max(1, -(-min(wanted, head.max_parallelism) // head.parallelism))
+        partitions = (state.partitions or PARTITIONS) if on_spark else head.parallelism
+        pieces = max(1, -(-min(partitions, head.max_parallelism) // head.parallelism))
         ranges = [
             (subtask, *part)
             for subtask in range(head.parallelism)
@@ -379,8 +381,8 @@ class _OperatorWriter:
             )
             for number, (_, handle, part) in enumerate(pieces)
         ]
-        what = f"state {name!r} of {self._draft.title}"
-        written = [task() for task in tasks] if self._spark is None else run_tasks(self._spark, tasks, what)
+        title = f"state {name!r} of {self._draft.title}"
+        written = [task() for task in tasks] if self._spark is None else run_tasks(self._spark, tasks, title)
         handles: dict[int, tuple[KeyedStateHandle, ...]] = {}
         for (subtask, handle, (first, last)), files in zip(pieces, written, strict=True):
             if files:

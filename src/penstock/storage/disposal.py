@@ -140,7 +140,7 @@ def check_disposable(snapshot: Snapshot, has_ended: Callable[[str], bool], roots
     if of_job is not None:
         where[0].check_has_ended(snapshot)
     for root_of_jobs in where:
-        root_of_jobs.check_nobody_begins_from(snapshot)
+        root_of_jobs.check_not_in_use(snapshot)
     _check_claim(snapshot, where, has_ended)
 
 
@@ -196,23 +196,24 @@ class _Root:
         if leader is None or leader == metadata.job_id:
             raise CheckpointError(
                 f"{snapshot.url} is in use by job {named}, as far as is known: no end of the job is recorded. If no "
-                f"driver runs it, create the empty file {shown(self.fs, self._end_of(metadata.job_id))} and ask again"
+                "driver runs it, create the empty file "
+                f"{shown(self.fs, self._build_end_marker_path(metadata.job_id))} and ask again"
             )
         if not self.has_ended(leader) and not self._has_checkpoint(leader):
             raise CheckpointError(
                 f"{snapshot.url} is in use: job {leader} continues job {named} and has no checkpoint of its own yet"
             )
 
-    def check_nobody_begins_from(self, snapshot: Snapshot) -> None:
+    def check_not_in_use(self, snapshot: Snapshot) -> None:
         """Raise `CheckpointError` if a job began from the snapshot and has no checkpoint of its own yet."""
         for mark in self._marks():
             if mark.status != BEGUN or mark.savepoint is None or self.has_ended(mark.job_id):
                 continue
-            if self._leads_to(mark.savepoint, snapshot) and not self._has_checkpoint(mark.job_id):
+            if self._reaches(mark.savepoint, snapshot) and not self._has_checkpoint(mark.job_id):
                 raise CheckpointError(
                     f"{snapshot.url} is in use: job {mark.job_name!r} ({mark.job_id}) began from it and has no "
                     f"checkpoint of its own yet. If no driver runs that job, create the empty file "
-                    f"{shown(self.fs, self._end_of(mark.job_id))} and ask again"
+                    f"{shown(self.fs, self._build_end_marker_path(mark.job_id))} and ask again"
                 )
 
     def metadata_below(self) -> Iterator[tuple[str, str]]:
@@ -226,13 +227,13 @@ class _Root:
     def _marks(self) -> list[JobMark]:
         """Return the job marks of all names."""
         marks = JobMarks(self.fs, self.path)
-        found = marks.all()
+        job_marks = marks.all()
         if not lists_exactly(self.fs):
             for directory in _listed(self.fs, marks.directory):
-                found += KeyedLeaders(ObjectFiles(self.fs), directory.rstrip("/"), "").marks()[0]
-        return found
+                job_marks += KeyedLeaders(ObjectFiles(self.fs), directory.rstrip("/"), "").marks()[0]
+        return job_marks
 
-    def _leads_to(self, path: str, snapshot: Snapshot) -> bool:
+    def _reaches(self, path: str, snapshot: Snapshot) -> bool:
         fs, directory = real_directory(path)
         return directory == snapshot.directory and type(fs) is type(snapshot.fs)
 
@@ -252,7 +253,7 @@ class _Root:
     def _has_checkpoint(self, job_id: str) -> bool:
         return any(job_id == other for other, _ in self.metadata_below())
 
-    def _end_of(self, job_id: str) -> str:
+    def _build_end_marker_path(self, job_id: str) -> str:
         return posixpath.join(self.path, job_id, ENDED_NAME)
 
 
@@ -275,11 +276,11 @@ def _check_claim(snapshot: Snapshot, roots: Iterable[_Root], has_ended: Callable
 def _places(snapshot: Snapshot, roots: Iterable[str]) -> dict[str, Any]:
     """Return the checkpoint directories with their file systems, first that of the snapshot if it is a checkpoint."""
     of_job = snapshot.job_directory
-    places = {} if of_job is None else {posixpath.dirname(of_job): snapshot.fs}
+    directories = {} if of_job is None else {posixpath.dirname(of_job): snapshot.fs}
     for url in roots:
         fs, root = fsspec.core.url_to_fs(url)
-        places.setdefault(_real(fs, root.rstrip("/")), fs)
-    return places
+        directories.setdefault(_real(fs, root.rstrip("/")), fs)
+    return directories
 
 
 def _needed_by_others(snapshot: Snapshot, roots: Iterable[str]) -> Iterator[str]:
@@ -319,10 +320,10 @@ def _real(fs: Any, path: str) -> str:
 def _listed(fs: Any, directory: str) -> list[str]:
     fs.invalidate_cache(directory)
     try:
-        found: list[str] = fs.ls(directory, detail=False)
+        paths: list[str] = fs.ls(directory, detail=False)
     except FileNotFoundError:
         return []
-    return found
+    return paths
 
 
 def _remove_if_empty(fs: Any, directory: str) -> None:

@@ -49,10 +49,10 @@ from penstock.storage.metadata import (
     checksum,
 )
 from penstock.storage.savepoint_directories import (
+    belongs_to_job,
     check_or_claim_snapshot,
     delete_directory,
     discard_savepoint,
-    is_directory_of,
 )
 from penstock.storage.signatures import content_of_file, signed_file
 
@@ -223,8 +223,8 @@ class FileCheckpointStore:
             return replace(file, path=posixpath.basename(file.path or ""))
 
         fs, directory = fsspec.core.url_to_fs(savepoint_path)
-        whole = self._canonical(metadata, savepoint_path).with_files(contained)
-        write_metadata(fs, directory, whole, self._key)
+        canonical = self._canonical(metadata, savepoint_path).with_files(contained)
+        write_metadata(fs, directory, canonical, self._key)
 
     def _canonical(self, metadata: CheckpointMetadata, savepoint_path: str) -> CheckpointMetadata:
         """Return the metadata of a savepoint whose keyed state any backend can read.
@@ -272,7 +272,7 @@ class FileCheckpointStore:
         that the metadata does not name, or that other checkpoints reference.
         """
         self.check_leads()
-        if is_directory_of(savepoint_path, self._job_id):
+        if belongs_to_job(savepoint_path, self._job_id):
             delete_directory(savepoint_path)
             return
         with contextlib.suppress(MissingMetadataError):  # already deleted
@@ -287,11 +287,14 @@ class FileCheckpointStore:
         if self._fs is None:
             return []
         self._fs.invalidate_cache(self._root)
-        found: list[str] = self._fs.find(self._root)
+        paths: list[str] = self._fs.find(self._root)
         if lists_exactly(self._fs):
-            return found
-        known = (posixpath.join(self._checkpoint_directory(one), METADATA_NAME) for one in self._known_ids)
-        return sorted({*found, *known})
+            return paths
+        known = (
+            posixpath.join(self._checkpoint_directory(checkpoint_id), METADATA_NAME)
+            for checkpoint_id in self._known_ids
+        )
+        return sorted({*paths, *known})
 
     def delete(self, paths: list[str]) -> None:
         """Delete metadata, then state files, then empty directories; missing files are not an error."""
@@ -322,7 +325,7 @@ class FileCheckpointStore:
         """Begin a new job beside those of the same name."""
         if self._fs is not None:
             forget_end(self._fs, self._root)
-            self._leaders = self._leaders_of(job_name)
+            self._leaders = self._build_leaders(job_name)
             self._number = self._leaders.highest()
 
     def take_over(self, job_name: str) -> LeftByJobs:
@@ -332,32 +335,32 @@ class FileCheckpointStore:
         if self._fs is None:
             raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
         forget_end(self._fs, self._root)
-        self._leaders = leaders = self._leaders_of(job_name)
+        self._leaders = leaders = self._build_leaders(job_name)
         self._number = number = leaders.take(self._job_id)
-        before = [one for one in leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(one[1])]
-        left = self._left_by(job_name, leaders).of_master(number, before, self._has_left)
+        before = [master for master in leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(master[1])]
+        left = self._read_retained(job_name, leaders).of_master(number, before, self._has_left)
         leaders.note(left.found())
-        self._left, self._known_ids = left, left.ids_of(self._job_id)
+        self._left, self._known_ids = left, left.list_checkpoint_ids(self._job_id)
         return left
 
-    def _leaders_of(self, job_name: str) -> Leaders | KeyedLeaders:
+    def _build_leaders(self, job_name: str) -> Leaders | KeyedLeaders:
         directory = posixpath.join(self._marks.directory, file_of_name(job_name))
         if lists_exactly(self._fs):
             return Leaders(self._fs, directory, job_name)
         return KeyedLeaders(ObjectFiles(self._fs), directory, job_name)
 
     def _has_left(self, job_id: str) -> bool:
-        return bool(self._fs.exists(self._directory_of(job_id)))
+        return bool(self._fs.exists(self._get_job_directory(job_id)))
 
-    def _directory_of(self, job_id: str) -> str:
+    def _get_job_directory(self, job_id: str) -> str:
         return posixpath.join(posixpath.dirname(self._root), job_id)
 
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
         """Delete everything that jobs have left, metadata first."""
         self.check_leads()
         for job_id in job_ids:
-            directory = self._directory_of(job_id)
-            known_ids = set() if self._left is None else self._left.ids_of(job_id)
+            directory = self._get_job_directory(job_id)
+            known_ids = set() if self._left is None else self._left.list_checkpoint_ids(job_id)
             if known_ids or self._fs.exists(directory):
                 self._fs.invalidate_cache(directory)
                 self.delete(metadata_to_delete(directory, self._fs.find(directory), known_ids))
@@ -380,31 +383,31 @@ class FileCheckpointStore:
         if self._fs is None:
             return
         mark = replace(mark, job_master=self._number)
-        leaders = self._leaders or self._leaders_of(mark.job_name)
+        leaders = self._leaders or self._build_leaders(mark.job_name)
         if isinstance(leaders, KeyedLeaders):
-            found = leaders.found()
+            record = leaders.found()
             for replaced in leaders.put_mark(mark):
-                self._marks.delete_what_ended(replaced, found)
+                self._marks.delete_what_ended(replaced, record)
         else:
             self._marks.set(mark, None if self._leaders is None else leaders.found())
         self.check_leads()
 
-    def _left_by(self, job_name: str, leaders: Leaders | KeyedLeaders) -> LeftByJobs:
+    def _read_retained(self, job_name: str, leaders: Leaders | KeyedLeaders) -> LeftByJobs:
         """Return the checkpoints and marks of a name's jobs that count.
 
         Reads the metadata of every checkpoint there.
         """
         before, root = leaders.found(), posixpath.dirname(self._root)
-        places = set(self._marks.checkpoints())
+        checkpoint_keys = set(self._marks.checkpoints())
         if isinstance(leaders, KeyedLeaders):
-            places |= leaders.known_checkpoints(before)
+            checkpoint_keys |= leaders.known_checkpoints(before)
 
-        def directory_of(job_id: str, checkpoint_id: int) -> str:
+        def get_directory(job_id: str, checkpoint_id: int) -> str:
             path: str = self._fs.unstrip_protocol(posixpath.join(root, job_id, f"chk-{checkpoint_id}"))
             return path
 
-        found = read_left(places, before, directory_of, self.load)
-        for left in found:
+        checkpoints = read_left(checkpoint_keys, before, get_directory, self.load)
+        for left in checkpoints:
             sync_found(self._fs, posixpath.join(root, left.job_id, f"chk-{left.checkpoint_id}"))
         set_marks, damaged = self._marks.of_name(job_name)
         self._marks.sync()
@@ -412,7 +415,7 @@ class FileCheckpointStore:
             keyed, more = leaders.marks()
             set_marks, damaged = [*set_marks, *keyed], [*damaged, *more]
         counting = [mark for mark in set_marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
-        return LeftByJobs(of_name(job_name, found), tuple(counting), damaged=tuple(damaged))
+        return LeftByJobs(of_name(job_name, checkpoints), tuple(counting), damaged=tuple(damaged))
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

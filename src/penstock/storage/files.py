@@ -21,11 +21,11 @@ import fsspec
 from penstock.base.durable_files import (
     check_outlives,
     create_file,
+    ensure_directories,
+    get_protocols,
     has_directories,
     is_local,
     make_directories,
-    make_directories_in,
-    protocols_of,
     publish,
     sync_directories,
     write_bytes,
@@ -53,7 +53,7 @@ _RENAMING: Final = frozenset({"hdfs", "webhdfs"})
 
 def lists_exactly(fs: Any) -> bool:
     """Return whether a listing shows creations and deletions at once, as in the local file system and in Hadoop's."""
-    return is_local(fs) or not _RENAMING.isdisjoint(protocols_of(fs))
+    return is_local(fs) or not _RENAMING.isdisjoint(get_protocols(fs))
 
 
 def absolute_url(path: str) -> str:
@@ -78,7 +78,7 @@ def write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     """Write a state file under a descriptive name; a second writer of the same bytes does no harm."""
     digest = checksum(data)
     path = posixpath.join(directory, file_name(name, digest))
-    make_directories_in(fs, directory)
+    ensure_directories(fs, directory)
     # A retried or concurrent task may write an existing file again, and die meanwhile.
     _write_whole(fs, path, data)
     return StateFile(len(data), digest, path=path)
@@ -156,7 +156,7 @@ def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool 
     Raises:
         FileExistsError: if a file of that name exists, and `replaces` is not set.
     """
-    make_directories_in(fs, directory)
+    ensure_directories(fs, directory)
     _write_whole(fs, posixpath.join(directory, name), data, replaces)
     if is_local(fs):
         sync_directories([directory])
@@ -164,7 +164,7 @@ def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool 
 
 def create(fs: Any, directory: str, name: str, data: bytes = b"") -> bool:
     """Create a file durably. Returns False if it exists; of several concurrent processes, only one gets True."""
-    make_directories_in(fs, directory)
+    ensure_directories(fs, directory)
     path = posixpath.join(directory, name)
     if is_local(fs):
         return create_file(path, data)

@@ -82,14 +82,16 @@ class LeftByJobs(msgspec.Struct, frozen=True):
         A former master whose job has no directory counts until a later master completes a checkpoint or ends. It may
         have died during the first checkpoint of its job, when sinks had prepared output that must be removed.
         """
-        completed = [one.metadata.job_master for one in self.checkpoints if one.metadata is not None]
+        completed = [
+            checkpoint.metadata.job_master for checkpoint in self.checkpoints if checkpoint.metadata is not None
+        ]
         since = max([*completed, *(mark.job_master for mark in self.marks)], default=0)
         former = tuple((other, job_id) for other, job_id in before if other > since or has_left(job_id))
         return replace(self, number=number, former=former)
 
-    def ids_of(self, job_id: str) -> set[int]:
+    def list_checkpoint_ids(self, job_id: str) -> set[int]:
         """Return the ids of a job's checkpoints, including damaged ones."""
-        return {one.checkpoint_id for one in self.checkpoints if one.job_id == job_id}
+        return {checkpoint.checkpoint_id for checkpoint in self.checkpoints if checkpoint.job_id == job_id}
 
     def found(self) -> Found:
         """Return the record of the job master's findings."""
@@ -132,10 +134,10 @@ def decode_mark(data: bytes, where: str) -> JobMark:
         raise CheckpointError(f"{where} does not record the outcome of a job: {error}") from error
 
 
-def of_name(job_name: str, found: list[Left]) -> tuple[Left, ...]:
+def of_name(job_name: str, checkpoints: list[Left]) -> tuple[Left, ...]:
     """Return the checkpoints of jobs of that name, and damaged ones of jobs whose name is unknown."""
-    names = {left.job_id: left.metadata.job_name for left in found if left.metadata is not None}
-    return tuple(left for left in found if names.get(left.job_id, job_name) == job_name)
+    names = {left.job_id: left.metadata.job_name for left in checkpoints if left.metadata is not None}
+    return tuple(left for left in checkpoints if names.get(left.job_id, job_name) == job_name)
 
 
 class JobMarks:
@@ -147,14 +149,14 @@ class JobMarks:
         #: the directory of the marks, with a subdirectory for the job masters of each name
         self.directory = posixpath.join(root, MARKS_DIRECTORY)
 
-    def set(self, mark: JobMark, found: Found | None) -> None:
+    def set(self, mark: JobMark, record: Found | None) -> None:
         """Set a job's mark durably, replacing those of its name and finishing the deletions that they announce.
 
-        Marks of later job masters stay. `found` determines which marks count.
+        Marks of later job masters stay. `record` determines which marks count.
         """
         name = mark_file(mark)
         write_named(self._fs, self.directory, name, encode_mark(mark))
-        self._remove((other for other in self._of_name(mark.job_name) if other != name), mark.job_master, found)
+        self._remove((other for other in self._of_name(mark.job_name) if other != name), mark.job_master, record)
 
     def of_name(self, job_name: str) -> tuple[list[JobMark], list[str]]:
         """Return the marks of a name (one, or briefly several), and why others cannot be read."""
@@ -207,18 +209,18 @@ class JobMarks:
         except FileNotFoundError:
             return None  # another job of that name has just set its own mark
 
-    def _remove(self, names: Iterable[str], number: int, found: Found | None) -> None:
+    def _remove(self, names: Iterable[str], number: int, record: Found | None) -> None:
         for name in names:
             mark = self._read(name)
             if mark is not None and mark.job_master > number:
                 continue
             if mark is not None:
-                self.delete_what_ended(mark, found)
+                self.delete_what_ended(mark, record)
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(posixpath.join(self.directory, name))
 
-    def delete_what_ended(self, mark: JobMark, found: Found | None) -> None:
+    def delete_what_ended(self, mark: JobMark, record: Found | None) -> None:
         """Delete the checkpoints of a job whose mark announces it, if the mark counts."""
-        if mark.discards and mark_counts(found, mark.job_id, mark.status, mark.job_master):
+        if mark.discards and mark_counts(record, mark.job_id, mark.status, mark.job_master):
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm(posixpath.join(self._root, mark.job_id), recursive=True)

@@ -69,7 +69,7 @@ class KeyedLeaders:
     def highest(self) -> int:
         """Return the number of the leading master; 0 if no master has taken one."""
         listed = (number_of_file(name) for name in self._files.names(self._directory))
-        number = max((found for found in listed if found is not None), default=0)
+        number = max((listed_number for listed_number in listed if listed_number is not None), default=0)
         while self._is_taken(number + 1):
             number += 1
         return number
@@ -118,11 +118,11 @@ class KeyedLeaders:
             fruitless += 1
         return None
 
-    def note(self, found: Found) -> None:
+    def note(self, record: Found) -> None:
         """Record a master's findings durably, and delete records of former masters that are no longer needed."""
         before = self.found()
-        self._files.put(self._path(FOUND_PREFIX, found.number), encode_found(found))
-        for number in range(_since(before), found.number):
+        self._files.put(self._path(FOUND_PREFIX, record.number), encode_found(record))
+        for number in range(_since(before), record.number):
             self._files.delete(self._path(FOUND_PREFIX, number))
             self._files.delete(self._path(NEWEST_PREFIX, number))
 

@@ -56,19 +56,19 @@ class Found(msgspec.Struct, frozen=True):
     mark_numbers: tuple[int, ...] = ()
 
 
-def checkpoint_counts(found: Found | None, job_id: str, checkpoint_id: int, master: int) -> bool:
+def checkpoint_counts(record: Found | None, job_id: str, checkpoint_id: int, master: int) -> bool:
     """Return whether a checkpoint counts; `master` is the number of the job master that completed it."""
-    return found is None or master >= found.number or (job_id, checkpoint_id) in found.checkpoints
+    return record is None or master >= record.number or (job_id, checkpoint_id) in record.checkpoints
 
 
-def mark_counts(found: Found | None, job_id: str, status: str, master: int) -> bool:
+def mark_counts(record: Found | None, job_id: str, status: str, master: int) -> bool:
     """Return whether the status that a job has set counts; `master` is the number of the job master that set it."""
-    return found is None or master >= found.number or (job_id, status) in found.marks
+    return record is None or master >= record.number or (job_id, status) in record.marks
 
 
-def encode_found(found: Found) -> bytes:
+def encode_found(record: Found) -> bytes:
     """Encode a record as JSON, which people can read as well."""
-    return msgspec.json.encode(found)
+    return msgspec.json.encode(record)
 
 
 def decode_found(data: bytes, where: str) -> Found:
@@ -146,11 +146,11 @@ class Leaders:
         except FileNotFoundError:
             return self.found()  # another master has just taken over
 
-    def note(self, found: Found) -> None:
+    def note(self, record: Found) -> None:
         """Record a master's findings durably, then delete the numbers and records of former masters."""
-        write_named(self._fs, self._directory, f"{FOUND_PREFIX}{found.number}", encode_found(found))
+        write_named(self._fs, self._directory, f"{FOUND_PREFIX}{record.number}", encode_found(record))
         for prefix, number in self._files():
-            if number < found.number:
+            if number < record.number:
                 with suppress(FileNotFoundError):
                     self._fs.rm_file(self._path(prefix, number))
 

@@ -16,19 +16,19 @@ CHECKPOINT_DIRECTORY: Final = re.compile(r"(?:^|/)chk-\d+$")
 
 
 def read_left(
-    places: Iterable[tuple[str, int]],
+    checkpoint_keys: Iterable[tuple[str, int]],
     before: Found | None,
-    directory_of: Callable[[str, int], str],
+    get_directory: Callable[[str, int], str],
     load: Callable[[str], CheckpointMetadata],
 ) -> list[Left]:
-    """Return the checkpoints at `places`, pairs of job and checkpoint id; damaged ones carry the reason.
+    """Return the checkpoints at `checkpoint_keys`, pairs of job and checkpoint id; damaged ones carry the reason.
 
     A checkpoint without metadata is skipped: it was deleted after the listing, or never completed. `before`: the record
     of the last job master that took over. `load` reads the metadata in a directory.
     """
-    found = []
-    for job_id, number in sorted(places):
-        directory = directory_of(job_id, number)
+    checkpoints = []
+    for job_id, number in sorted(checkpoint_keys):
+        directory = get_directory(job_id, number)
         metadata, damage = None, ""
         try:
             metadata = load(directory)
@@ -40,8 +40,8 @@ def read_left(
             damage = f"it holds metadata of checkpoint {metadata.checkpoint_id}, not its own"
             metadata = None
         if metadata is None or checkpoint_counts(before, job_id, number, metadata.job_master):
-            found.append(Left(directory, job_id, number, metadata, damage))
-    return found
+            checkpoints.append(Left(directory, job_id, number, metadata, damage))
+    return checkpoints
 
 
 def metadata_to_delete(directory: str, listed: Iterable[str], known_ids: Iterable[int]) -> list[str]:
@@ -50,6 +50,6 @@ def metadata_to_delete(directory: str, listed: Iterable[str], known_ids: Iterabl
     A listing may be stale. If it shows the files of a checkpoint but not its metadata, deleting only the listed files
     would leave a checkpoint that looks complete.
     """
-    found = {posixpath.dirname(path) for path in listed if CHECKPOINT_DIRECTORY.search(posixpath.dirname(path))}
-    found |= {posixpath.join(directory, f"chk-{checkpoint_id}") for checkpoint_id in known_ids}
-    return sorted(posixpath.join(one, METADATA_NAME) for one in found)
+    directories = {posixpath.dirname(path) for path in listed if CHECKPOINT_DIRECTORY.search(posixpath.dirname(path))}
+    directories |= {posixpath.join(directory, f"chk-{checkpoint_id}") for checkpoint_id in known_ids}
+    return sorted(posixpath.join(path, METADATA_NAME) for path in directories)

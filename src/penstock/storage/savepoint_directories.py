@@ -24,8 +24,8 @@ def is_taken(savepoint_path: str) -> bool:
     """Return whether anything exists at the path."""
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
-    found: bool = fs.exists(directory)
-    return found
+    exists: bool = fs.exists(directory)
+    return exists
 
 
 def claim_savepoint(savepoint_path: str, owner: str) -> None:
@@ -76,10 +76,10 @@ def check_savepoint_is_own(savepoint_path: str, owner: str) -> None:
     fs, directory = fsspec.core.url_to_fs(savepoint_path)
     fs.invalidate_cache(directory)
     if fs.exists(posixpath.join(directory, METADATA_NAME)):
-        found = load_metadata(fs, directory)
-        if found.job_id != owner:
+        metadata = load_metadata(fs, directory)
+        if metadata.job_id != owner:
             raise CheckpointError(
-                f"job {found.job_name!r} ({found.job_id}) has meanwhile written a savepoint to {savepoint_path}, "
+                f"job {metadata.job_name!r} ({metadata.job_id}) has meanwhile written a savepoint to {savepoint_path}, "
                 "which is left unchanged"
             )
 
@@ -117,7 +117,7 @@ def discard_savepoint(savepoint_path: str) -> None:
         fs.rm(directory, recursive=True)
 
 
-def is_directory_of(savepoint_path: str, job_id: str) -> bool:
+def belongs_to_job(savepoint_path: str, job_id: str) -> bool:
     """Return whether a savepoint's directory has a name that only this job generates."""
     name = posixpath.basename(savepoint_path.rstrip("/"))
     return len(job_id) == JOB_ID_CHARACTERS and name.startswith(f"savepoint-{job_id[:6]}-{job_id[6:12]}")

@@ -26,7 +26,7 @@ _MAC_BYTES: Final = 32
 _MARK_BYTES: Final = 8
 
 
-def key_of(text: str | None) -> bytes | None:
+def parse_signing_key(text: str | None) -> bytes | None:
     """Return the key in an option's value.
 
     Raises:

@@ -13,12 +13,12 @@ from penstock.table.analyser.select import project
 from penstock.table.analyser.user_aggregates import user_aggregate_call
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import RowType
-from penstock.table.function_plans import call_of
+from penstock.table.function_plans import to_call
 from penstock.table.methods.aggregates import WINDOW_PARTS
 from penstock.table.methods.operand import Operand
 from penstock.table.plan.logical import Node, TableAggregate
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
-from penstock.table.selection import operand_of
+from penstock.table.selection import to_operand
 from penstock.table.sql import syntax
 from penstock.table.table_plans import Plans
 from penstock.table.typed.nodes import Typed
@@ -34,7 +34,7 @@ _ONLY: Final = "f0"
 def selected_after(plans: Plans, plan: Node, fields: Sequence[object], method: str) -> Node:
     """Select columns from the result of a method. Raises `ValidationError` for aggregates."""
     calls = plans.calls()
-    for field in map(operand_of, fields):
+    for field in map(to_operand, fields):
         if contains_aggregate(field._node, calls):
             raise ValidationError(
                 f"Aggregate functions are not supported in the select right after the {method}: {field}"
@@ -52,7 +52,7 @@ class Aggregated:
         self._plan = plan
         self._keys = keys
         self._window = window
-        self._call = call_of(plan, function, "aggregate")
+        self._call = to_call(plan, function, "aggregate")
         calls, node = plans.calls(), self._call._node
         user = calls.user_function(node) if isinstance(node, syntax.Call) else None
         if not is_aggregate(node, calls) or (user is not None and user.kind is not FunctionKind.AGGREGATE):
@@ -61,15 +61,15 @@ class Aggregated:
     def select(self, fields: Sequence[object]) -> Node:
         """Select these columns: keys, columns of the function, and properties of the window."""
         parts: dict[str, Operand] = {}
-        moved = [self._of_window(operand_of(field), parts) for field in fields]
-        names = [_name_of(key) for key in self._keys]
+        moved = [self._of_window(to_operand(field), parts) for field in fields]
+        names = [_find_key_name(key) for key in self._keys]
         keys = [Operand(key._node, (name,)) for key, name in zip(self._keys, names, strict=True) if name]
-        wanted = [*keys, *parts.values(), Operand(self._call._node, (_VALUE,))]
+        columns = [*keys, *parts.values(), Operand(self._call._node, (_VALUE,))]
         if self._window is None:
-            found = self._plans.grouped(self._plan, self._keys, wanted)
+            grouped = self._plans.grouped(self._plan, self._keys, columns)
         else:
-            found = self._plans.window_grouped(self._plan, self._window, self._keys, wanted)
-        return selected_after(self._plans, self._taken_apart(found), moved, "aggregate")
+            grouped = self._plans.window_grouped(self._plan, self._window, self._keys, columns)
+        return selected_after(self._plans, self._taken_apart(grouped), moved, "aggregate")
 
     def _of_window(self, field: Operand, parts: dict[str, Operand]) -> Operand:
         """Replace the window properties in a field by columns, which are added to `parts`."""
@@ -98,14 +98,14 @@ class Aggregated:
         names = self._call._names or kind.field_names()
         if len(names) != len(kind.fields):
             raise ValidationError(f"{self._call} gives {len(kind.fields)} columns, and gets {len(names)} names")
-        fields = [Operand(syntax.FieldAccess(syntax.Reference((value,)), one)) for one in kind.field_names()]
+        fields = [Operand(syntax.FieldAccess(syntax.Reference((value,)), name)) for name in kind.field_names()]
         apart = self._plans.select(plan, [*others, *fields])
         return _named(apart, [*others, *names])
 
 
 def flat_aggregated(plans: Plans, plan: Node, keys: Sequence[Operand], function: object) -> Node:
     """Return the rows of a table aggregate function for each group: the keys, then the function's columns."""
-    call = call_of(plan, function, "flat_aggregate")
+    call = to_call(plan, function, "flat_aggregate")
     analyser = plans.scalars(plan)
     node = call._node
     assert isinstance(node, syntax.Call)
@@ -114,26 +114,26 @@ def flat_aggregated(plans: Plans, plan: Node, keys: Sequence[Operand], function:
         raise ValidationError(f"Only a table aggregate function can be used in the flatAggregate operator, not {call}")
     if node.is_distinct:
         raise UnsupportedError(f"DISTINCT is not supported for {user}: take the distinct rows of the table first")
-    made = user_aggregate_call(user, node, analyser, takes_rows=True)
+    aggregate_call = user_aggregate_call(user, node, analyser, takes_rows=True)
     assert isinstance(user.result_type, RowType)
     names = call._names or user.result_type.field_names()
     if len(names) != len(user.result_type.fields):
         raise ValidationError(f"{call} gives {len(user.result_type.fields)} columns, and gets {len(names)} names")
     expressions: list[Typed] = [analyser.typed(key._node) for key in keys]
-    expressions += made.operands
-    key_names = [_name_of(key) or f"$k{place}" for place, key in enumerate(keys)]
-    before = project(plan, expressions, [*key_names, *(f"$f{place}" for place in range(len(made.operands)))])
+    expressions += aggregate_call.operands
+    key_names = [_find_key_name(key) or f"$k{index}" for index, key in enumerate(keys)]
+    before = project(plan, expressions, [*key_names, *(f"$f{index}" for index in range(len(aggregate_call.operands)))])
     width = len(keys)
     # A group has no single event time.
-    columns = [replace(before.schema[place], time=None) for place in range(width)]
-    columns += [PlanColumn(name, one.data_type) for name, one in zip(names, user.result_type.fields, strict=True)]
-    moved = replace(made, operands=tuple(before.schema.fields()[width:]))
+    columns = [replace(before.schema[index], time=None) for index in range(width)]
+    columns += [PlanColumn(name, field.data_type) for name, field in zip(names, user.result_type.fields, strict=True)]
+    moved = replace(aggregate_call, operands=tuple(before.schema.fields()[width:]))
     schema = RowSchema(tuple(columns))
-    found = TableAggregate(schema=schema, input=before, keys=tuple(range(width)), call=moved)
-    return _named(found, [*key_names, *names])
+    aggregate = TableAggregate(schema=schema, input=before, keys=tuple(range(width)), call=moved)
+    return _named(aggregate, [*key_names, *names])
 
 
-def _name_of(key: Operand) -> str | None:
+def _find_key_name(key: Operand) -> str | None:
     """Return the name of a key, if it has one."""
     if key._names:
         return key._names[0]

@@ -152,9 +152,9 @@ class CatalogMethods:
             TypeError: if it was not created by `udf`, `udtf` or the like.
             ValidationError: if the path is taken.
         """
-        whole = self._session.manager.qualified(parse_path(path))
-        define(function, whole[2])
-        self._session.functions.add(whole, function)
+        full_path = self._session.manager.qualified(parse_path(path))
+        define(function, full_path[2])
+        self._session.functions.add(full_path, function)
 
     def create_java_temporary_system_function(self, name: str, function_class_name: str) -> None:
         """Raise NotImplementedError: Java functions are not supported."""

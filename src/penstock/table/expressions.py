@@ -7,12 +7,12 @@ from typing import Final
 
 from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.sql_rules import by_sql
-from penstock.table.catalog.schema import expression_of
+from penstock.table.catalog.schema import parse_expression
 from penstock.table.data.logical_types import DataType
 from penstock.table.expression import Expression, JsonOnNull
 from penstock.table.functions.registry import PYTHON_NAMES
-from penstock.table.methods.literals import literal_of
-from penstock.table.methods.operand import call_of, node_of
+from penstock.table.methods.literals import to_literal
+from penstock.table.methods.operand import build_call, to_node
 from penstock.table.sql import syntax
 from penstock.table.time_functions import (
     convert_tz,
@@ -33,7 +33,7 @@ from penstock.table.time_functions import (
     to_timestamp_ltz,
     unix_timestamp,
 )
-from penstock.table.udf import UserDefinedFunctionWrapper, wrapper_of
+from penstock.table.udf import UserDefinedFunctionWrapper, check_wrapper
 
 __all__ = [
     "CURRENT_RANGE",
@@ -109,26 +109,26 @@ def col(name: str) -> Expression:
 
 def lit(v: object, data_type: DataType | None = None) -> Expression:
     """Return a value as a literal, of the given type or else of the type derived from the value."""
-    return Expression(literal_of(v, data_type))
+    return Expression(to_literal(v, data_type))
 
 
 def null_of(data_type: DataType) -> Expression:
     """Return a NULL of a type."""
-    return Expression(literal_of(None, data_type))
+    return Expression(to_literal(None, data_type))
 
 
 def call(f: str | UserDefinedFunctionWrapper, *args: object) -> Expression:
     """Call a function: a built-in or registered one by its name, or one created by `udf` or `udtf`."""
     if not isinstance(f, str):
-        return wrapper_of(f)(*args)
+        return check_wrapper(f)(*args)
     path = tuple(f.split("."))
     name = PYTHON_NAMES.get(f.lower(), path[-1].upper())
-    return Expression(syntax.Call(name, tuple(map(node_of, args)), (name,) if len(path) == 1 else path))
+    return Expression(syntax.Call(name, tuple(map(to_node, args)), (name,) if len(path) == 1 else path))
 
 
 def call_sql(sql_expression: str) -> Expression:
     """Parse an SQL expression. Raises `SqlParserError`."""
-    return Expression(by_sql(expression_of(sql_expression)))
+    return Expression(by_sql(parse_expression(sql_expression)))
 
 
 def descriptor(*column_names: str) -> Expression:
@@ -160,7 +160,7 @@ def without_columns(head: object, *tails: object) -> Expression:
 
 
 def _column(column: object) -> syntax.Expression:
-    return col(column)._node if isinstance(column, str) else node_of(column)
+    return col(column)._node if isinstance(column, str) else to_node(column)
 
 
 # --- logic -----------------------------------------------------------------------------------------------------------
@@ -177,22 +177,22 @@ def or_(predicate0: object, predicate1: object, *predicates: object) -> Expressi
 
 
 def _chained(operator: str, operands: tuple[object, ...]) -> Expression:
-    return Expression(syntax.Call(operator, tuple(map(node_of, operands))))
+    return Expression(syntax.Call(operator, tuple(map(to_node, operands))))
 
 
 def not_(expression: object) -> Expression:
     """Return whether a condition is false."""
-    return Expression(syntax.Call("NOT", (node_of(expression),)))
+    return Expression(syntax.Call("NOT", (to_node(expression),)))
 
 
 def if_then_else(condition: object, if_true: object, if_false: object) -> Expression:
     """Return the first value if a condition is true, else the second one."""
-    return Expression(node_of(condition)).then(if_true, if_false)
+    return Expression(to_node(condition)).then(if_true, if_false)
 
 
 def coalesce(*args: object) -> Expression:
     """Return the first value that is not NULL."""
-    return Expression(call_of("COALESCE", *args))
+    return Expression(build_call("COALESCE", *args))
 
 
 # --- numbers and texts -----------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def atan2(y: object, x: object) -> Expression:
 
 def negative(v: object) -> Expression:
     """Return the number with the opposite sign."""
-    return -Expression(node_of(v))
+    return -Expression(to_node(v))
 
 
 def log(v: object, base: object | None = None) -> Expression:
@@ -235,12 +235,12 @@ def log(v: object, base: object | None = None) -> Expression:
 
 def concat(first: object, *others: object) -> Expression:
     """Concatenate texts."""
-    return Expression(call_of("CONCAT", first, *others))
+    return Expression(build_call("CONCAT", first, *others))
 
 
 def concat_ws(separator: object, first: object, *others: object) -> Expression:
     """Concatenate texts with a separator between them."""
-    return Expression(call_of("CONCAT_WS", separator, first, *others))
+    return Expression(build_call("CONCAT_WS", separator, first, *others))
 
 
 def uuid() -> Expression:
@@ -258,17 +258,17 @@ def current_database() -> Expression:
 
 def row(head: object, *tail: object) -> Expression:
     """Return a row of these values, with fields `f0`, `f1` and so on; SQL's ROW(…) has `EXPR$0`, `EXPR$1`."""
-    return Expression(syntax.numbered_row(map(node_of, (head, *tail))))
+    return Expression(syntax.numbered_row(map(to_node, (head, *tail))))
 
 
 def array(head: object, *tail: object) -> Expression:
     """Return an array of these elements."""
-    return Expression(syntax.Collection("ARRAY", tuple(map(node_of, (head, *tail)))))
+    return Expression(syntax.Collection("ARRAY", tuple(map(to_node, (head, *tail)))))
 
 
 def map_(key: object, value: object, *tail: object) -> Expression:
     """Return a map of alternating keys and values."""
-    return Expression(syntax.Collection("MAP", tuple(map(node_of, (key, value, *tail)))))
+    return Expression(syntax.Collection("MAP", tuple(map(to_node, (key, value, *tail)))))
 
 
 def map_from_arrays(key: object, value: object) -> Expression:
@@ -278,7 +278,7 @@ def map_from_arrays(key: object, value: object) -> Expression:
 
 def object_of(class_name: str, *args: object) -> Expression:
     """Return an object of a class, from alternating names and values of its fields."""
-    return Expression(call_of("OBJECT_OF", class_name, *args))
+    return Expression(build_call("OBJECT_OF", class_name, *args))
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -297,27 +297,27 @@ vars(json).update({name: getattr(json_module, name) for name in json_module.__al
 
 def json_string(value: object) -> Expression:
     """Return any value as JSON."""
-    return Expression(call_of("JSON_STRING", value))
+    return Expression(build_call("JSON_STRING", value))
 
 
 def json_object(on_null: JsonOnNull = JsonOnNull.NULL, *args: object) -> Expression:
     """Return a JSON object of alternating keys and values."""
-    return Expression(call_of("JSON_OBJECT", *args, options=_on_null(on_null)))
+    return Expression(build_call("JSON_OBJECT", *args, options=_on_null(on_null)))
 
 
 def json_array(on_null: JsonOnNull = JsonOnNull.ABSENT, *args: object) -> Expression:
     """Return a JSON array of values."""
-    return Expression(call_of("JSON_ARRAY", *args, options=_on_null(on_null)))
+    return Expression(build_call("JSON_ARRAY", *args, options=_on_null(on_null)))
 
 
 def json_object_agg(on_null: JsonOnNull, key_expr: object, value_expr: object) -> Expression:
     """Return a JSON object of one key and value per row."""
-    return Expression(call_of("JSON_OBJECTAGG", key_expr, value_expr, options=_on_null(on_null)))
+    return Expression(build_call("JSON_OBJECTAGG", key_expr, value_expr, options=_on_null(on_null)))
 
 
 def json_array_agg(on_null: JsonOnNull, item_expr: object) -> Expression:
     """Return a JSON array of one value per row."""
-    return Expression(call_of("JSON_ARRAYAGG", item_expr, options=_on_null(on_null)))
+    return Expression(build_call("JSON_ARRAYAGG", item_expr, options=_on_null(on_null)))
 
 
 def _on_null(on_null: JsonOnNull) -> tuple[str]:
@@ -341,7 +341,7 @@ def lead(expr: object, offset: object = 1, default: object | None = None) -> Exp
 
 def row_interval(rows: int) -> Expression:
     """Return a number of rows, for the size of a window."""
-    return Expression(syntax.Call("$ROWS", (literal_of(rows),)))
+    return Expression(syntax.Call("$ROWS", (to_literal(rows),)))
 
 
 #: ends a window of rows at the current row

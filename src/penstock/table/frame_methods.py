@@ -13,7 +13,7 @@ from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.table.catalog.schema import Schema
 from penstock.table.plan.logical import Node
 from penstock.table.python_rows import RowsSchema, rows_of_arrow, rows_of_pandas
-from penstock.table.seams.from_stream import record_type, table_of
+from penstock.table.seams.from_stream import plan_stream_table, record_type
 from penstock.table.seams.spark_frames import frame_type
 from penstock.table.session.session import TableSession
 from penstock.table.table import Table
@@ -93,5 +93,5 @@ class FrameMethods:
         streams = StreamExecutionEnvironment.get_execution_environment(configuration)
         records = record_type(frame_type(df))
         return self._table(
-            table_of(streams.from_dataframe(df).upstreams, records, schema, self._session.manager.calls())
+            plan_stream_table(streams.from_dataframe(df).upstreams, records, schema, self._session.manager.calls())
         )

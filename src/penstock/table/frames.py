@@ -12,11 +12,11 @@ import pyarrow as pa
 from penstock.base.errors import UnsupportedError, WrongValueError
 from penstock.codecs.exact_cast import exact_cast
 from penstock.codecs.map_columns import plain_type
-from penstock.state.equality import canonicalizer_of
+from penstock.state.equality import build_canonicalizer
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import seen_of
+from penstock.table.data.conversion import to_external
 from penstock.table.data.logical_types import DataType, RawType, RowField, RowType, VariantType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.data.zone_names import zone_name
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-def frame_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pandas.DataFrame:
+def build_pandas_frame(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pandas.DataFrame:
     """Return the rows that remain after all changes, as a pandas data frame.
 
     Args:
@@ -40,17 +40,17 @@ def frame_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.
         import pandas
     except ImportError as error:
         raise UnsupportedError("to_pandas needs pandas: install it with `pip install pandas`") from error
-    kept = _kept(changes, schema)
-    series = [_series([row[index] for row in kept], column, zone) for index, column in enumerate(schema)]
-    frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=range(len(kept)))
+    rows = _kept(changes, schema)
+    series = [_series([row[index] for row in rows], column, zone) for index, column in enumerate(schema)]
+    frame = pandas.concat(series, axis=1) if series else pandas.DataFrame(index=range(len(rows)))
     frame.columns = pandas.Index(schema.names)
     return frame
 
 
-def arrow_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pa.Table:
-    """Return the rows that remain after all changes, as an Arrow table. See `frame_of`."""
-    kept = _kept(changes, schema)
-    columns = [_column([row[index] for row in kept], column, zone) for index, column in enumerate(schema)]
+def build_arrow_table(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.tzinfo) -> pa.Table:
+    """Return the rows that remain after all changes, as an Arrow table. See `build_pandas_frame`."""
+    rows = _kept(changes, schema)
+    columns = [_column([row[index] for row in rows], column, zone) for index, column in enumerate(schema)]
     fields = [
         pa.field(column.name, array.type, column.type.is_nullable)
         for column, array in zip(schema, columns, strict=True)
@@ -58,7 +58,7 @@ def arrow_of(changes: Iterable[ChangelogRow], schema: RowSchema, zone: datetime.
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def polars_of(table: pa.Table) -> Any:
+def build_polars_frame(table: pa.Table) -> Any:
     """Return an Arrow table as a Polars data frame; raise `UnsupportedError` if Polars is not installed."""
     try:
         polars = import_module("polars")
@@ -69,22 +69,22 @@ def polars_of(table: pa.Table) -> Any:
 
 def _kept(changes: Iterable[ChangelogRow], schema: RowSchema) -> list[tuple[Any, ...]]:
     """Return the remaining rows, in order of arrival. A retraction removes the last row that equals it."""
-    kept: dict[int, tuple[Any, ...]] = {}
-    places: dict[Any, list[int]] = {}
+    rows: dict[int, tuple[Any, ...]] = {}
+    numbers_by_key: dict[Any, list[int]] = {}
     key_of = _keys(schema)
     for number, (kind, values) in enumerate(changes):
-        known = places.setdefault(key_of(values), [])
+        known = numbers_by_key.setdefault(key_of(values), [])
         if kind in ("+I", "+U"):
-            kept[number] = values
+            rows[number] = values
             known.append(number)
         elif known:
-            del kept[known.pop()]
-    return list(kept.values())
+            del rows[known.pop()]
+    return list(rows.values())
 
 
 def _keys(schema: RowSchema) -> Callable[[tuple[Any, ...]], Any]:
     """Return a function that maps a row to a dictionary key, which equal rows share."""
-    canonical = canonicalizer_of(arrow_type(RowType([RowField(column.name, column.type) for column in schema])))
+    canonical = build_canonicalizer(arrow_type(RowType([RowField(column.name, column.type) for column in schema])))
     assert canonical is not None  # rows have a canonical form
     is_hashable = not any(isinstance(column.type, RawType | VariantType) for column in schema)
     return canonical if is_hashable else lambda values: _hashable(canonical(values))
@@ -101,9 +101,9 @@ def _hashable(values: Any) -> Any:
 
 def _column(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> pa.Array:
     """Return a column with instants in a time zone. Arrow stores them in UTC, so no value changes."""
-    found = column_of(values, column.type)
+    array = to_column(values, column.type)
     try:
-        return exact_cast(found, _in_zone(plain_type(found.type), zone_name(zone)))
+        return exact_cast(array, _in_zone(plain_type(array.type), zone_name(zone)))
     except pa.ArrowInvalid as error:
         raise WrongValueError(f"column {column.name!r} of type {column.type} has no form in Arrow: {error}") from error
 
@@ -126,13 +126,13 @@ def _series(values: list[Any], column: PlanColumn, zone: datetime.tzinfo) -> Any
     import pandas
 
     if _has_objects(column.type):
-        return pandas.Series(list(map(seen_of(column.type, zone), values)), dtype=object)
-    found = _column(values, column, zone)
-    if found.null_count:
+        return pandas.Series(list(map(to_external(column.type, zone), values)), dtype=object)
+    array = _column(values, column, zone)
+    if array.null_count:
         nullable = (pandas.Int8Dtype(), pandas.Int16Dtype(), pandas.Int32Dtype(), pandas.Int64Dtype())
         of_arrow = dict(zip((pa.int8(), pa.int16(), pa.int32(), pa.int64()), nullable, strict=True))
-        return found.to_pandas(types_mapper=of_arrow.get, integer_object_nulls=True)
-    return found.to_pandas(integer_object_nulls=True)
+        return array.to_pandas(types_mapper=of_arrow.get, integer_object_nulls=True)
+    return array.to_pandas(integer_object_nulls=True)
 
 
 def _has_objects(data_type: DataType) -> bool:

@@ -20,7 +20,7 @@ from penstock.table.user_functions.definition import FunctionKind
 _SCALAR: Final = (FunctionKind.SCALAR, FunctionKind.ASYNC_SCALAR)
 
 
-def call_of(plan: Node, function: object, what: str) -> Operand:
+def to_call(plan: Node, function: object, what: str) -> Operand:
     """Return a call of a function; a function given without operands is called with the whole row."""
     if isinstance(function, UserDefinedFunctionWrapper):
         names = tuple(plan.schema.names)
@@ -33,39 +33,39 @@ def call_of(plan: Node, function: object, what: str) -> Operand:
 
 def mapped(plans: Plans, plan: Node, function: object) -> Node:
     """Plan `map`: the result of a scalar function for each row."""
-    call = call_of(plan, function, "map")
+    call = to_call(plan, function, "map")
     if isinstance(call._node, InlineCall) and call._node.user.kind not in _SCALAR:
         raise ValidationError("Only a scalar function can be used in the map operator.")
-    found = plans.select(plan, [call if len(call._names) <= 1 else Operand(call._node)])
-    (column,) = found.schema
+    selected = plans.select(plan, [call if len(call._names) <= 1 else Operand(call._node)])
+    (column,) = selected.schema
     if not isinstance(column.type, RowType):
-        return found
+        return selected
     fields = [Operand(syntax.FieldAccess(syntax.Reference((column.name,)), name)) for name in column.type.field_names()]
     names = call._names or column.type.field_names()
     if len(names) != len(fields):
         raise ValidationError(f"{call} gives {len(fields)} columns, and gets {len(names)} names")
-    apart = plans.select(found, fields)
+    apart = plans.select(selected, fields)
     return project(apart, apart.schema.fields(), names)
 
 
 def flat_mapped(plans: Plans, plan: Node, function: object) -> Node:
     """Plan `flat_map`: the rows that a table function returns for each row."""
-    call = call_of(plan, function, "flat_map")
-    found = _correlated(plans, plan, call, "INNER", None)
+    call = to_call(plan, function, "flat_map")
+    correlated = _correlated(plans, plan, call, "INNER", None)
     width = len(plan.schema)
-    return project(found, found.schema.fields()[width:], found.schema.names[width:])
+    return project(correlated, correlated.schema.fields()[width:], correlated.schema.names[width:])
 
 
 def lateral(plans: Plans, plan: Node, function: object, join_type: str, condition: object | None) -> Node:
     """Join each row with the rows that a table function returns for it."""
-    found = _correlated(plans, plan, call_of(plan, function, "join_lateral"), join_type, condition)
-    names, width = found.schema.names, len(plan.schema)
+    correlated = _correlated(plans, plan, to_call(plan, function, "join_lateral"), join_type, condition)
+    names, width = correlated.schema.names, len(plan.schema)
     both = sorted(set(names[:width]) & set(names[width:]))
     if both:
         raise ValidationError(
             f"join relations with ambiguous names: [{', '.join(both)}]; name the columns of the function with alias"
         )
-    return found
+    return correlated
 
 
 def _correlated(plans: Plans, plan: Node, call: Operand, join_type: str, condition: object | None) -> Node:

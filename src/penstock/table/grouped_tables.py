@@ -23,7 +23,7 @@ class Selectable(Protocol):
     @property
     def _plans(self) -> Plans: ...
 
-    def _with(self, plan: Node) -> Self: ...
+    def _derive_table(self, plan: Node) -> Self: ...
 
     def select(self, *fields: object) -> Self:
         """Select columns of the table."""
@@ -42,7 +42,7 @@ class GroupedTable(Generic[TableT]):
     def select(self, *fields: object) -> TableT:
         """Select grouping keys and aggregates, one row per group."""
         table = self._table
-        return table._with(table._plans.grouped(table._plan, self._keys, fields))
+        return table._derive_table(table._plans.grouped(table._plan, self._keys, fields))
 
     def aggregate(self, func: Any) -> AggregatedTable[TableT]:
         """Apply a user-defined aggregate function, one row per group. A ROW result is expanded to columns.
@@ -74,10 +74,10 @@ class GroupWindowedTable(Generic[TableT]):
             ValidationError: if the window is not among the fields.
         """
         keys = expanded(fields, self._table._plan.schema.names)
-        others = [key for key in keys if key._node != syntax.Reference((self._window.name,))]
-        if len(others) == len(keys):
+        group_keys = [key for key in keys if key._node != syntax.Reference((self._window.name,))]
+        if len(group_keys) == len(keys):
             raise ValidationError(f'GroupBy must contain the window: add col("{self._window.name}") to its fields')
-        return WindowGroupedTable(self._table, self._window, others)
+        return WindowGroupedTable(self._table, self._window, group_keys)
 
 
 class WindowGroupedTable(Generic[TableT]):
@@ -91,7 +91,7 @@ class WindowGroupedTable(Generic[TableT]):
     def select(self, *fields: object) -> TableT:
         """Select grouping keys, window properties such as `start`, and aggregates, one row per window and group."""
         table = self._table
-        return table._with(table._plans.window_grouped(table._plan, self._window, self._keys, fields))
+        return table._derive_table(table._plans.window_grouped(table._plan, self._window, self._keys, fields))
 
     def aggregate(self, func: Any) -> AggregatedTable[TableT]:
         """Apply a user-defined aggregate function, one row per window and group. `func`: see `GroupedTable`."""
@@ -108,7 +108,7 @@ class OverWindowedTable(Generic[TableT]):
     def select(self, *fields: object) -> TableT:
         """Select columns, and aggregates over the windows: `col("a").sum.over(col("w"))`."""
         table = self._table
-        return table._with(table._plans.select(table._plan, fields, self._windows))
+        return table._derive_table(table._plans.select(table._plan, fields, self._windows))
 
 
 class AggregatedTable(Generic[TableT]):
@@ -126,7 +126,7 @@ class AggregatedTable(Generic[TableT]):
         Raises:
             ValidationError: if an aggregate is called in a field.
         """
-        return self._table._with(self._aggregated.select(fields))
+        return self._table._derive_table(self._aggregated.select(fields))
 
 
 class FlatAggregateTable(Generic[TableT]):
@@ -142,4 +142,4 @@ class FlatAggregateTable(Generic[TableT]):
         Raises:
             ValidationError: if an aggregate is called in a field.
         """
-        return self._table._with(selected_after(self._table._plans, self._plan, fields, "flat_aggregate"))
+        return self._table._derive_table(selected_after(self._table._plans, self._plan, fields, "flat_aggregate"))

@@ -16,9 +16,9 @@ from penstock.base.types import Row
 from penstock.codecs.exact_cast import exact_cast
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type, logical_type
-from penstock.table.data.conversion import held_of, parts_of_row
+from penstock.table.data.conversion import parts_of_row, to_internal
 from penstock.table.data.logical_types import DataType, RowField, RowType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.logical import ArrowRows
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
@@ -76,14 +76,14 @@ def rows_of_elements(elements: Iterable[Any], schema: RowsSchema, verifies: bool
         for row in rows:
             verify(row, row_type, "")
     parts = list(map(parts_of_row(row_type), rows))
-    columns = [_column([part[place] for part in parts], field, zone) for place, field in enumerate(row_type.fields)]
+    columns = [_column([part[index] for part in parts], field, zone) for index, field in enumerate(row_type.fields)]
     return arrow_rows(columns, row_type)
 
 
 def _column(values: Sequence[Any], field: RowField, zone: datetime.tzinfo) -> pa.Array:
-    convert = held_of(field.data_type, zone)
+    convert = to_internal(field.data_type, zone)
     try:
-        return column_of(list(map(convert, values)), field.data_type)
+        return to_column(list(map(convert, values)), field.data_type)
     except (WrongTypeError, WrongValueError, pa.ArrowException, OverflowError) as error:
         raise WrongTypeError(
             f"column {field.name!r} of type {field.data_type} cannot hold the value: {error}"
@@ -100,20 +100,20 @@ def arrow_rows(columns: Sequence[pa.Array], row_type: RowType) -> ArrowRows:
 
 def rows_of_pandas(pdf: Any, schema: RowsSchema) -> ArrowRows:
     """Return a plan of the rows of a pandas data frame. See `TableEnvironment.from_pandas`."""
-    found = pa.Table.from_pandas(pdf, preserve_index=False)
-    return rows_of_arrow(found.rename_columns([str(name) for name in pdf.columns]), schema, "data frame")
+    table = pa.Table.from_pandas(pdf, preserve_index=False)
+    return rows_of_arrow(table.rename_columns([str(name) for name in pdf.columns]), schema, "data frame")
 
 
 def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
     """Return a plan of the rows of an Arrow table. `what`: the kind of input, for messages."""
-    names, kinds = found.column_names, [logical_type(one) for one in found.schema.types]
+    names, kinds = found.column_names, [logical_type(column_type) for column_type in found.schema.types]
     if isinstance(schema, RowType):
         names, kinds = schema.field_names(), schema.field_types()
     elif isinstance(schema, list | tuple):
-        if all(isinstance(one, str) for one in schema):
-            names = [str(one) for one in schema]
-        elif all(isinstance(one, DataType) for one in schema):
-            kinds = [one for one in schema if isinstance(one, DataType)]
+        if all(isinstance(name, str) for name in schema):
+            names = [str(name) for name in schema]
+        elif all(isinstance(data_type, DataType) for data_type in schema):
+            kinds = [data_type for data_type in schema if isinstance(data_type, DataType)]
         else:
             raise WrongTypeError(f"the schema of the {what} is a ROW, a list of names or a list of types")
     elif schema is not None:
@@ -126,11 +126,11 @@ def rows_of_arrow(found: pa.Table, schema: RowsSchema, what: str) -> ArrowRows:
     return arrow_rows(columns, RowType([RowField(*pair) for pair in zip(names, kinds, strict=True)], False))
 
 
-def _cast(column: pa.ChunkedArray, data_type: DataType, name: str, what: str) -> pa.Array:
+def _cast(column: pa.ChunkedArray, data_type: DataType, name: str, source: str) -> pa.Array:
     try:
         cast = exact_cast(column, arrow_type(data_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise WrongTypeError(f"column {name!r} of the {what} cannot be read as {data_type}: {error}") from error
+        raise WrongTypeError(f"column {name!r} of the {source} cannot be read as {data_type}: {error}") from error
     return cast.combine_chunks()
 
 
@@ -147,8 +147,8 @@ def _row_type(rows: Sequence[Any], schema: RowsSchema) -> RowType:
     if not rows:
         raise WrongValueError("can not infer schema from empty data set: give the types of the columns")
     names = [str(name) for name in schema or ()]
-    found: list[DataType] = [_type_of_row(row, names) for row in rows]
-    merged = reduce(_merged, found)
+    row_types: list[DataType] = [_type_of_row(row, names) for row in rows]
+    merged = reduce(_merged, row_types)
     assert isinstance(merged, RowType)
     for field in merged.fields:
         if _has_null(field.data_type):
@@ -168,54 +168,56 @@ def _type_of_row(row: Any, names: Sequence[str]) -> RowType:
         pairs = list(zip(row._fields, row, strict=True))
     elif isinstance(row, tuple | list | Row):
         all_names = [*names, *(f"_{index}" for index in range(len(names) + 1, len(row) + 1))]
-        return RowType([RowField(name, _type_of(one)) for name, one in zip(all_names, row, strict=False)])
+        return RowType([RowField(name, _infer_type(value)) for name, value in zip(all_names, row, strict=False)])
     elif hasattr(row, "__dict__"):
         pairs = sorted(vars(row).items())
     else:
         raise WrongTypeError(
             f"can not infer schema for type {type(row).__name__}: rows are tuples, lists, dicts or Row"
         )
-    found = [name for name, _ in pairs]
-    found[: len(names)] = names
-    return RowType([RowField(name, _type_of(one)) for name, (_, one) in zip(found, pairs, strict=False)])
+    field_names = [name for name, _ in pairs]
+    field_names[: len(names)] = names
+    return RowType([RowField(name, _infer_type(value)) for name, (_, value) in zip(field_names, pairs, strict=False)])
 
 
-def _type_of(value: Any) -> DataType:
+def _infer_type(value: Any) -> DataType:
     plain = _INFERRED.get(type(value))
     if plain is not None:
         return plain
     if isinstance(value, dict):
-        pairs = [(one, other) for one, other in value.items() if one is not None and other is not None]
-        one, other = pairs[0] if pairs else (None, None)
-        return types.MapType(_type_of(one), _type_of(other))
+        pairs = [(map_key, other) for map_key, other in value.items() if map_key is not None and other is not None]
+        key, other = pairs[0] if pairs else (None, None)
+        return types.MapType(_infer_type(key), _infer_type(other))
     if isinstance(value, list | array.array):
         nothing: DataType = types.NullType()
-        return types.ArrayType(reduce(_merged, map(_type_of, value), nothing))
+        return types.ArrayType(reduce(_merged, map(_infer_type, value), nothing))
     for kind, data_type in _INFERRED.items():
         if isinstance(value, kind):
             return data_type
     return _type_of_row(value, ())
 
 
-def _merged(one: DataType, other: DataType) -> DataType:
+def _merged(data_type: DataType, other: DataType) -> DataType:
     """Return the type that holds values of both types."""
-    if isinstance(one, types.NullType) or isinstance(other, types.NullType):
-        return other if isinstance(one, types.NullType) else one
-    if type(one) is not type(other):
-        raise WrongTypeError(f"can not merge type {one} and {other}: give the types of the columns")
-    if isinstance(one, RowType) and isinstance(other, RowType):
+    if isinstance(data_type, types.NullType) or isinstance(other, types.NullType):
+        return other if isinstance(data_type, types.NullType) else data_type
+    if type(data_type) is not type(other):
+        raise WrongTypeError(f"can not merge type {data_type} and {other}: give the types of the columns")
+    if isinstance(data_type, RowType) and isinstance(other, RowType):
         theirs = {field.name: field.data_type for field in other.fields}
         fields = [
             RowField(field.name, _merged(field.data_type, theirs.get(field.name, types.NullType())))
-            for field in one.fields
+            for field in data_type.fields
         ]
-        mine = one.field_names()
+        mine = data_type.field_names()
         return RowType([*fields, *(field for field in other.fields if field.name not in mine)])
-    if isinstance(one, types.ArrayType) and isinstance(other, types.ArrayType):
-        return types.ArrayType(_merged(one.element_type, other.element_type))
-    if isinstance(one, types.MapType) and isinstance(other, types.MapType):
-        return types.MapType(_merged(one.key_type, other.key_type), _merged(one.value_type, other.value_type))
-    return one
+    if isinstance(data_type, types.ArrayType) and isinstance(other, types.ArrayType):
+        return types.ArrayType(_merged(data_type.element_type, other.element_type))
+    if isinstance(data_type, types.MapType) and isinstance(other, types.MapType):
+        return types.MapType(
+            _merged(data_type.key_type, other.key_type), _merged(data_type.value_type, other.value_type)
+        )
+    return data_type
 
 
 def _has_null(data_type: DataType) -> bool:
@@ -231,7 +233,7 @@ def verify(value: Any, data_type: DataType, name: str) -> None:
         if not data_type.is_nullable and name:
             raise WrongValueError(f"{where}This field ({data_type}) is not nullable, but got None")
         return
-    accepted = next((found for kind, found in _ACCEPTED if isinstance(data_type, kind)), None)
+    accepted = next((classes for kind, classes in _ACCEPTED if isinstance(data_type, kind)), None)
     if accepted is not None and (not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted)):
         raise WrongTypeError(f"{where}{data_type} can not accept object {short_repr(value)} in type {type(value)}")
     bits = _BITS.get(type(data_type))
@@ -245,11 +247,11 @@ def verify(value: Any, data_type: DataType, name: str) -> None:
         case RowType():
             _verify_row(value, data_type, name)
         case types.ArrayType(element_type=element):
-            for one in value:
-                verify(one, element, f"element in array {name or 'value'}")
+            for member in value:
+                verify(member, element, f"element in array {name or 'value'}")
         case types.MapType(key_type=key, value_type=item):
-            for one, other in value.items():
-                verify(one, key, f"key of map {name or 'value'}")
+            for member, other in value.items():
+                verify(member, key, f"key of map {name or 'value'}")
                 verify(other, item, f"value of map {name or 'value'}")
 
 
@@ -260,7 +262,7 @@ def _shown(value: str | bytes) -> str:
 def _verify_row(value: Any, data_type: RowType, name: str) -> None:
     names = data_type.field_names()
     if isinstance(value, Mapping):
-        parts = [value.get(one) for one in names]
+        parts = [value.get(field_name) for field_name in names]
     elif isinstance(value, Row) and value.has_field_names and set(names) <= set(value.as_dict()):
         parts = value.get_fields_by_names(names)
     elif isinstance(value, tuple | list | Row):
@@ -270,7 +272,7 @@ def _verify_row(value: Any, data_type: RowType, name: str) -> None:
                 f"Length of object ({len(parts)}) does not match with length of fields ({len(names)})"
             )
     elif hasattr(value, "__dict__"):
-        parts = [vars(value).get(one) for one in names]
+        parts = [vars(value).get(field_name) for field_name in names]
     else:
         raise WrongTypeError(f"{data_type} can not accept object {short_repr(value)} in type {type(value)}")
     for field, part in zip(data_type.fields, parts, strict=True):

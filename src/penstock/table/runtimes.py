@@ -22,29 +22,29 @@ class ExecutorOfMode:
         self._streams: Executor = StreamExecutor(connectors)
         self._batches: Executor = BatchExecutor(connectors)
 
-    def _of(self, options: Mapping[str, str]) -> Executor:
+    def _select_executor(self, options: Mapping[str, str]) -> Executor:
         return self._batches if options.get(RUNTIME_MODE.key(), "").upper() == "BATCH" else self._streams
 
     def write(
         self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
     ) -> Job:
         """Start one job that writes to all these tables."""
-        return self._of(options).write(plans, options, session, name)
+        return self._select_executor(options).write(plans, options, session, name)
 
     def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
         """Start a job that sends the rows of a plan to the client."""
-        return self._of(options).collect(plan, options, session)
+        return self._select_executor(options).collect(plan, options, session)
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
         """Return the rows of a plan as a Spark data frame."""
-        return self._of(options).frame(plan, options, session)
+        return self._select_executor(options).frame(plan, options, session)
 
     def explain(
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
         """Return how the plans would run, for EXPLAIN."""
-        return self._of(options).explain(plans, options, session, details)
+        return self._select_executor(options).explain(plans, options, session, details)
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
         """Return the job plan without running it."""
-        return self._of(options).plan(plans, options, session)
+        return self._select_executor(options).plan(plans, options, session)

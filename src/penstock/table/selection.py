@@ -18,7 +18,7 @@ from penstock.table.data.logical_types import DataType, RowType
 from penstock.table.methods.aggregates import WINDOW_PARTS
 from penstock.table.methods.operand import Operand
 from penstock.table.plan.levels import allow_expression
-from penstock.table.sql import sql_of, syntax
+from penstock.table.sql import syntax, to_sql
 from penstock.table.sql.relations import SelectItem
 
 #: returns the type of an expression over the table's columns
@@ -26,7 +26,7 @@ TypeOf = Callable[[syntax.Expression], DataType]
 _RANGES: Final = ("$RANGE", "$WITH_COLUMNS", "$WITHOUT_COLUMNS")
 
 
-def operand_of(field: object) -> Operand:
+def to_operand(field: object) -> Operand:
     """Return a field as an expression. A string is a column name."""
     if isinstance(field, str):
         return Operand(syntax.Star() if field == "*" else syntax.Reference((field,)))
@@ -42,20 +42,20 @@ def selected(fields: Sequence[object], names: list[str], type_of: TypeOf, calls:
     Raises `ValidationError` for an unknown column in a range, and for duplicate names.
     """
     items: list[SelectItem] = []
-    for field in map(operand_of, fields):
+    for field in map(to_operand, fields):
         if len(field._names) > 1:
             raise ValidationError(f"{field}: a column has one name; only table functions give several")
-        found = list(_expanded(field._node, names, type_of))
-        if field._names and len(found) > 1:
-            raise ValidationError(f"{field}: one name is given to {len(found)} columns")
-        items += [SelectItem(one.expression, field._names[0]) if field._names else one for one in found]
+        expansion = list(_expanded(field._node, names, type_of))
+        if field._names and len(expansion) > 1:
+            raise ValidationError(f"{field}: one name is given to {len(expansion)} columns")
+        items += [SelectItem(item.expression, field._names[0]) if field._names else item for item in expansion]
     return _named(items, calls)
 
 
 def expanded(fields: Sequence[object], names: list[str]) -> list[Operand]:
     """Like `selected`, but leave unnamed columns without a name; for grouping keys."""
     return [
-        Operand(node, field._names) for field in map(operand_of, fields) for node in _without_ranges(field._node, names)
+        Operand(node, field._names) for field in map(to_operand, fields) for node in _without_ranges(field._node, names)
     ]
 
 
@@ -66,14 +66,14 @@ def _expanded(node: syntax.Expression, names: list[str], type_of: TypeOf) -> Ite
     if isinstance(node, syntax.FieldAccess) and node.name == "*":
         row = type_of(node.operand)
         if not isinstance(row, RowType):
-            raise ValidationError(f"flatten takes a row apart, and {sql_of(node.operand)} is {row}")
+            raise ValidationError(f"flatten takes a row apart, and {to_sql(node.operand)} is {row}")
         prefix = _transitive_name(node.operand)
         for name in row.field_names():
             access = syntax.FieldAccess(node.operand, name)
             yield SelectItem(access, name if prefix is None else f"{prefix}${name}")
         return
-    for one in _without_ranges(node, names):
-        yield SelectItem(one)
+    for expression in _without_ranges(node, names):
+        yield SelectItem(expression)
 
 
 def _without_ranges(node: syntax.Expression, names: list[str]) -> list[syntax.Expression]:
@@ -106,7 +106,7 @@ def _columns(node: syntax.Expression, names: list[str]) -> list[str]:
             left_out = {name for operand in operands for name in _columns(operand, names)}
             return [name for name in names if name not in left_out]
         case _:
-            raise ValidationError(f"with_columns and without_columns take columns and ranges, not {sql_of(node)}")
+            raise ValidationError(f"with_columns and without_columns take columns and ranges, not {to_sql(node)}")
 
 
 def _place(node: syntax.Expression, names: list[str]) -> int:
@@ -115,7 +115,7 @@ def _place(node: syntax.Expression, names: list[str]) -> int:
             raise ValidationError(f"there is no column {node.text}: there are {len(names)}")
         return int(node.text) - 1
     if not isinstance(node, syntax.Reference) or node.path[0] not in names:
-        raise ValidationError(f"Cannot resolve field [{sql_of(node)}], input field list:[{', '.join(names)}].")
+        raise ValidationError(f"Cannot resolve field [{to_sql(node)}], input field list:[{', '.join(names)}].")
     return names.index(node.path[0])
 
 
@@ -124,23 +124,23 @@ def _place(node: syntax.Expression, names: list[str]) -> int:
 
 def _named(items: Sequence[SelectItem], calls: Calls) -> list[SelectItem]:
     aggregates: list[syntax.Expression] = []
-    found: list[SelectItem] = []
-    for place, item in enumerate(items):
+    named: list[SelectItem] = []
+    for index, item in enumerate(items):
         _collect_aggregates(item.expression, aggregates, calls)
-        name = item.alias or _name_of(item.expression, place, aggregates)
-        if any(one.alias == name for one in found):
+        name = item.alias or _derive_column_name(item.expression, index, aggregates)
+        if any(other.alias == name for other in named):
             raise ValidationError(f"Ambiguous column name: {name}; give one of them another with alias")
-        found.append(SelectItem(item.expression, name))
-    return found
+        named.append(SelectItem(item.expression, name))
+    return named
 
 
-def _name_of(node: syntax.Expression, place: int, aggregates: list[syntax.Expression]) -> str:
+def _derive_column_name(node: syntax.Expression, index: int, aggregates: list[syntax.Expression]) -> str:
     if node in aggregates:
         return f"EXPR${aggregates.index(node)}"
     if isinstance(node, syntax.Cast) and not node.is_try:
         inner = _transitive_name(node.operand)
-        return f"_c{place}" if inner is None else f"{inner}-{node.to}"
-    return _transitive_name(node) or f"_c{place}"
+        return f"_c{index}" if inner is None else f"{inner}-{node.to}"
+    return _transitive_name(node) or f"_c{index}"
 
 
 def _transitive_name(node: syntax.Expression) -> str | None:
@@ -152,15 +152,15 @@ def _transitive_name(node: syntax.Expression) -> str | None:
     return None
 
 
-def _collect_aggregates(node: syntax.Expression, found: list[syntax.Expression], calls: Calls) -> None:
+def _collect_aggregates(node: syntax.Expression, aggregates: list[syntax.Expression], calls: Calls) -> None:
     """Collect the aggregates and window properties in an expression, except for aggregates over a window."""
 
     def change(one: syntax.Expression) -> Iterable[syntax.Expression] | None:
         if isinstance(one, syntax.Over):
             return (one,)
         if is_aggregate(one, calls) or (isinstance(one, syntax.Call) and one.name in WINDOW_PARTS):
-            if one not in found:
-                found.append(one)
+            if one not in aggregates:
+                aggregates.append(one)
             return (one,)
         return None
 

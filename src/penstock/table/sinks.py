@@ -20,5 +20,5 @@ def anonymous_table(session: TableSession, descriptor: TableDescriptor) -> tuple
 
 def write_into(session: TableSession, path: tuple[str, ...], plan: Node, overwrites: bool = False) -> Write:
     """Return the plan that writes another plan's rows into a table."""
-    whole, table = target(session, path)
-    return write_plan(session.manager, whole, table, plan, overwrites=overwrites)
+    full_path, table = target(session, path)
+    return write_plan(session.manager, full_path, table, plan, overwrites=overwrites)

@@ -15,7 +15,7 @@ from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
 from penstock.table.sinks import anonymous_table, write_into
 from penstock.table.sql import parse_path, parse_statement, statements
-from penstock.table.statements.insert import write_of
+from penstock.table.statements.insert import plan_insert
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
 
@@ -43,7 +43,7 @@ class StatementSet:
         if not isinstance(statement, statements.Insert):
             raise ValidationError("Only insert statement is supported now: add_insert_sql takes one INSERT")
         with names_located(stmt):
-            self._plans.append(write_of(self._session, statement))
+            self._plans.append(plan_insert(self._session, statement))
         return self
 
     def add_insert(

@@ -10,7 +10,7 @@ from penstock.table.catalog.schema import Schema
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import TimestampType
 from penstock.table.seams.from_stream import ROWTIME, RecordType
-from penstock.table.selection import operand_of
+from penstock.table.selection import to_operand
 from penstock.table.sql import syntax
 
 _TIMES: Final = {"$ROWTIME": "rowtime", "$PROCTIME": "proctime"}
@@ -27,7 +27,7 @@ class _Named:
     time: str | None
 
 
-def schema_of(fields: Sequence[object], records: RecordType) -> tuple[Schema, RecordType]:
+def derive_schema(fields: Sequence[object], records: RecordType) -> tuple[Schema, RecordType]:
     """Return the schema that field expressions declare, and the record type with its fields renamed accordingly.
 
     The expressions refer to fields by name, in any order, each with an optional alias. If none of them names a field,
@@ -37,53 +37,53 @@ def schema_of(fields: Sequence[object], records: RecordType) -> tuple[Schema, Re
     Raises:
         ValidationError: for any other expression, or more names than fields.
     """
-    found = [_named(field) for field in fields]
-    physical = [one for one in found if one.time is None]
-    by_name = any(one.field in records.names for one in physical)
-    renamed = _by_name(physical, records) if by_name else _by_place(found, records)
+    columns = [_named(field) for field in fields]
+    physical = [named for named in columns if named.time is None]
+    by_name = any(named.field in records.names for named in physical)
+    renamed = _by_name(physical, records) if by_name else _by_place(columns, records)
     builder = Schema.new_builder()
-    for one in found:
-        if one.time == "rowtime":
-            builder.column_by_metadata(one.name, ROWTIME_TYPE, ROWTIME).watermark(one.name, "SOURCE_WATERMARK()")
-        elif one.time is not None:
-            builder.column_by_expression(one.name, "PROCTIME()")
+    for column in columns:
+        if column.time == "rowtime":
+            builder.column_by_metadata(column.name, ROWTIME_TYPE, ROWTIME).watermark(column.name, "SOURCE_WATERMARK()")
+        elif column.time is not None:
+            builder.column_by_expression(column.name, "PROCTIME()")
         else:
-            builder.column(one.name, renamed.of(one.name))
+            builder.column(column.name, renamed.of(column.name))
     return builder.build(), renamed
 
 
 def _by_name(physical: Sequence[_Named], records: RecordType) -> RecordType:
     new = {}
-    for one in physical:
-        records.of(one.field)
-        new[one.field] = one.name
+    for column in physical:
+        records.of(column.field)
+        new[column.field] = column.name
     return RecordType(
         tuple(new.get(name, name) for name in records.names), records.types, records.is_record, records.is_known
     )
 
 
-def _by_place(found: Sequence[_Named], records: RecordType) -> RecordType:
+def _by_place(columns: Sequence[_Named], records: RecordType) -> RecordType:
     """Rename fields by position.
 
     An event-time attribute may replace a field; other time attributes follow all fields.
     """
     names = list(records.names)
-    for place, one in enumerate(found):
-        if place < len(names):
-            if one.time == "proctime":
+    for index, named in enumerate(columns):
+        if index < len(names):
+            if named.time == "proctime":
                 raise ValidationError(
                     "The proctime attribute can only be appended to the fields of a stream, at the end"
                 )
-            names[place] = f"${names[place]}" if one.time is not None else one.name
-        elif one.time is None:
+            names[index] = f"${names[index]}" if named.time is not None else named.name
+        elif named.time is None:
             raise ValidationError(
-                f"The stream has {len(names)} fields, [{', '.join(records.names)}], and none is left for {one.name!r}"
+                f"The stream has {len(names)} fields, [{', '.join(records.names)}], and none is left for {named.name!r}"
             )
     return RecordType(tuple(names), records.types, records.is_record, records.is_known)
 
 
 def _named(field: object) -> _Named:
-    operand = operand_of(field)
+    operand = to_operand(field)
     node, time = operand._node, None
     if isinstance(node, syntax.Call) and node.name in _TIMES:
         time = _TIMES[node.name]

@@ -14,10 +14,10 @@ from penstock.table.connectors.built_in import built_in
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.levels import allow_plans
 from penstock.table.plan.logical import Node, Write
-from penstock.table.seams.from_stream import RecordType, record_type, table_of
+from penstock.table.seams.from_stream import RecordType, plan_stream_table, record_type
 from penstock.table.seams.to_stream import append_target, changelog_target, retract_target, rows_target
 from penstock.table.session.session import TableSession
-from penstock.table.stream_fields import ROWTIME_TYPE, schema_of
+from penstock.table.stream_fields import ROWTIME_TYPE, derive_schema
 from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.table import Table
@@ -57,11 +57,11 @@ class StreamMethods:
         if not given or (len(given) == 1 and isinstance(given[0], Schema)):
             schema = given[0] if given else None
             records = record_type(data_stream.declared_type, schema)
-            return self._table(table_of(data_stream.upstreams, records, schema, calls))
-        if any(isinstance(one, Schema) for one in given):
+            return self._table(plan_stream_table(data_stream.upstreams, records, schema, calls))
+        if any(isinstance(argument, Schema) for argument in given):
             raise WrongTypeError("a stream has one Schema, or expressions for its fields, and not both")
-        schema, records = schema_of(given, record_type(data_stream.declared_type))
-        return self._table(table_of(data_stream.upstreams, records, schema, calls, rowtime=ROWTIME_TYPE))
+        schema, records = derive_schema(given, record_type(data_stream.declared_type))
+        return self._table(plan_stream_table(data_stream.upstreams, records, schema, calls, rowtime=ROWTIME_TYPE))
 
     def from_changelog_stream(
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
@@ -87,7 +87,9 @@ class StreamMethods:
                 f"Types.ROW_NAMED, or declare the columns in the schema; this stream has {data_stream.get_type()}"
             )
         mode = changelog_mode or ChangelogMode.all()
-        return self._table(table_of(data_stream.upstreams, records, schema, self._session.manager.calls(), mode))
+        return self._table(
+            plan_stream_table(data_stream.upstreams, records, schema, self._session.manager.calls(), mode)
+        )
 
     # --- streams of tables -------------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class StreamMethods:
         Raises:
             ValidationError: if the table is not append-only, or has several event-time attributes.
         """
-        return self._stream(rows_target(_plan_of(table)))
+        return self._stream(rows_target(_get_plan(table)))
 
     def to_changelog_stream(
         self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
@@ -118,7 +120,7 @@ class StreamMethods:
             UnsupportedError: if the primary key is not an upsert key of the query.
         """
         calls = self._session.manager.calls()
-        return self._stream(changelog_target(_plan_of(table), target_schema, changelog_mode, calls))
+        return self._stream(changelog_target(_get_plan(table), target_schema, changelog_mode, calls))
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Convert an append-only table to records of a type: a ROW, a TUPLE, or the type of its only column.
@@ -126,7 +128,7 @@ class StreamMethods:
         Raises:
             ValidationError: if the table is not append-only, or its columns do not match the type.
         """
-        return self._stream(append_target(_plan_of(table), type_info, self._session.manager.calls()))
+        return self._stream(append_target(_get_plan(table), type_info, self._session.manager.calls()))
 
     def to_retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Convert the changes of a table to pairs: True and an added record, or False and a retracted one.
@@ -138,7 +140,7 @@ class StreamMethods:
         Raises:
             ValidationError: if the columns of the table do not match the type.
         """
-        return self._stream(retract_target(_plan_of(table), type_info, self._session.manager.calls()))
+        return self._stream(retract_target(_get_plan(table), type_info, self._session.manager.calls()))
 
     # --- the program of streams --------------------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ def _check_stream(stream: object) -> None:
         raise WrongTypeError(f"a table is made of a DataStream, not of {stream!r}")
 
 
-def _plan_of(table: object) -> Node:
+def _get_plan(table: object) -> Node:
     if not isinstance(table, Table):
         raise WrongTypeError(f"a stream is made of a table, not of {table!r}")
     return table._plan

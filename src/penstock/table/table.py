@@ -17,7 +17,7 @@ from penstock.table.catalog.table_schema import TableSchema
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
-from penstock.table.frames import arrow_of, frame_of, polars_of
+from penstock.table.frames import build_arrow_table, build_pandas_frame, build_polars_frame
 from penstock.table.function_plans import flat_mapped, lateral, mapped
 from penstock.table.grouped_tables import (
     AggregatedTable,
@@ -93,7 +93,7 @@ class Table:
     def _plans(self) -> Plans:
         return Plans(self._environment._manager)
 
-    def _with(self, plan: Node) -> Table:
+    def _derive_table(self, plan: Node) -> Table:
         return Table(plan, self._environment)
 
     def _query(self) -> PlannedQuery:
@@ -112,27 +112,27 @@ class Table:
 
     def select(self, *fields: object) -> Table:
         """Select these columns. Aggregates return one row."""
-        return self._with(self._plans.select(self._plan, fields))
+        return self._derive_table(self._plans.select(self._plan, fields))
 
     def alias(self, field: str, *fields: str) -> Table:
         """Rename the columns, from the first one on. The rest keep their names."""
-        return self._with(self._plans.renamed(self._plan, (field, *fields)))
+        return self._derive_table(self._plans.renamed(self._plan, (field, *fields)))
 
     def add_columns(self, *fields: object) -> Table:
         """Append columns. Raises `ValidationError` for a name that already exists."""
-        return self._with(self._plans.added(self._plan, fields, replaces=False))
+        return self._derive_table(self._plans.added(self._plan, fields, replaces=False))
 
     def add_or_replace_columns(self, *fields: object) -> Table:
         """Add columns. A column with an existing name replaces that column; others are appended."""
-        return self._with(self._plans.added(self._plan, fields, replaces=True))
+        return self._derive_table(self._plans.added(self._plan, fields, replaces=True))
 
     def rename_columns(self, *fields: object) -> Table:
         """Rename some columns: `col("a").alias("b")`."""
-        return self._with(self._plans.columns_renamed(self._plan, fields))
+        return self._derive_table(self._plans.columns_renamed(self._plan, fields))
 
     def drop_columns(self, *fields: object) -> Table:
         """Drop these columns."""
-        return self._with(self._plans.dropped(self._plan, fields))
+        return self._derive_table(self._plans.dropped(self._plan, fields))
 
     def map(self, func: Any) -> Table:
         """Apply a scalar function to each row. A ROW becomes one column per field.
@@ -140,17 +140,17 @@ class Table:
         `func`: a call such as `f(col("a"))`, or a function alone, which takes the whole row: a `Row`, or with
         `func_type="pandas"` a data frame.
         """
-        return self._with(mapped(self._plans, self._plan, func))
+        return self._derive_table(mapped(self._plans, self._plan, func))
 
     def flat_map(self, func: Any) -> Table:
         """Apply a table function to each row, and return its rows without the input columns. `func`: as in `map`."""
-        return self._with(flat_mapped(self._plans, self._plan, func))
+        return self._derive_table(flat_mapped(self._plans, self._plan, func))
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def filter(self, predicate: object) -> Table:
         """Keep the rows that satisfy a condition."""
-        return self._with(self._plans.filtered(self._plan, predicate))
+        return self._derive_table(self._plans.filtered(self._plan, predicate))
 
     def where(self, predicate: object) -> Table:
         """Keep the rows that satisfy a condition."""
@@ -158,19 +158,19 @@ class Table:
 
     def distinct(self) -> Table:
         """Remove duplicate rows."""
-        return self._with(self._plans.distinct(self._plan))
+        return self._derive_table(self._plans.distinct(self._plan))
 
     def order_by(self, *fields: object) -> Table:
         """Sort the rows, ascending unless a field has `desc`. NULL is the least value."""
-        return self._with(self._plans.ordered(self._plan, fields))
+        return self._derive_table(self._plans.ordered(self._plan, fields))
 
     def offset(self, offset: int) -> Table:
         """Skip the first `offset` rows. Use it after `order_by`."""
-        return self._with(self._plans.offset(self._plan, offset))
+        return self._derive_table(self._plans.offset(self._plan, offset))
 
     def fetch(self, fetch: int) -> Table:
         """Keep the first `fetch` rows. Use it after `order_by`, and after `offset` if there is one."""
-        return self._with(self._plans.fetch(self._plan, fetch))
+        return self._derive_table(self._plans.fetch(self._plan, fetch))
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
         """Keep `fetch` rows after skipping the first `offset`."""
@@ -192,9 +192,9 @@ class Table:
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable[Table]:
         """Define windows around each row, for aggregates in `select`."""
-        if not over_windows or not all(isinstance(one, OverWindow) for one in over_windows):
+        if not over_windows or not all(isinstance(window, OverWindow) for window in over_windows):
             raise WrongTypeError("over_window takes windows that Over makes, with alias(…)")
-        names = [one.name for one in over_windows]
+        names = [window.name for window in over_windows]
         if len(set(names)) < len(names):
             raise ValidationError(f"the names of over windows must differ: {', '.join(names)}")
         return OverWindowedTable(self, over_windows)
@@ -231,13 +231,13 @@ class Table:
 
     def _joined(self, right: Table, join_type: str, condition: object | None) -> Table:
         other = self._other(right, "joined")
-        return self._with(self._plans.joined(self._plan, other, join_type, condition))
+        return self._derive_table(self._plans.joined(self._plan, other, join_type, condition))
 
-    def _other(self, right: Table, what: str) -> Node:
+    def _other(self, right: Table, action: str) -> Node:
         if not isinstance(right, Table):
-            raise WrongTypeError(f"a table is {what} with another one, not with {right!r}")
+            raise WrongTypeError(f"a table is {action} with another one, not with {right!r}")
         if right._environment is not self._environment:
-            raise ValidationError(f"Only tables from the same TableEnvironment can be {what}.")
+            raise ValidationError(f"Only tables from the same TableEnvironment can be {action}.")
         return right._plan
 
     def join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
@@ -250,11 +250,11 @@ class Table:
         Raises:
             ValidationError: if it is not a call of a table function, or a column name already exists.
         """
-        return self._with(lateral(self._plans, self._plan, table_function_call, "INNER", join_predicate))
+        return self._derive_table(lateral(self._plans, self._plan, table_function_call, "INNER", join_predicate))
 
     def left_outer_join_lateral(self, table_function_call: Any, join_predicate: object | None = None) -> Table:
         """Like `join_lateral`, plus the rows without results of the function, with NULL for its columns."""
-        return self._with(lateral(self._plans, self._plan, table_function_call, "LEFT", join_predicate))
+        return self._derive_table(lateral(self._plans, self._plan, table_function_call, "LEFT", join_predicate))
 
     def union(self, right: Table) -> Table:
         """Return the rows of both tables, without duplicates."""
@@ -281,7 +281,7 @@ class Table:
         return self._combined(right, "EXCEPT", True)
 
     def _combined(self, right: Table, operator: str, is_all: bool) -> Table:
-        return self._with(self._plans.combined(self._plan, self._other(right, "combined"), operator, is_all))
+        return self._derive_table(self._plans.combined(self._plan, self._other(right, "combined"), operator, is_all))
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ class Table:
     def insert_into(self, table_path_or_descriptor: Any, overwrite: bool = False) -> Any:
         """Return a `TablePipeline` that writes the rows to a table, given by its path or a `TableDescriptor`."""
         path = table_path_or_descriptor
-        where = _path_of(path) if isinstance(path, str) else self._environment._sink_path(path)
+        where = _parse_table_path(path) if isinstance(path, str) else self._environment._sink_path(path)
         return self._environment._write(self._plan, where, overwrite)
 
     def execute_insert(self, table_path_or_descriptor: Any, overwrite: bool = False) -> Any:
@@ -310,7 +310,7 @@ class Table:
             NotImplementedError: if pandas is not installed.
         """
         with self._environment._held_rows(self._plan) as (changes, zone):
-            return frame_of(changes, self._plan.schema, zone)
+            return build_pandas_frame(changes, self._plan.schema, zone)
 
     def to_arrow(self) -> pa.Table:
         """Run the query and wait for all its rows. Returns an Arrow table without retracted rows.
@@ -318,7 +318,7 @@ class Table:
         TIMESTAMP keeps all its digits, and TIMESTAMP_LTZ has the session's time zone.
         """
         with self._environment._held_rows(self._plan) as (changes, zone):
-            return arrow_of(changes, self._plan.schema, zone)
+            return build_arrow_table(changes, self._plan.schema, zone)
 
     def to_polars(self) -> Any:
         """Run the query and wait for all its rows. Returns a Polars data frame without retracted rows.
@@ -326,7 +326,7 @@ class Table:
         Raises:
             NotImplementedError: if Polars is not installed.
         """
-        return polars_of(self.to_arrow())
+        return build_polars_frame(self.to_arrow())
 
     def to_dataframe(self) -> Any:
         """Return the query as a Spark data frame, which runs when Spark needs its rows. Batch only.
@@ -356,7 +356,7 @@ class Table:
 
     def get_resolved_schema(self) -> ResolvedSchema:
         """Return the columns and their types."""
-        return ResolvedSchema(tuple(Column(one.name, one.type, time=one.time) for one in self._plan.schema))
+        return ResolvedSchema(tuple(Column(column.name, column.type, time=column.time) for column in self._plan.schema))
 
     def get_schema(self) -> TableSchema:
         """Return the names of the columns and their types."""
@@ -373,7 +373,7 @@ class Table:
             arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
                 map of codes to INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE. By default the codes are these names.
         """
-        return self._with(self._plans.changelog("FROM_CHANGELOG", self._plan, arguments))
+        return self._derive_table(self._plans.changelog("FROM_CHANGELOG", self._plan, arguments))
 
     def to_changelog(self, *arguments: object) -> Table:
         """Return a row for each change, with a code for its kind (Flink: TO_CHANGELOG).
@@ -382,10 +382,10 @@ class Table:
             arguments: in order, or by name with `as_argument`: `descriptor("op")` for the column, and as `op_mapping` a
                 map of INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes; changes without a code are dropped.
         """
-        return self._with(self._plans.changelog("TO_CHANGELOG", self._plan, arguments))
+        return self._derive_table(self._plans.changelog("TO_CHANGELOG", self._plan, arguments))
 
 
-def _path_of(text: str) -> tuple[str, ...]:
+def _parse_table_path(text: str) -> tuple[str, ...]:
     parser = StatementParser(text)
     path = parser.path()
     parser.finish()

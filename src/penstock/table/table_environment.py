@@ -30,12 +30,12 @@ from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import TableConfig
 from penstock.table.session.table_result import TableResult
-from penstock.table.session.time_zones import zone_of
+from penstock.table.session.time_zones import parse_zone
 from penstock.table.sinks import anonymous_table, write_into
 from penstock.table.sql import parse_path, parse_statement, statements
-from penstock.table.sql.printing import path_of
+from penstock.table.sql.printing import format_path
 from penstock.table.statement_set import StatementSet
-from penstock.table.statements.explain import plans_of
+from penstock.table.statements.explain import plan_statement
 from penstock.table.statements.run import run
 from penstock.table.stream_methods import StreamMethods
 from penstock.table.table import Table
@@ -109,7 +109,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
         """Return the plan of a query or an INSERT, as EXPLAIN shows it."""
         with names_located(stmt):
-            return self._session.explain(plans_of(self._session, parse_statement(stmt)), _names(extra_details))
+            return self._session.explain(plan_statement(self._session, parse_statement(stmt)), _names(extra_details))
 
     def create_statement_set(self) -> StatementSet:
         """Create an empty set of INSERTs that run as one job."""
@@ -124,16 +124,16 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             ValidationError: if it does not exist.
         """
         names = parse_path(path)
-        found = self._session.manager.scan(names, ())
-        if found is None:
-            raise ValidationError(f"Table {path_of(names)} was not found.")
-        return self._table(found[0])
+        resolved = self._session.manager.scan(names, ())
+        if resolved is None:
+            raise ValidationError(f"Table {format_path(names)} was not found.")
+        return self._table(resolved[0])
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
         """Return an unnamed table of a connector."""
-        found = self._session.manager.scan(anonymous_table(self._session, descriptor), ())
-        assert found is not None
-        return self._table(found[0])
+        resolved = self._session.manager.scan(anonymous_table(self._session, descriptor), ())
+        assert resolved is not None
+        return self._table(resolved[0])
 
     def from_elements(self, elements: Iterable[Any], schema: RowsSchema = None, verify_schema: bool = True) -> Table:
         """Create a table from rows of the program: tuples, lists, dicts or `Row`.
@@ -151,7 +151,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             TypeError: for a value that does not fit its type.
             ValueError: if types cannot be derived, or a value is out of range, too long or too short.
         """
-        zone = zone_of(self._config.get_local_timezone())
+        zone = parse_zone(self._config.get_local_timezone())
         return self._table(rows_of_elements(elements, schema, verify_schema, zone))
 
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
@@ -220,7 +220,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
     def _inline_name(self, plan: Node) -> str:
         """See `TableEnvironmentLike`: a temporary view, as in Flink."""
-        return path_of(self._session.unnamed_view(plan))
+        return format_path(self._session.unnamed_view(plan))
 
     # --- what functions need -----------------------------------------------------------------------------------------
 
@@ -273,9 +273,9 @@ class StreamTableEnvironment(TableEnvironment, StreamMethods):
         settings = settings or EnvironmentSettings.new_instance().build()
         if streams is None:
             streams = StreamExecutionEnvironment.get_execution_environment(settings.get_configuration())
-        made = StreamTableEnvironment(settings, _runtime(), streams.get_configuration())
-        made._streams = streams
-        return made
+        environment = StreamTableEnvironment(settings, _runtime(), streams.get_configuration())
+        environment._streams = streams
+        return environment
 
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
         """Name a table or a stream for the lifetime of the program, hiding any permanent table or view at the same
@@ -303,12 +303,12 @@ def _runtime() -> Executor:
     return ExecutorOfMode(built_in())
 
 
-def _settings(found: EnvironmentSettings | Configuration) -> EnvironmentSettings:
-    if isinstance(found, EnvironmentSettings):
-        return found
-    if isinstance(found, Configuration):
-        return EnvironmentSettings.new_instance().with_configuration(found).build()
-    raise WrongTypeError(f"argument should be EnvironmentSettings or Configuration, not {found!r}")
+def _settings(settings: EnvironmentSettings | Configuration) -> EnvironmentSettings:
+    if isinstance(settings, EnvironmentSettings):
+        return settings
+    if isinstance(settings, Configuration):
+        return EnvironmentSettings.new_instance().with_configuration(settings).build()
+    raise WrongTypeError(f"argument should be EnvironmentSettings or Configuration, not {settings!r}")
 
 
 def _names(details: Iterable[ExplainDetail]) -> list[str]:

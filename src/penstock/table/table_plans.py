@@ -13,17 +13,17 @@ from penstock.table.analyser.planned import MethodCalls, PlannedQuery, set_opera
 from penstock.table.analyser.queries import QueryAnalyser
 from penstock.table.analyser.rewriting import rewritten
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import scope_of
+from penstock.table.analyser.scopes import build_scope
 from penstock.table.analyser.select import project
 from penstock.table.analyser.sql_rules import are_of_both_sides, join_condition
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.methods.aggregates import WINDOW_PARTS
-from penstock.table.methods.operand import Operand, node_of
+from penstock.table.methods.operand import Operand, to_node
 from penstock.table.plan.logical import Distinct, Node, Sort
 from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.selection import expanded, operand_of, selected
+from penstock.table.selection import expanded, selected, to_operand
 from penstock.table.sql import relations, syntax
 from penstock.table.sql.relations import DerivedTable, GroupItem, Relation, SelectItem
 from penstock.table.window import GroupWindow, OverWindow
@@ -45,11 +45,11 @@ class Plans:
     def scalars(self, plan: Node) -> ScalarAnalyser:
         """Return an analyser that types expressions over the columns of a plan."""
         analyser = self._analyser()
-        return ScalarAnalyser(scope_of(plan, analyser.calls), analyser.calls)
+        return ScalarAnalyser(build_scope(plan, analyser.calls), analyser.calls)
 
     def changelog(self, function: str, plan: Node, arguments: Sequence[object]) -> Node:
         """Apply FROM_CHANGELOG or TO_CHANGELOG (`function`) to a plan."""
-        call = syntax.Call(function, (syntax.TableArgument(PlannedQuery(plan)), *map(node_of, arguments)), (function,))
+        call = syntax.Call(function, (syntax.TableArgument(PlannedQuery(plan)), *map(to_node, arguments)), (function,))
         return changelog_table(call, self._analyser())
 
     # --- columns -----------------------------------------------------------------------------------------------------
@@ -57,10 +57,10 @@ class Plans:
     def items(self, plan: Node, fields: Sequence[object]) -> list[SelectItem]:
         """Return the columns that `fields` expand to, each with its name."""
 
-        def type_of(node: syntax.Expression) -> DataType:
+        def analyse_type(node: syntax.Expression) -> DataType:
             return self.scalars(plan).typed(node).type
 
-        return selected(fields, plan.schema.names, type_of, self.calls())
+        return selected(fields, plan.schema.names, analyse_type, self.calls())
 
     def select(self, plan: Node, fields: Sequence[object], windows: Sequence[OverWindow] = ()) -> Node:
         """Select `fields`; aggregates range over `windows`, or over all rows."""
@@ -81,7 +81,7 @@ class Plans:
         items = self.items(plan, ["*", *fields] if not replaces else ["*"])
         if replaces:
             for item in self.items(plan, fields):
-                same = [index for index, one in enumerate(items) if one.alias == item.alias]
+                same = [index for index, existing in enumerate(items) if existing.alias == item.alias]
                 if same:
                     items[same[0]] = item
                 else:
@@ -101,7 +101,7 @@ class Plans:
     def columns_renamed(self, plan: Node, fields: Sequence[object]) -> Node:
         """Rename the columns that `fields` alias."""
         new = {}
-        for field in map(operand_of, fields):
+        for field in map(to_operand, fields):
             if not isinstance(field._node, syntax.Reference) or len(field._names) != 1:
                 raise ValidationError(
                     f'rename_columns takes columns and new names, as col("a").alias("b"), not {field}'
@@ -116,8 +116,8 @@ class Plans:
             if not isinstance(field._node, syntax.Reference):
                 raise ValidationError(f"drop_columns takes columns, not {field}")
             names.add(_known(field._node.path[0], plan))
-        kept = [name for name in plan.schema.names if name not in names]
-        return self.select(plan, kept)
+        remaining = [name for name in plan.schema.names if name not in names]
+        return self.select(plan, remaining)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Plans:
             is_known = one in names and other in names
             return is_known and are_of_both_sides(plan, names.index(one), names.index(other))
 
-        return self._analyser().filtered(plan, join_condition(operand_of(condition)._node, are_keys))
+        return self._analyser().filtered(plan, join_condition(to_operand(condition)._node, are_keys))
 
     def distinct(self, plan: Node) -> Node:
         """Remove duplicate rows."""
@@ -140,9 +140,9 @@ class Plans:
         if not fields:
             raise ValidationError("order_by takes at least one expression")
         items = [
-            syntax.OrderItem(_no_place(one._node), one._is_descending is True)
+            syntax.OrderItem(_no_place(operand._node), operand._is_descending is True)
             for field in fields
-            for one in [operand_of(field)]
+            for operand in [to_operand(field)]
         ]
         query: syntax.Query = PlannedQuery(plan)
         if not all(isinstance(item.expression, syntax.Reference) for item in items):
@@ -175,14 +175,14 @@ class Plans:
         if condition is not None:
             of_left = set(left.schema.names)
             node = join_condition(
-                operand_of(condition)._node, lambda one, other: (one in of_left) != (other in of_left)
+                to_operand(condition)._node, lambda name, other: (name in of_left) != (other in of_left)
             )
             condition = Operand(node)
         return self.related(relations.Join(_rows(left), _rows(right), join_type), condition)
 
     def related(self, join: relations.Join, condition: object | None) -> Node:
         """Plan a join, on a condition if there is one."""
-        node = None if condition is None else operand_of(condition)._node
+        node = None if condition is None else to_operand(condition)._node
         return self._analyser().relations.scope(replace(join, condition=node), None).plan
 
     def combined(self, left: Node, right: Node, operator: str, is_all: bool) -> Node:
@@ -230,15 +230,15 @@ def _known(name: str, plan: Node) -> str:
     return name
 
 
-def _check_count(what: str, rows: int) -> None:
+def _check_count(method: str, rows: int) -> None:
     if rows < 0:
-        raise ValidationError(f"{what} takes a number of rows from 0 on, not {rows}")
+        raise ValidationError(f"{method} takes a number of rows from 0 on, not {rows}")
 
 
 def _no_place(node: syntax.Expression) -> syntax.Expression:
     """Type a number literal: a column's position in SQL's GROUP BY and ORDER BY, here the number itself."""
-    found = constant(node) if isinstance(node, syntax.NumberLiteral) else None
-    return node if found is None else syntax.TypedLiteral(found.value, found.type)
+    number = constant(node) if isinstance(node, syntax.NumberLiteral) else None
+    return node if number is None else syntax.TypedLiteral(number.value, number.type)
 
 
 def _with_keys(items: Iterable[SelectItem], keys: Sequence[Operand]) -> list[SelectItem]:
@@ -268,7 +268,7 @@ def _of_window(node: syntax.Expression, window: GroupWindow, parts: set[str]) ->
 
 def _window_call(plan: Node, window: GroupWindow, keys: Sequence[Operand]) -> syntax.Call:
     partition = tuple(key._node for key in keys) if window.function == "SESSION" else ()
-    if not all(isinstance(one, syntax.Reference) for one in partition):
+    if not all(isinstance(expression, syntax.Reference) for expression in partition):
         raise UnsupportedError("session windows group by columns: add what else you group by with add_columns first")
     table = syntax.TableArgument(PlannedQuery(plan), partition)
     descriptor = syntax.DescriptorArgument((window.time.path,))

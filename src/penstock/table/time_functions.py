@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from penstock.table.expression import Expression, TimePointUnit
-from penstock.table.methods.operand import call_of, node_of
+from penstock.table.methods.operand import build_call, to_node
 from penstock.table.sql import syntax
 
 
 def made(name: str, *operands: object | None) -> Expression:
     """Build a call of a SQL function, omitting operands that are not given (None)."""
-    return Expression(call_of(name, *(one for one in operands if one is not None)))
+    return Expression(build_call(name, *(operand for operand in operands if operand is not None)))
 
 
 def current_date() -> Expression:
@@ -51,8 +51,8 @@ def temporal_overlaps(
     left_time_point: object, left_temporal: object, right_time_point: object, right_temporal: object
 ) -> Expression:
     """Return whether two periods overlap; each has a start, and an end or a length."""
-    left = syntax.RowValue((node_of(left_time_point), node_of(left_temporal)))
-    right = syntax.RowValue((node_of(right_time_point), node_of(right_temporal)))
+    left = syntax.RowValue((to_node(left_time_point), to_node(left_temporal)))
+    right = syntax.RowValue((to_node(right_time_point), to_node(right_temporal)))
     return Expression(syntax.Call("OVERLAPS", (left, right)))
 
 

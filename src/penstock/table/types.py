@@ -261,12 +261,12 @@ class DataTypes:
         words = (
             upper_resolution.unit if lower_resolution is None else f"{upper_resolution.unit} TO {lower_resolution.unit}"
         )
-        if words not in [one.value for one in IntervalResolution]:
+        if words not in [interval.value for interval in IntervalResolution]:
             raise WrongValueError(
                 f"there is no interval {words}: it goes from a field down to a shorter one of its kind"
             )
         resolution = IntervalResolution(words)
-        digits = {one.unit: one.precision for one in (upper_resolution, lower_resolution) if one is not None}
+        digits = {bound.unit: bound.precision for bound in (upper_resolution, lower_resolution) if bound is not None}
         if resolution.is_of_months:
             return YearMonthIntervalType(resolution, _or_default(digits.get("YEAR"), 2))
         return DayTimeIntervalType(resolution, _or_default(digits.get("DAY"), 2), _or_default(digits.get("SECOND"), 6))

@@ -13,7 +13,7 @@ from typing import Any, Self, overload
 from penstock.base.errors import WrongTypeError
 from penstock.table.analyser.inline_calls import inline_call
 from penstock.table.expression import Expression
-from penstock.table.methods.operand import node_of
+from penstock.table.methods.operand import to_node
 from penstock.table.user_functions.aggregate_classes import (
     AggregateFunction,
     ImperativeAggregateFunction,
@@ -61,14 +61,14 @@ class UserDefinedFunctionWrapper:
 
     def __call__(self, *args: object) -> Expression:
         """Build a call of the function: `add(col("a"), 1)`. Python values become literals."""
-        call = inline_call(self.definition, tuple(map(node_of, args)))
+        call = inline_call(self.definition, tuple(map(to_node, args)))
         return Expression(call, self._aliases)
 
     def alias(self, *alias_names: str) -> Self:
         """Return the function with names for its result columns."""
-        found = type(self)(self.definition)
-        found._aliases = alias_names
-        return found
+        copied = type(self)(self.definition)
+        copied._aliases = alias_names
+        return copied
 
     def __repr__(self) -> str:
         return f"<{self.definition}>"
@@ -296,7 +296,7 @@ def udtaf(
     )
 
 
-def wrapper_of(function: object) -> UserDefinedFunctionWrapper:
+def check_wrapper(function: object) -> UserDefinedFunctionWrapper:
     """Return the wrapper that `udf`, `udtf`, `udaf` or `udtaf` created. Raises `TypeError` for any other object."""
     if not isinstance(function, UserDefinedFunctionWrapper):
         raise WrongTypeError(f"a function is one that udf, udtf, udaf or udtaf made, not {function!r}")

@@ -45,9 +45,11 @@ class GroupWindow:
     name: str
 
 
-def _node(value: Expression, what: str) -> syntax.Expression:
+def _node(value: Expression, subject: str) -> syntax.Expression:
     if not isinstance(value, Operand):
-        raise WrongTypeError(f"{what} must be an expression, such as lit(10).minutes or col('ts'), and not {value!r}")
+        raise WrongTypeError(
+            f"{subject} must be an expression, such as lit(10).minutes or col('ts'), and not {value!r}"
+        )
     return value._node
 
 
@@ -185,7 +187,7 @@ class Over:
     @classmethod
     def partition_by(cls, *partition_by: Expression) -> OverWindowPartitioned:
         """Partition the rows: only rows with equal values of these expressions share a window."""
-        return OverWindowPartitioned(tuple(_node(one, "what a window is partitioned by") for one in partition_by))
+        return OverWindowPartitioned(tuple(_node(key, "what a window is partitioned by") for key in partition_by))
 
     @classmethod
     def order_by(cls, order_by: Expression) -> OverWindowPartitionedOrdered:

@@ -54,8 +54,8 @@ def run_hostile(
     Raises:
         AssertionError: if the output differs; the message names the run.
     """
-    wanted: dict[str | None, Sequence[Any]] = {None: expected}
-    wanted.update({tag.tag_id: values for tag, values in (expected_sides or {}).items()})
+    expected_by_tag: dict[str | None, Sequence[Any]] = {None: expected}
+    expected_by_tag.update({tag.tag_id: values for tag, values in (expected_sides or {}).items()})
     pickled = cloudpickle.dumps(operator_factory)
     reference: Outputs | None = None
     for treatment in (LEAVE, SNAPSHOT, REPLACE):
@@ -63,7 +63,7 @@ def run_hostile(
             way = f"in batches of {batch_size}, {treatment} between every two"
             run = _Run(pickled, treatment, arguments)
             outputs = run.run(list(_batches(inputs, batch_size)), end)
-            for tag, values in wanted.items():
+            for tag, values in expected_by_tag.items():
                 _compare(outputs.get(tag, []), values, tag, way)
             if reference is None:
                 reference = outputs
@@ -71,10 +71,10 @@ def run_hostile(
 
 
 def _compare(got: list[Record], wanted: Sequence[Any], tag: str | None, way: str) -> None:
-    shown = [r if isinstance(w, Record) else r.value for r, w in zip(got, wanted, strict=False)]
-    shown += got[len(shown) :]
+    actual = [r if isinstance(w, Record) else r.value for r, w in zip(got, wanted, strict=False)]
+    actual += got[len(actual) :]
     where = "main output" if tag is None else f"side output {tag!r}"
-    assert shown == list(wanted), f"{where}, {way}: {shown} instead of {list(wanted)}"
+    assert actual == list(wanted), f"{where}, {way}: {actual} instead of {list(wanted)}"
 
 
 def _batches(inputs: Sequence[object], batch_size: int) -> Iterator[_Input]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.errors import short_repr
-from penstock.cep.building import search_of
+from penstock.cep.building import build_search
 from penstock.cep.pattern import Pattern
 from penstock.core.operators.patterns.conditions import ConditionsAtWork
 from penstock.core.patterns.automaton import FINAL
@@ -57,8 +57,8 @@ class TraceStep:
         head = "the end" if self.time_ms is None else f"{self.time_ms} ms: {short_repr(self.event, _EVENT_CHARS_MAX)}"
         lines = [f"    match: {_shown(match)}" for match in self.matches]
         lines += [f"    late:  {_shown(match)} (it took too long)" for match in self.timed_out]
-        lines += [f"    lives: {one}" for one in self.living]
-        lines += [f"    dies:  {one} ({reason})" for one, reason in self.died]
+        lines += [f"    lives: {text}" for text in self.living]
+        lines += [f"    dies:  {text} ({reason})" for text, reason in self.died]
         return "\n".join([head, *lines])
 
 
@@ -96,7 +96,7 @@ def trace_pattern(pattern: Pattern, events: Sequence[Any], timestamps: Iterable[
 
 class _Tracing:
     def __init__(self, pattern: Pattern) -> None:
-        search = search_of(pattern)
+        search = build_search(pattern)
         self._matcher = Matcher(search.pattern, search.strategy)
         self._conditions = ConditionsAtWork(search.conditions, self._matcher.automaton, "trace", VirtualClock())
         self._memory = Memory(Memory.empty())
@@ -106,20 +106,20 @@ class _Tracing:
         self._note(step, self._matcher.advance(self._memory, time_ms))
         known: dict[int, bool] = {}
         self._conditions.at_hand = event, self._memory, time_ms, known
-        before = self._matcher.ways_of(self._memory, self._conditions.holds, known)
-        told = [self._told(one) for one, _ in before]
+        before = self._matcher.find_transitions(self._memory, self._conditions.holds, known)
+        descriptions = [self._told(partial) for partial, _ in before]
         self._note(step, self._matcher.process(self._memory, event, time_ms, self._conditions.holds, known))
-        firsts = {one.first for one in (*self._memory.partials, *self._memory.waiting)}
-        for text, (one, ways) in zip(told, before, strict=True):
+        firsts = {partial.first for partial in (*self._memory.partials, *self._memory.waiting)}
+        for text, (partial_match, ways) in zip(descriptions, before, strict=True):
             if ways.stops is not None:
                 step.died.append((text, f"stage {ways.stops!r} was met"))
             elif not ways.ways:
                 step.died.append((text, "the event fits nowhere"))
-            elif one.first not in firsts and any(way.target != FINAL for way in ways.ways):
+            elif partial_match.first not in firsts and any(way.target != FINAL for way in ways.ways):
                 step.died.append((text, "a match skips it"))
-        step.living = [self._told(one) for one in self._memory.partials]
+        step.living = [self._told(partial) for partial in self._memory.partials]
         step.living += [
-            f"{_shown(self._memory.events(one.link))} (a match, which waits)" for one in self._memory.waiting
+            f"{_shown(self._memory.events(waiting.link))} (a match, which waits)" for waiting in self._memory.waiting
         ]
         return step
 
@@ -128,14 +128,14 @@ class _Tracing:
         self._note(step, self._matcher.advance(self._memory, 2**63 - 1))
         return [step] if step.matches or step.timed_out else []
 
-    def _note(self, step: TraceStep, found: Found) -> None:
-        step.matches += found.matches
-        step.timed_out += [one.events for one in found.timed_out]
+    def _note(self, step: TraceStep, result: Found) -> None:
+        step.matches += result.matches
+        step.timed_out += [match.events for match in result.timed_out]
 
-    def _told(self, one: Partial) -> str:
+    def _told(self, partial: Partial) -> str:
         automaton = self._matcher.automaton
-        waits = "the end of its time" if one.state in automaton.pending else automaton.names[one.state]
-        return f"{_shown(self._memory.events(one.link))} -> {waits}"
+        waits = "the end of its time" if partial.state in automaton.pending else automaton.names[partial.state]
+        return f"{_shown(self._memory.events(partial.link))} -> {waits}"
 
 
 def _shown(match: dict[str, list[Any]]) -> str:

@@ -39,4 +39,4 @@ def try_postgres(port: int, console: Console) -> None:
         return postgres.PostgresServer(programs, folder, port)
 
     address = f"postgresql://{postgres.USER}@127.0.0.1:{port}/{postgres.USER}"
-    serve(f"PostgreSQL {postgres.version_of(programs)}", address, port, make, console)
+    serve(f"PostgreSQL {postgres.read_server_version(programs)}", address, port, make, console)

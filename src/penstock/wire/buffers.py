@@ -172,13 +172,13 @@ def _weight(entry: Any) -> int:
 def _halves(outline: list[Any], batches: list[Records]) -> list[tuple[list[Any], list[Records]]]:
     """Split elements at the middle record. A split batch continues in the second half, where its entry is negative."""
     room = sum(_weight(entry) for entry in outline) // 2
-    position = taken = 0
+    position = batch_count = 0
     while _weight(outline[position]) <= room:
         room -= _weight(outline[position])
-        taken += type(outline[position]) is int
+        batch_count += type(outline[position]) is int
         position += 1
     first, second = outline[:position], outline[position:]
-    first_batches, second_batches = batches[:taken], batches[taken:]
+    first_batches, second_batches = batches[:batch_count], batches[batch_count:]
     if room:
         content = second_batches[0]
         first.append(room if second[0] >= 0 else -room)

@@ -157,8 +157,8 @@ class MessageReceiver(Generic[T]):
             if more:
                 self.expected += 1
                 return None
-            whole, self._begun = self._begun, bytearray()
-            message = self._codec.decode_body(whole)
+            complete_body, self._begun = self._begun, bytearray()
+            message = self._codec.decode_body(complete_body)
         self.expected += 1
         return message
 

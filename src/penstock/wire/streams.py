@@ -139,12 +139,12 @@ class StreamSender:
         """Return the frames of all messages of a large part: the chunks of its payload, and then the part."""
         sizes = tuple(memoryview(frame).nbytes for frame in part.payload)
         for frame in part.payload:
-            whole = memoryview(frame).cast("B")
-            for begin in range(0, whole.nbytes, chunk_bytes):
+            view = memoryview(frame).cast("B")
+            for begin in range(0, view.nbytes, chunk_bytes):
                 header = ChunkHeader(self._stream, self._sequence, sizes)
                 self._sequence += 1
                 sizes = ()
-                yield [_VERSION_BYTE + _encoder.encode(header), whole[begin : begin + chunk_bytes]]
+                yield [_VERSION_BYTE + _encoder.encode(header), view[begin : begin + chunk_bytes]]
         yield self.buffer(channel, part._replace(payload=[]))
 
     def grant(self, channel: Channel, credit: int) -> None:
@@ -160,9 +160,9 @@ class StreamSender:
         return _VERSION_BYTE + _encoder.encode(header)
 
     def _take_credits(self) -> tuple[tuple[Channel, int], ...]:
-        taken = tuple(self._credits.items())
+        granted = tuple(self._credits.items())
         self._credits.clear()
-        return taken
+        return granted
 
 
 class _Stream:

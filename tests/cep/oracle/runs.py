@@ -117,11 +117,11 @@ class _Search:
     def _ended(self, between: Between, taken: tuple[Taking, ...], trace: Trace) -> Iterator[Found]:
         """The match is complete, or waits for what a last NOT says."""
         last = taken[-1].index
-        events = self._of(taken)
+        events = self._group_events(taken)
         negative = between.last
         if negative is None:
             event = self._events[last][1]
-            before = self._of(taken[:-1])
+            before = self._group_events(taken[:-1])
             # What stands before stages that need not come is asked of the last event itself.
             greed = [one for one in between.first_greed if one.until is None or not one.until.holds(event, before)]
             asked = [*(one.condition for one in greed), *between.not_next]
@@ -150,7 +150,7 @@ class _Search:
                 yield Full(taken, (*trace, *passed), None, end_ms)
 
     def _takes(self, choice: Choice, index: int, taken: tuple[Taking, ...], between: Between) -> bool:
-        stage, event, events = choice.stage, self._events[index][1], self._of(taken)
+        stage, event, events = choice.stage, self._events[index][1], self._group_events(taken)
         assert stage is not None
         assert stage.condition is not None
         if not stage.condition.holds(event, events) or any(one.holds(event, events) for one in choice.until_taken):
@@ -159,7 +159,7 @@ class _Search:
         return self._lets(between, event, events, is_first, self._greed(between, index, taken))
 
     def _passes(self, choice: Choice, index: int, taken: tuple[Taking, ...], between: Between) -> bool:
-        stage, event, events = choice.stage, self._events[index][1], self._of(taken)
+        stage, event, events = choice.stage, self._events[index][1], self._group_events(taken)
         assert stage is not None
         if choice.contiguity is Contiguity.STRICT or any(one.holds(event, events) for one in choice.until):
             return False
@@ -172,7 +172,7 @@ class _Search:
 
     def _greed(self, between: Between, index: int, taken: tuple[Taking, ...]) -> tuple[Greed, ...]:
         """The greed that this event has to mind."""
-        events = self._of(taken)
+        events = self._group_events(taken)
         since = taken[-1].index + 1 if taken else index
         first = self._events[since][1]
         greed = between.greed + (between.first_greed if index == since else ())
@@ -187,7 +187,7 @@ class _Search:
             against += between.not_next
         return not any(condition.holds(event, events) for condition in against)
 
-    def _of(self, taken: tuple[Taking, ...]) -> dict[str, list[Event]]:
+    def _group_events(self, taken: tuple[Taking, ...]) -> dict[str, list[Event]]:
         found: dict[str, list[Event]] = {}
         for one in taken:
             found.setdefault(one.name, []).append(self._events[one.index][1])

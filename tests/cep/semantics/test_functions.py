@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.cep.operators import events_of, key_of, operator_factory
+from tests.cep.operators import operator_factory, parse_events, select_key
 from tests.cep.semantics.stages import begin, then
 
 from penstock.cep import (
@@ -38,8 +38,10 @@ def pattern_stream(text: str) -> Any:
     config.set_string("execution.target", "local")
     env = StreamExecutionEnvironment.get_execution_environment(config).set_parallelism(1)
     in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda pair, _: pair[0])
-    stream = env.from_collection(events_of(text)).assign_timestamps_and_watermarks(in_order).map(lambda pair: pair[1])
-    return CEP.pattern(stream.key_by(key_of), pattern())
+    stream = (
+        env.from_collection(parse_events(text)).assign_timestamps_and_watermarks(in_order).map(lambda pair: pair[1])
+    )
+    return CEP.pattern(stream.key_by(select_key), pattern())
 
 
 def collected(stream: Any) -> list[Any]:
@@ -155,7 +157,7 @@ def test_the_context_of_a_match_knows_both_times() -> None:
     harness = OneInputOperatorHarness(operator_factory(pattern(), Process()))
     harness.open()
     harness.advance_processing_time(77)
-    for time, event in events_of("a@1 b@2 c@3"):
+    for time, event in parse_events("a@1 b@2 c@3"):
         harness.process(event, time)
     harness.end()
     assert seen == [(3, 77)]

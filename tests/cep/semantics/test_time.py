@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.cep.operators import LATE, TIMED_OUT, as_words, events_of, matches, operator_factory, run, time_outs
+from tests.cep.operators import LATE, TIMED_OUT, as_words, matches, operator_factory, parse_events, run, time_outs
 from tests.cep.oracle.specifications import Event
 from tests.cep.semantics.stages import begin, then
 
@@ -28,7 +28,7 @@ def opened(pattern: Pattern, **options: Any) -> OneInputOperatorHarness:
 
 def test_events_wait_for_the_watermark_and_are_sorted_by_their_time() -> None:
     harness = opened(ab())
-    (_, b), (_, a) = events_of("b a")
+    (_, b), (_, a) = parse_events("b a")
     harness.process(b, 10)
     harness.process(a, 5)
     assert harness.values == []
@@ -57,7 +57,7 @@ def test_late_events_go_to_a_side_output() -> None:
     """Late is what is not later than the watermark."""
     harness = opened(ab())
     harness.watermark(10)
-    (_, a), (_, b), (_, more) = events_of("a b c")
+    (_, a), (_, b), (_, more) = parse_events("a b c")
     harness.process(a, 9)
     harness.process(b, 10)
     harness.process(more, 11)
@@ -114,7 +114,7 @@ def test_a_time_out_since_the_event_before() -> None:
 
 def test_time_outs_come_with_the_watermark_and_without_another_event() -> None:
     harness = opened(ab().within(10))
-    ((_, a),) = events_of("a")
+    ((_, a),) = parse_events("a")
     harness.process(a, 3)
     harness.watermark(12)
     assert harness.side_output(TIMED_OUT) == []
@@ -132,7 +132,7 @@ def test_a_match_has_the_time_of_the_event_that_completed_it() -> None:
 
 def test_keys_do_not_see_each_other() -> None:
     harness = opened(ab())
-    (_, a), (_, b) = events_of("a b")
+    (_, a), (_, b) = parse_events("a b")
     harness.process(a, 1)
     harness.process(b._replace(key="other"), 2)
     harness.end()
@@ -141,7 +141,7 @@ def test_keys_do_not_see_each_other() -> None:
 
 def test_without_keys_there_is_one_automaton_for_all() -> None:
     harness = opened(ab(), is_keyed=False)
-    (_, a), (_, b) = events_of("a b")
+    (_, a), (_, b) = parse_events("a b")
     harness.process(a, 1)
     harness.process(b._replace(key="other"), 2)
     harness.end()
@@ -150,7 +150,7 @@ def test_without_keys_there_is_one_automaton_for_all() -> None:
 
 def test_in_processing_time_events_are_taken_as_they_come() -> None:
     harness = opened(ab().within(10), in_processing_time=True)
-    (_, a), (_, b) = events_of("a1 b1")
+    (_, a), (_, b) = parse_events("a1 b1")
     harness.process(a)
     harness.advance_processing_time(9)
     harness.process(b)

@@ -38,11 +38,11 @@ def paths(tmp_path: Path) -> Iterator[Path]:
     return (tmp_path / f"{number}" for number in count())
 
 
-def key_of(row: Sequence[Any]) -> Any:
+def select_key(row: Sequence[Any]) -> Any:
     return row[0]
 
 
-def rows_of(path: Path) -> list[Any]:
+def read_rows(path: Path) -> list[Any]:
     columns = DeltaTable(path).to_pyarrow_table()
     return list(zip(*(column.to_pylist() for column in columns.columns), strict=True))
 
@@ -62,7 +62,7 @@ def test_rows_are_added(paths: Iterator[Path], case: str) -> None:
         return SinkUnderTest(
             sink,
             ROWS,
-            lambda: rows_of(path),
+            lambda: read_rows(path),
             commits=lambda: commits_of(path),
             close=lambda: shutil.rmtree(path, ignore_errors=True),
         )
@@ -78,9 +78,9 @@ def test_rows_are_replaced_by_their_key(paths: Iterator[Path], case: str) -> Non
         return SinkUnderTest(
             sink,
             ROWS,
-            lambda: rows_of(path),
-            shown=last_of_each(key_of),
-            key=key_of,
+            lambda: read_rows(path),
+            shown=last_of_each(select_key),
+            key=select_key,
             commits=lambda: commits_of(path),
             close=lambda: shutil.rmtree(path, ignore_errors=True),
         )
@@ -133,7 +133,7 @@ def test_a_table_is_followed(paths: Iterator[Path], case: str) -> None:
     check_source(prepare, case, parallelisms=[1, 2], batch_sizes=[2], places=3)
 
 
-def table_of(changes: Sequence[Any]) -> list[Any]:
+def fold_changes(changes: Sequence[Any]) -> list[Any]:
     """The rows that changes come to; one that goes and was not there is shown with its kind."""
     rows: Counter[Any] = Counter()
     for change in changes:
@@ -158,7 +158,7 @@ def test_changes_are_followed(paths: Iterator[Path], case: str) -> None:
             DeltaSource.for_continuous_row_data(path).read_change_feed(True).build(),
             [(0, "x"), (2, "n2")],
             extend=more,
-            result=table_of,
+            result=fold_changes,
             close=lambda: shutil.rmtree(path),
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from tests.connectors.delta.test_source import Following, follow, ids_of
+from tests.connectors.delta.test_source import Following, follow, read_ids
 
 from penstock.connectors.delta.errors import UnsupportedTableError, VersionError
 from penstock.connectors.delta.source import DeltaSource
@@ -28,7 +28,7 @@ def declare(path: Path, columns: str = "id INT, v DOUBLE", more: str = "") -> Ta
     return tables
 
 
-def rows_of(tables: TableEnvironment) -> list[tuple[Any, ...]]:
+def read_rows(tables: TableEnvironment) -> list[tuple[Any, ...]]:
     with tables.execute_sql("SELECT * FROM t").collect() as rows:
         return sorted(map(tuple, rows))
 
@@ -79,7 +79,7 @@ def test_features_for_writers_are_read_and_not_written(
     """K4: delta-rs refuses to commit to such a table, so the job failed at its first checkpoint."""
     make(tmp_path, (feature,), configuration=configuration, metadata=metadata)
     tables = declare(tmp_path)
-    assert rows_of(tables) == [(1, 1.5)]
+    assert read_rows(tables) == [(1, 1.5)]
     with pytest.raises(UnsupportedTableError, match=f"table feature {feature}, .* cannot be written"):
         tables.execute_sql("INSERT INTO t VALUES (2, 2.5)")
 
@@ -97,7 +97,7 @@ def test_columns_that_became_wider_are_read(tmp_path: Path, kind: str, declared:
     """K4: older files have the narrower type."""
     make(tmp_path, (), (feature,), {"delta.enableTypeWidening": "true"}, kind)
     tables = declare(tmp_path, f"id {declared}, v DOUBLE")
-    assert rows_of(tables) == [(value, 1.5)]
+    assert read_rows(tables) == [(value, 1.5)]
     with tables.execute_sql(f"SELECT v FROM t WHERE id = CAST(1 AS {declared})").collect() as rows:
         assert [tuple(row) for row in rows] == [(1.5,)]
     with pytest.raises(UnsupportedTableError, match="typeWidening"):
@@ -127,7 +127,7 @@ def test_what_cannot_be_read_is_refused_while_planning(
 @pytest.mark.parametrize("feature", ["vacuumProtocolCheck", "v2Checkpoint", "deletionVectors", "variantType"])
 def test_features_without_a_meaning_for_rows_are_read(tmp_path: Path, feature: str) -> None:
     make(tmp_path, (), (feature,))
-    assert rows_of(declare(tmp_path)) == [(1, 1.5)]
+    assert read_rows(declare(tmp_path)) == [(1, 1.5)]
 
 
 def test_append_only_tables_are_not_written_by_key(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_times_of_commits_choose_the_version(tmp_path: Path) -> None:
 
     for offset_ms, count in ((0, 1), (1_500, 2), (2_000, 3), (99_000, 3)):
         source = DeltaSource.for_bounded_row_data(tmp_path).timestamp_as_of(moment(offset_ms)).build()
-        assert ids_of(read_source(source)) == list(range(count))
-        assert len(rows_of(declare(tmp_path, "id INT", f", 'timestampAsOf' = '{moment(offset_ms)}'"))) == count
+        assert read_ids(read_source(source)) == list(range(count))
+        assert len(read_rows(declare(tmp_path, "id INT", f", 'timestampAsOf' = '{moment(offset_ms)}'"))) == count
     with pytest.raises(VersionError, match="its earliest is of 2020-09-13"):
-        rows_of(declare(tmp_path, "id INT", f", 'timestampAsOf' = '{moment(-1)}'"))
+        read_rows(declare(tmp_path, "id INT", f", 'timestampAsOf' = '{moment(-1)}'"))
     following = Following(follow(tmp_path).starting_timestamp(moment(1_500)).build())
     assert [row.id for row in following.rows()] == [2]

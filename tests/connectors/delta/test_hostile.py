@@ -53,7 +53,7 @@ class Job(MortalJob):
             writer.close()
 
 
-def rows_of(path: Path) -> list[tuple[Any, ...]]:
+def read_rows(path: Path) -> list[tuple[Any, ...]]:
     columns = DeltaTable(path).to_pyarrow_table().to_pydict()
     return sorted(zip(*columns.values(), strict=True))
 
@@ -79,4 +79,4 @@ def test_a_job_that_is_killed_anywhere(tmp_path: Path, seed: int, by_key: bool) 
     assert job.calls > max(job.deaths), "it has died each time"
     last = {number % KEYS: number for number in range(RECORDS)}
     every = [(number % KEYS, number) for number in range(RECORDS)]
-    assert rows_of(tmp_path) == sorted(last.items() if by_key else every)
+    assert read_rows(tmp_path) == sorted(last.items() if by_key else every)

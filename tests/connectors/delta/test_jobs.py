@@ -34,7 +34,7 @@ def environment(mode: str = "STREAMING") -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(told)).set_parallelism(2)
 
 
-def ids_of(path: Path) -> list[int]:
+def read_ids(path: Path) -> list[int]:
     if not DeltaTable.is_deltatable(path):
         return []
     return sorted(DeltaTable(path).to_pyarrow_table().column("id").to_pylist())
@@ -50,7 +50,7 @@ def test_a_batch_adds_its_rows_in_one_version(tmp_path: Path) -> None:
     rows = env.from_source(source, NO_WATERMARKS, "rows").map(lambda row: row, COLUMNS)
     rows.sink_to(DeltaSink.for_row_data(tmp_path / "table").build())
     env.execute("adds")
-    assert ids_of(tmp_path / "table") == list(range(RECORDS))
+    assert read_ids(tmp_path / "table") == list(range(RECORDS))
     assert DeltaTable(tmp_path / "table").version() == 1
 
 
@@ -65,7 +65,7 @@ def test_each_row_is_added_once_though_the_job_fails(tmp_path: Path, mode: str, 
     numbers.map(to_row, COLUMNS).sink_to(sink)
     env.execute("adds")
     assert (tmp_path / "failed").exists()
-    assert ids_of(tmp_path / "table") == list(range(RECORDS))
+    assert read_ids(tmp_path / "table") == list(range(RECORDS))
 
 
 def test_each_change_is_merged_once_though_the_job_fails(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_a_job_that_runs_now_and_then_reads_what_is_new(tmp_path: Path) -> None:
         rows = env.from_source(source, NO_WATERMARKS, "rows").uid("rows").map(lambda row: row, COLUMNS).uid("same")
         rows.sink_to(DeltaSink.for_row_data(tmp_path / "to").build()).uid("delta")
         env.execute("now and then")
-        counts.append(len(ids_of(tmp_path / "to")))
+        counts.append(len(read_ids(tmp_path / "to")))
     assert counts == [100, 200, 200]
-    assert ids_of(tmp_path / "to") == list(range(200))
+    assert read_ids(tmp_path / "to") == list(range(200))
 
 
 def test_a_table_is_followed_into_another_though_the_job_fails(tmp_path: Path) -> None:
@@ -128,13 +128,13 @@ def test_a_table_is_followed_into_another_though_the_job_fails(tmp_path: Path) -
     job = start(environment())
     for number in range(4, 8):
         append(tmp_path / "from", number * 100)
-    await_true(lambda: len(ids_of(tmp_path / "to")) >= 400, "rows of the first job")
+    await_true(lambda: len(read_ids(tmp_path / "to")) >= 400, "rows of the first job")
     savepoint = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
     append(tmp_path / "from", 800)
     env = environment()
     env.get_configuration().set_string("execution.state-recovery.path", savepoint)
     job = start(env)
-    await_true(lambda: len(ids_of(tmp_path / "to")) >= 900, "all rows")
+    await_true(lambda: len(read_ids(tmp_path / "to")) >= 900, "all rows")
     job.cancel().result()
     assert (tmp_path / "failed").exists()
-    assert ids_of(tmp_path / "to") == list(range(900))
+    assert read_ids(tmp_path / "to") == list(range(900))

@@ -27,7 +27,7 @@ def storage() -> Iterator[dict[str, str]]:
         }
 
 
-def rows_of(path: str, options: dict[str, str]) -> list[Any]:
+def read_rows(path: str, options: dict[str, str]) -> list[Any]:
     source = DeltaSource.for_bounded_row_data(path, options).build()
     return sorted(tuple(row) for row in read_source(source).all_values)
 
@@ -46,5 +46,5 @@ def test_two_writers_in_s3(storage: dict[str, str], key: tuple[str, ...]) -> Non
         successor.recommit(found)
         zombie.commit(found)
         other.commit(of_other)
-    assert rows_of(path, options) == [(1, "a"), (2, "b/c"), (3, "a")]
+    assert read_rows(path, options) == [(1, "a"), (2, "b/c"), (3, "a")]
     assert DeltaTable(path, storage_options=options).version() == 2

@@ -48,12 +48,12 @@ def committer(sink: DeltaSink) -> DeltaCommitter:
     return made
 
 
-def rows_of(path: Path) -> list[tuple[Any, ...]]:
+def read_rows(path: Path) -> list[tuple[Any, ...]]:
     columns = DeltaTable(path).to_pyarrow_table().to_pydict()
     return sorted(zip(*columns.values(), strict=True), key=repr)
 
 
-def version_of(path: Path) -> int:
+def get_table_version(path: Path) -> int:
     return DeltaTable(path).version()
 
 
@@ -86,7 +86,7 @@ def test_restored_commits_go_with_new_ones(tmp_path: Path) -> None:
     second = writer.prepare_commit()
     committer(sink).commit(first)
     committer(sink).recommit(first + second)
-    assert rows_of(tmp_path) == [(1, "a"), (2, "b")]
+    assert read_rows(tmp_path) == [(1, "a"), (2, "b")]
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])
@@ -98,8 +98,8 @@ def test_a_zombie_and_its_successor_commit_once(tmp_path: Path, key: tuple[str, 
     with has_read(zombie):
         successor.recommit(found)
         zombie.commit(found)
-    assert rows_of(tmp_path) == [(1, "a")]
-    assert version_of(tmp_path) == 1
+    assert read_rows(tmp_path) == [(1, "a")]
+    assert get_table_version(tmp_path) == 1
 
 
 @pytest.mark.parametrize("key", [(), ("id",)])
@@ -117,8 +117,8 @@ def test_an_answer_that_is_lost_does_not_commit_twice(tmp_path: Path, key: tuple
     with mock.patch.object(owner, name, lost), pytest.raises(OSError, match="closed"):
         committer(sink).commit(found)
     committer(sink).recommit(found)
-    assert rows_of(tmp_path) == [(1, "a")]
-    assert version_of(tmp_path) == 1
+    assert read_rows(tmp_path) == [(1, "a")]
+    assert get_table_version(tmp_path) == 1
 
 
 def test_numbers_outlive_the_files_of_the_log(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_numbers_outlive_the_files_of_the_log(tmp_path: Path) -> None:
     for file in (tmp_path / "_delta_log").glob("*.json"):
         file.unlink()
     committer(sink).recommit(found)
-    assert rows_of(tmp_path) == [(1, "a")]
-    assert version_of(tmp_path) == 1
+    assert read_rows(tmp_path) == [(1, "a")]
+    assert get_table_version(tmp_path) == 1
 
 
 def test_two_jobs_write_one_table(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_two_jobs_write_one_table(tmp_path: Path) -> None:
         write_deltalake(tmp_path, pa.table({"id": [3], "name": ["other"]}), mode="append")
         first.commit(added)
         second.commit(merged)
-    assert rows_of(tmp_path) == [(1, "added"), (2, "merged"), (3, "merged")]
+    assert read_rows(tmp_path) == [(1, "added"), (2, "merged"), (3, "merged")]
 
 
 def test_micro_batches_have_one_name(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_micro_batches_have_one_name(tmp_path: Path) -> None:
         found = [one for host in hosts for one in prepared(sink, [(epoch, f"{host.subtask_index}")], host)]
         committer(sink).commit(found)
         committer(sink).commit(found)
-    assert [row[0] for row in rows_of(tmp_path)] == [1, 1, 2, 2, 3, 3]
+    assert [row[0] for row in read_rows(tmp_path)] == [1, 1, 2, 2, 3, 3]
     names = {
         action["txn"]["appId"]
         for file in (tmp_path / "_delta_log").glob("*.json")
@@ -202,7 +202,7 @@ def test_partitions_types_and_statistics(tmp_path: Path) -> None:
         (None, None, None, None, None, None),
     ]
     committer(sink).commit(prepared(sink, rows))
-    assert rows_of(tmp_path) == sorted(rows, key=repr)
+    assert read_rows(tmp_path) == sorted(rows, key=repr)
     actions = pa.table(DeltaTable(tmp_path).get_add_actions(flatten=True)).to_pylist()
     assert len(actions) == 2
     (of_day,) = [one for one in actions if one["partition.day"] == day]
@@ -223,7 +223,7 @@ def test_files_end_when_they_are_large(tmp_path: Path) -> None:
     (found,) = writer.prepare_commit()
     assert len(found.files) == 10
     committer(sink).commit([found])
-    assert [row[0] for row in sorted(rows_of(tmp_path))] == list(range(1_000))
+    assert [row[0] for row in sorted(read_rows(tmp_path))] == list(range(1_000))
 
 
 def test_small_files_are_put_together(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_small_files_are_put_together(tmp_path: Path) -> None:
         committer(sink).commit(prepared(sink, [(number, "n")], SinkHost(run=f"{number}")))
     assert len(DeltaTable(tmp_path).file_uris()) == 1
     committer(sink).recommit(kept)
-    assert [row[0] for row in rows_of(tmp_path)] == [0, 1, 2, 9]
+    assert [row[0] for row in read_rows(tmp_path)] == [0, 1, 2, 9]
 
 
 def test_the_last_change_of_a_key_wins(tmp_path: Path) -> None:
@@ -246,11 +246,11 @@ def test_the_last_change_of_a_key_wins(tmp_path: Path) -> None:
     writer.write_batch([deleted(id=3, name="gone soon"), Row(id=2, name="back")], None)
     one = committer(sink)
     one.commit(writer.prepare_commit())
-    assert rows_of(tmp_path) == [(0, "first"), (1, "second"), (2, "back")]
+    assert read_rows(tmp_path) == [(0, "first"), (1, "second"), (2, "back")]
     columns = pa.record_batch({"id": [0, 1, 5], "name": ["third", None, "new"]})
     writer.write_changes(ColumnData(columns), bytes([2, 3, 0]), None)
     one.commit(writer.prepare_commit())
-    assert rows_of(tmp_path) == [(0, "third"), (2, "back"), (5, "new")]
+    assert read_rows(tmp_path) == [(0, "third"), (2, "back"), (5, "new")]
     assert not list(tmp_path.glob("changes-*")), "files of changes go when they are merged"
 
 
@@ -261,7 +261,7 @@ def test_a_merge_that_changes_nothing_is_noted(tmp_path: Path) -> None:
     committer(sink).commit(nothing)
     committer(sink).commit(prepared(sink, [(1, "there")], SinkHost(run="2")))
     committer(sink).recommit(nothing)
-    assert rows_of(tmp_path) == [(1, "there")]
+    assert read_rows(tmp_path) == [(1, "there")]
 
 
 def test_keys_of_several_columns_with_strange_names(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_keys_of_several_columns_with_strange_names(tmp_path: Path) -> None:
     sink = DeltaSink.for_row_data(tmp_path, columns).with_key_columns("the id", 'say "k"').build()
     committer(sink).commit(prepared(sink, [(1, "a", 1.0), (1, "b", 2.0)], SinkHost(run="1")))
     committer(sink).commit(prepared(sink, [(1, "b", 3.0)], SinkHost(run="2")))
-    assert rows_of(tmp_path) == [(1, "a", 1.0), (1, "b", 3.0)]
+    assert read_rows(tmp_path) == [(1, "a", 1.0), (1, "b", 3.0)]
 
 
 def test_a_key_that_is_null_is_an_error(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_columns_that_the_table_lacks(tmp_path: Path) -> None:
         prepared(wider.build(), [])
     sink = wider.with_merge_schema(True).build()
     committer(sink).commit(prepared(sink, [(2, 0.5, "o")], SinkHost(run="2")))
-    assert rows_of(tmp_path) == [(1, "a", None, None), (2, None, 0.5, "o")]
+    assert read_rows(tmp_path) == [(1, "a", None, None), (2, None, 0.5, "o")]
 
 
 def test_a_table_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_records_with_other_names_are_refused(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=r"fields id.* whose sink has the columns id, name"):
             prepared(sink_of(tmp_path), [record])
     committer(sink_of(tmp_path)).commit(prepared(sink_of(tmp_path), [{"id": 1}, {"name": "b"}]))
-    assert rows_of(tmp_path) == [(1, None), (None, "b")]
+    assert read_rows(tmp_path) == [(1, None), (None, "b")]
 
 
 def test_mistakes_are_named_when_the_sink_is_built(tmp_path: Path) -> None:
@@ -344,4 +344,4 @@ def test_number_with_a_fraction_fails_in_a_column_of_whole_numbers(tmp_path: Pat
     with pytest.raises(TypeError, match=r"column 'id' of int64: .*7\.9.* is not a whole number"):
         prepared(sink_of(tmp_path), [record])
     committer(sink_of(tmp_path)).commit(prepared(sink_of(tmp_path), [(7.0, "a")]))
-    assert rows_of(tmp_path) == [(7, "a")]
+    assert read_rows(tmp_path) == [(7, "a")]

@@ -31,7 +31,7 @@ def append(path: Path, ids: Any, **more: Any) -> None:
     write_deltalake(path, columns, mode="append", **more)
 
 
-def ids_of(run: SourceRun) -> list[int]:
+def read_ids(run: SourceRun) -> list[int]:
     return sorted(row.id for row in run.all_values)
 
 
@@ -69,7 +69,7 @@ def test_a_version_by_its_time(tmp_path: Path) -> None:
     append(tmp_path, [2])
     moment = datetime.datetime.fromtimestamp(first / 1_000, datetime.UTC).isoformat()
     source = DeltaSource.for_bounded_row_data(tmp_path).timestamp_as_of(moment).build()
-    assert ids_of(read_source(source)) == [1]
+    assert read_ids(read_source(source)) == [1]
 
 
 def test_where_following_begins(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def numbers(tables: TableEnvironment, count: int = 1_000) -> None:
     )
 
 
-def rows_of(path: Path) -> list[tuple[Any, ...]]:
+def read_rows(path: Path) -> list[tuple[Any, ...]]:
     columns = DeltaTable(path).to_pyarrow_table().to_pydict()
     return sorted(zip(*columns.values(), strict=True), key=repr)
 
@@ -73,7 +73,7 @@ def test_rows_are_added_and_read(tmp_path: Path, tempo: str) -> None:
     numbers(tables)
     tables.execute_sql(ddl("t", tmp_path, "n BIGINT, s STRING, k INT", partitions="k"))
     tables.execute_sql("INSERT INTO t SELECT n, CAST(n AS STRING), CAST(n AS INT) / 250 FROM numbers").wait()
-    assert rows_of(tmp_path) == sorted([(n, str(n), n // 250) for n in range(1_000)], key=repr)
+    assert read_rows(tmp_path) == sorted([(n, str(n), n // 250) for n in range(1_000)], key=repr)
     assert len(DeltaTable(tmp_path).partitions()) == 4
     assert collected(tables, "SELECT s FROM t WHERE k = 2 AND n < 503") == [("500",), ("501",), ("502",)]
 
@@ -89,7 +89,7 @@ def test_updates_and_deletions_by_key(tmp_path: Path, tempo: str) -> None:
         "GROUP BY k HAVING SUM(n) <= 50000 - 10 * k"
     ).wait()
     sums = {k: sum(range(k, 1_000, 10)) for k in range(10)}
-    assert rows_of(tmp_path) == sorted(
+    assert read_rows(tmp_path) == sorted(
         [(k, "x", total) for k, total in sums.items() if total <= 50_000 - 10 * k], key=repr
     )
 

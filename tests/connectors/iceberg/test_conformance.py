@@ -41,7 +41,7 @@ def snapshots(lake: Lake) -> int:
         return len(catalog.load_table("db.t").snapshots()) if catalog.table_exists("db.t") else 0
 
 
-def rows_of(lake: Lake) -> list[Any]:
+def read_rows(lake: Lake) -> list[Any]:
     return lake.rows("t") if snapshots(lake) else []
 
 
@@ -54,7 +54,7 @@ def test_rows_that_are_added(lakes: Iterator[Lake], case: str) -> None:
     def prepare() -> SinkUnderTest:
         lake = next(lakes)
         sink = IcebergSink.for_row(SCHEMA).table_loader(lake.loader("t")).create_table().build()
-        return SinkUnderTest(sink, ROWS, lambda: rows_of(lake), commits=lambda: snapshots(lake))
+        return SinkUnderTest(sink, ROWS, lambda: read_rows(lake), commits=lambda: snapshots(lake))
 
     check_sink(prepare, case, parallelisms=[2], places=2)
 
@@ -67,7 +67,7 @@ def test_rows_that_are_changed_by_key(lakes: Iterator[Lake], case: str) -> None:
         return SinkUnderTest(
             made.equality_field_columns("id").build(),
             CHANGES,
-            lambda: rows_of(lake),
+            lambda: read_rows(lake),
             shown=last_of_each(key),
             key=key,
             commits=lambda: snapshots(lake),

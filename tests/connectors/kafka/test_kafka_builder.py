@@ -11,7 +11,7 @@ import pytest
 from penstock.base.errors import ConfigurationError, PenstockError
 from penstock.common import SimpleStringSchema
 from penstock.connectors.kafka.consumer_settings import ConsumerOptions, consumer_options
-from penstock.connectors.kafka.partitions import KafkaTopicPartition, reader_of
+from penstock.connectors.kafka.partitions import KafkaTopicPartition, assign_reader
 from penstock.core.connector import Boundedness
 from penstock.datastream import connectors
 from penstock.datastream.connectors.kafka import (
@@ -111,5 +111,5 @@ def test_offsets_are_committed_only_to_a_group_that_the_program_names() -> None:
 def test_partitions_of_a_topic_go_round_from_a_reader_of_its_name_s() -> None:
     """As in Flink, whose rule takes Java's hash of the name: that of `orders` is -1008770331."""
     start = (-1008770331 * 31 & 0x7FFFFFFF) % 4
-    found = [reader_of(KafkaTopicPartition("orders", partition), 4) for partition in range(6)]
+    found = [assign_reader(KafkaTopicPartition("orders", partition), 4) for partition in range(6)]
     assert found == [(start + partition) % 4 for partition in range(6)]

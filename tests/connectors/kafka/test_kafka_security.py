@@ -40,7 +40,7 @@ def environment() -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
 
 
-def source_of(broker: Secure, topic: str, properties: dict[str, str]) -> KafkaSource[str]:
+def build_source(broker: Secure, topic: str, properties: dict[str, str]) -> KafkaSource[str]:
     builder = KafkaSource.builder().set_bootstrap_servers(broker.address).set_topics(topic).set_bounded(LATEST)
     return builder.set_properties(properties).set_value_only_deserializer(SimpleStringSchema()).build()
 
@@ -56,7 +56,7 @@ def test_a_source_reads_through_tls_with_a_password(broker: Secure, mechanism: s
     """G9: its offsets are committed there, too."""
     topic = broker.kafka.create_topic()
     broker.kafka.produce(topic, ["a", "b"])
-    source = source_of(broker, topic, {**broker.properties(mechanism), "group.id": topic})
+    source = build_source(broker, topic, {**broker.properties(mechanism), "group.id": topic})
     assert read(source) == ["a", "b"]
     assert broker.kafka.committed(topic, topic) == {0: 2}
 
@@ -103,7 +103,7 @@ def test_a_sink_says_that_it_does_not_trust_the_broker(broker: Secure, guarantee
 def test_a_wrong_password_is_an_error_that_does_not_tell_it(broker: Secure) -> None:
     quickly = {"brokers.unavailable.timeout.ms": "1000"}
     properties = {**broker.properties("PLAIN", password="wrong-one"), **quickly}
-    source = source_of(broker, broker.kafka.create_topic(), properties)
+    source = build_source(broker, broker.kafka.create_topic(), properties)
     with pytest.raises(PenstockError, match=r"refuse the connection: .*[Aa]uthentication") as failed:
         read(source)
     assert "wrong-one" not in str(failed.value)

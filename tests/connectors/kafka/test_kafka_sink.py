@@ -265,7 +265,7 @@ def test_a_transaction_that_timed_out_is_an_error(kafka: KafkaCluster) -> None:
         committer.commit(committables)
     writer.write_batch(["again"], None)
     writer.flush(False)
-    await_end(kafka, writer._names.id_of(writer._open[0]))
+    await_end(kafka, writer._names.format_transactional_id(writer._open[0]))
     with pytest.raises(TransactionEndedError, match="records are written again"):
         writer.prepare_commit()
     writer.close()
@@ -337,7 +337,7 @@ def test_an_attempt_fences_the_one_before(kafka: KafkaCluster) -> None:
     zombie._spare[1]._init.join()
     writer = sink.create_writer(SinkHost(attempt=1))
     writer.flush(False)
-    states = writer._brokers.describe(zombie._names.id_of(number) for number in range(2))
+    states = writer._brokers.describe(zombie._names.format_transactional_id(number) for number in range(2))
     assert {state.timeout_ms for state in states.values()} == {FENCED_TIMEOUT_MS}
     with pytest.raises(PrefixTakenError):
         write_on(zombie)

@@ -201,23 +201,23 @@ def test_an_id_is_fenced_once_and_not_again_at_every_start() -> None:
 
 def test_names_of_other_programs_are_left_alone() -> None:
     names = TransactionNames.of(SinkHost(attempt=1), "prefix")
-    assert names.is_of_former(TransactionNames.of(SinkHost(), "prefix").id_of(0))
+    assert names.is_of_former(TransactionNames.of(SinkHost(), "prefix").format_transactional_id(0))
     for other in (
         "prefix",
         "prefix-0",
-        "prefix-mine-" + names.id_of(0).removeprefix("prefix-"),
-        names.id_of(0),
-        TransactionNames.of(SinkHost(attempt=2), "prefix").id_of(0),
-        TransactionNames.of(SinkHost(), "prefi").id_of(0),
-        TransactionNames.of(SinkHost(operator="another"), "prefix").id_of(0),
-        TransactionNames.of(SinkHost(job_id="another"), "prefix").id_of(0),
+        "prefix-mine-" + names.format_transactional_id(0).removeprefix("prefix-"),
+        names.format_transactional_id(0),
+        TransactionNames.of(SinkHost(attempt=2), "prefix").format_transactional_id(0),
+        TransactionNames.of(SinkHost(), "prefi").format_transactional_id(0),
+        TransactionNames.of(SinkHost(operator="another"), "prefix").format_transactional_id(0),
+        TransactionNames.of(SinkHost(job_id="another"), "prefix").format_transactional_id(0),
     ):
         assert not names.is_of_former(other), other
 
 
 def test_a_job_takes_over_from_those_that_it_continues_and_as_it_begins_from_others() -> None:
-    former = TransactionNames.of(SinkHost(job_id="former", attempt=7), "prefix").id_of(0)
-    other_sink = TransactionNames.of(SinkHost(job_id="former", operator="another"), "prefix").id_of(0)
+    former = TransactionNames.of(SinkHost(job_id="former", attempt=7), "prefix").format_transactional_id(0)
+    other_sink = TransactionNames.of(SinkHost(job_id="former", operator="another"), "prefix").format_transactional_id(0)
     for attempt, forerunners, takes_over in ((0, (), True), (1, (), False), (1, ("former",), True)):
         names = TransactionNames.of(SinkHost(attempt=attempt, forerunners=forerunners), "prefix")
         assert names.is_of_former(former) == takes_over

@@ -45,7 +45,7 @@ def test_a_scan(database: Database, case: str) -> None:
     check_source(prepare, case, parallelisms=[1, 2], batch_sizes=[3], places=4)
 
 
-def table_of(changes: Sequence[Any]) -> list[Any]:
+def fold_changes(changes: Sequence[Any]) -> list[Any]:
     """The rows that changes come to; one that is taken away and is not there is shown with its kind."""
     rows: Counter[Any] = Counter()
     for change in changes:
@@ -82,7 +82,7 @@ def test_rows_and_their_changes(database: Database, case: str) -> None:
             cdc_builder(database, table).split_size(4).build(),
             [(1, "b"), (2, "b"), (4, "a"), (5, "a"), (6, "a"), (7, "c")],
             extend=[change, add],
-            result=table_of,
+            result=fold_changes,
             real_time=True,
             silence_max=5_000,
             close=clean,

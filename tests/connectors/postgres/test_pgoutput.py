@@ -18,8 +18,8 @@ from penstock.connectors.postgres.cdc.pgoutput import (
     Truncate,
     Update,
     decode,
-    lsn_of,
     lsn_text,
+    parse_lsn,
 )
 from penstock.connectors.postgres.cdc.position import KeyRange, SeenKeys, Snapshot, TablePosition
 
@@ -52,7 +52,7 @@ def test_messages() -> None:
 
 
 def test_positions_as_text() -> None:
-    assert lsn_text(lsn_of("16/B374D848")) == "16/B374D848"
+    assert lsn_text(parse_lsn("16/B374D848")) == "16/B374D848"
 
 
 def test_what_a_snapshot_sees() -> None:
@@ -75,4 +75,8 @@ def test_ranges_of_one_snapshot_are_one() -> None:
     # A change of transaction 10 is in the rows behind key 5, and one of 11 nowhere.
     assert [seen.has((key,), 10) for key in (1, 5, 6, 100)] == [False, False, True, True]
     assert not any(seen.has((key,), 11) for key in (1, 6))
-    assert (seen.seen_by(9), seen.seen_by(10), seen.seen_by(11)) == ((True, True), (True, False), (False, False))
+    assert (seen.check_visibility(9), seen.check_visibility(10), seen.check_visibility(11)) == (
+        (True, True),
+        (True, False),
+        (False, False),
+    )

@@ -191,10 +191,10 @@ def test_a_stream_is_enriched(database: Database) -> None:
 
 
 def test_cache(database: Database) -> None:
-    asyncio.run(cache_of(database))
+    asyncio.run(check_lookup_cache(database))
 
 
-async def cache_of(database: Database) -> None:
+async def check_lookup_cache(database: Database) -> None:
     database.execute("CREATE TABLE people (id int, name text); INSERT INTO people VALUES (1, 'ann'), (1, 'bob')")
     lookup = people(database, LookupCache(keys_max=2))
     assert await lookup.rows(None) == []

@@ -14,7 +14,7 @@ from tests.connectors.postgres.test_tables import collected, ddl, environment
 
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.connectors.postgres.scan_source import JdbcSource
-from penstock.connectors.postgres.text_columns import column_of
+from penstock.connectors.postgres.text_columns import parse_column
 from penstock.connectors.postgres.unrepresentable import NULL
 from penstock.table.data.errors import ValidationError
 
@@ -44,8 +44,8 @@ def test_an_unrepresentable_value_fails_or_is_null(text: str, kind: pa.DataType)
     """K4: the error names column and value, and the option that reads on."""
     texts = pa.array([None, text, None])
     with pytest.raises(FormatError, match=r"column 'v' .* '.*' = 'null'"):
-        column_of(texts, kind, "v")
-    found = column_of(texts, kind, "v", NULL).to_pylist()
+        parse_column(texts, kind, "v")
+    found = parse_column(texts, kind, "v", NULL).to_pylist()
     assert found == [None, [datetime.date(2020, 1, 1), None] if text.startswith("{") else None, None]
 
 
@@ -63,7 +63,7 @@ def test_an_unrepresentable_value_fails_or_is_null(text: str, kind: pa.DataType)
 )
 def test_more_digits_are_rounded_or_cut(text: str, kind: pa.DataType, value: Any) -> None:
     """K2: as Flink does: decimals are rounded half up, and digits of a second are cut off towards the past."""
-    assert column_of(pa.array([text]), kind, "v", NULL).to_pylist() == [value]
+    assert parse_column(pa.array([text]), kind, "v", NULL).to_pylist() == [value]
 
 
 VALUES = """

@@ -22,7 +22,7 @@ from penstock.core.accumulators import accumulator_values
 from penstock.core.batch.edges import Consumer
 from penstock.core.batch.exchange import loads_batch
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT, COMMITTABLES, METRICS, PASSED_ON_PLACE, Rows
-from penstock.core.batch.splits import splits_of
+from penstock.core.batch.splits import enumerate_splits
 from penstock.core.batch.task import BatchTask, BatchVertex
 from penstock.core.connector import Committer, Sink, SinkWriter
 from penstock.core.operators.keyed.keyed_merge import KeyedMergeOperator
@@ -181,7 +181,7 @@ def test_a_source_reads_its_splits_to_the_end() -> None:
     strategy: Any = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value: value * 10)
     source = CollectionSource(list(range(10)))
     made = task([partial(SourceOperator, source, strategy)], inputs=0)
-    per_subtask = splits_of(source, 2)
+    per_subtask = enumerate_splits(source, 2)
     assert sum(map(len, per_subtask)) == 1
     (splits,) = filter(None, per_subtask)
     batches = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.core.checkpoint.channel_states import ChannelState, Direction, channel_of
+from penstock.core.checkpoint.channel_states import ChannelState, Direction, parse_channel
 
 STORED = {
     "_penstock_in_flight.in.0.3": ChannelState(Direction.IN, 0, 3),
@@ -15,9 +15,9 @@ STORED = {
 @pytest.mark.parametrize(("name", "channel"), STORED.items())
 def test_the_stored_form(name: str, channel: ChannelState) -> None:
     assert channel.stored_name == name
-    assert channel_of(name) == channel
+    assert parse_channel(name) == channel
 
 
 def test_another_state_is_no_channel() -> None:
     with pytest.raises(AssertionError, match="names no records in flight"):
-        channel_of("sums.in.0.3")
+        parse_channel("sums.in.0.3")

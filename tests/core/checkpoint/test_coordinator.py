@@ -333,11 +333,13 @@ def test_shared_files_outlive_their_checkpoint() -> None:
     rig.acknowledge(1)
     rig.advance(1000)
     acknowledge_on(rig, 2, base_of(rig, 1))
-    assert rig.store.files_of(1) == sorted(state_path(1, e) for e in rig.executions), "its metadata is gone"
+    assert rig.store.list_checkpoint_files(1) == sorted(state_path(1, e) for e in rig.executions), (
+        "its metadata is gone"
+    )
     rig.advance(1000)
     rig.acknowledge(3)
-    assert rig.store.files_of(1) == rig.store.files_of(2) == []
-    assert len(rig.store.files_of(3)) == 5
+    assert rig.store.list_checkpoint_files(1) == rig.store.list_checkpoint_files(2) == []
+    assert len(rig.store.list_checkpoint_files(3)) == 5
 
 
 def test_bases_of_a_pending_checkpoint_stay() -> None:
@@ -350,11 +352,11 @@ def test_bases_of_a_pending_checkpoint_stay() -> None:
     assert rig.triggered() == [1, 2, 3]
     rig.acknowledge(2)
     assert completed(rig) == [1, 2]
-    assert set(rig.store.files_of(1)) >= {state_path(1, e) for e in rig.executions}
+    assert set(rig.store.list_checkpoint_files(1)) >= {state_path(1, e) for e in rig.executions}
     acknowledge_on(rig, 3, base)
     assert completed(rig) == [1, 2, 3]
-    assert rig.store.files_of(1) == sorted(state_path(1, e) for e in rig.executions)
-    assert rig.store.files_of(2) == []
+    assert rig.store.list_checkpoint_files(1) == sorted(state_path(1, e) for e in rig.executions)
+    assert rig.store.list_checkpoint_files(2) == []
 
 
 def test_nothing_in_the_making_is_deleted() -> None:
@@ -364,8 +366,8 @@ def test_nothing_in_the_making_is_deleted() -> None:
     assert rig.triggered() == [1, 2]
     rig.acknowledge(2, *rig.executions[:2])
     rig.master.on_message(DeclineCheckpoint(rig.executions[0], 1, "not ready"))
-    assert rig.store.files_of(1) == []
-    assert set(rig.store.files_of(2)) == {state_path(2, e) for e in rig.executions[:2]}
+    assert rig.store.list_checkpoint_files(1) == []
+    assert set(rig.store.list_checkpoint_files(2)) == {state_path(2, e) for e in rig.executions[:2]}
     rig.acknowledge(2, *rig.executions[2:])
     assert completed(rig) == [2]
 
@@ -383,10 +385,10 @@ def test_what_is_being_written_keeps_its_files() -> None:
     rig.background.hold = False
     rig.acknowledge(2)
     assert completed(rig) == [2]
-    assert set(rig.store.files_of(1)) == {state_path(1, e) for e in rig.executions}
+    assert set(rig.store.list_checkpoint_files(1)) == {state_path(1, e) for e in rig.executions}
     written(write(), None)
     assert completed(rig) == [2]
-    assert rig.store.files_of(1) == []
+    assert rig.store.list_checkpoint_files(1) == []
 
 
 def test_files_written_late_go_with_the_next_collection() -> None:
@@ -395,10 +397,10 @@ def test_files_written_late_go_with_the_next_collection() -> None:
     rig.advance(1000)
     rig.master.on_message(DeclineCheckpoint(rig.executions[0], 1, "not ready"))
     rig.acknowledge(1, rig.executions[1])
-    assert len(rig.store.files_of(1)) == 1
+    assert len(rig.store.list_checkpoint_files(1)) == 1
     rig.advance(1000)
     rig.acknowledge(2)
-    assert rig.store.files_of(1) == []
+    assert rig.store.list_checkpoint_files(1) == []
 
 
 def test_one_collection_at_a_time() -> None:
@@ -427,7 +429,7 @@ def test_a_collection_that_fails_is_no_harm() -> None:
         rig.advance(1000)
         rig.acknowledge(checkpoint_id)
     assert rig.status == "RUNNING"
-    assert rig.store.files_of(1)
+    assert rig.store.list_checkpoint_files(1)
     rig.store.delete = delete
     rig.advance(1000)
     rig.acknowledge(3)

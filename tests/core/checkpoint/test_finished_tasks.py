@@ -378,8 +378,8 @@ def test_files_of_finished_subtasks_stay() -> None:
     for checkpoint_id in range(2, 7):
         rig.advance(1000)
         rig.acknowledge(checkpoint_id, *others)
-    assert rig.store.files_of(1) == [state_path(1, execution) for execution in ended]
-    assert len(rig.store.files_of(6)) == len(others) + 1
+    assert rig.store.list_checkpoint_files(1) == [state_path(1, execution) for execution in ended]
+    assert len(rig.store.list_checkpoint_files(6)) == len(others) + 1
     rig.fail(others[0])
     rig.end_cancelled()
     rig.advance(100)

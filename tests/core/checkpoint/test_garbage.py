@@ -20,11 +20,11 @@ from penstock.storage.metadata import (
 )
 
 
-def path_of(checkpoint_id: int, name: object) -> str:
+def build_path(checkpoint_id: int, name: object) -> str:
     return f"/checkpoints/job/chk-{checkpoint_id}/{name}"
 
 
-def metadata_of(checkpoint_id: int, paths: list[str]) -> CheckpointMetadata:
+def build_metadata(checkpoint_id: int, paths: list[str]) -> CheckpointMetadata:
     """A checkpoint that refers to files in all the ways there are, and to inline state."""
     files = [StateFile(1, 0, path) for path in paths] + [StateFile(1, 0, data=b"x")]
     keyed: Any = {"k": (KeyedStateHandle(0, 127, tuple(files[::3])),)} if files[::3] else {}
@@ -47,13 +47,13 @@ def test_against_the_definition(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 8))
     listing, all_of_them, older = set[str](), list[CheckpointMetadata](), list[str]()
     for checkpoint_id in range(1, count + 1):
-        own = [path_of(checkpoint_id, n) for n in range(data.draw(st.integers(0, 3)))]
+        own = [build_path(checkpoint_id, n) for n in range(data.draw(st.integers(0, 3)))]
         bases = data.draw(st.lists(st.sampled_from(older), unique=True, max_size=3)) if older else []
-        all_of_them.append(metadata_of(checkpoint_id, [*bases, *own]))
-        orphans = [path_of(checkpoint_id, f"orphan-{n}") for n in range(data.draw(st.integers(0, 1)))]
-        listing.update(own, orphans, [path_of(checkpoint_id, METADATA_NAME)])
+        all_of_them.append(build_metadata(checkpoint_id, [*bases, *own]))
+        orphans = [build_path(checkpoint_id, f"orphan-{n}") for n in range(data.draw(st.integers(0, 1)))]
+        listing.update(own, orphans, [build_path(checkpoint_id, METADATA_NAME)])
         if data.draw(st.booleans()):
-            listing.add(path_of(checkpoint_id, f".{METADATA_NAME}.part"))
+            listing.add(build_path(checkpoint_id, f".{METADATA_NAME}.part"))
         older += own
     outside = {"/checkpoints/job/epoch-3", "/checkpoints/job/chk-x/file", "/checkpoints/job/shared/chk-1"}
     kept = data.draw(st.lists(st.sampled_from(all_of_them), max_size=3, unique_by=lambda m: m.checkpoint_id))
@@ -62,7 +62,7 @@ def test_against_the_definition(data: st.DataObject) -> None:
     deleted = garbage(data.draw(st.permutations(sorted(listing | outside))), kept, oldest_live_id)
 
     live = {p for p in listing if int(p.split("/chk-")[1].split("/")[0]) >= oldest_live_id}
-    needed = {path_of(m.checkpoint_id, METADATA_NAME) for m in kept}
+    needed = {build_path(m.checkpoint_id, METADATA_NAME) for m in kept}
     needed |= {file.path for m in kept for file in m.state_files() if file.path is not None}
     assert len(deleted) == len(set(deleted))
     assert set(deleted) == listing - live - needed
@@ -73,11 +73,11 @@ def test_against_the_definition(data: st.DataObject) -> None:
 
 def test_a_revocation_stays() -> None:
     """G11: the metadata that it forbids may yet come; the state files go."""
-    listing = [path_of(n, name) for n in (1, 2) for name in ("a", METADATA_NAME)]
-    assert garbage(listing, [], 5, {1}) == [path_of(2, METADATA_NAME), path_of(1, "a"), path_of(2, "a")]
+    listing = [build_path(n, name) for n in (1, 2) for name in ("a", METADATA_NAME)]
+    assert garbage(listing, [], 5, {1}) == [build_path(2, METADATA_NAME), build_path(1, "a"), build_path(2, "a")]
 
 
 def test_checkpoints_are_known_by_number() -> None:
     """G6: chk-1 is not chk-10, and a name that only looks like a checkpoint is left alone."""
-    listing = [path_of(1, "a"), path_of(10, "a"), "/x/achk-1/a", "/x/chk-1/deep/a", "chk-2/a"]
-    assert garbage(listing, [], 5) == [path_of(1, "a"), "chk-2/a"]
+    listing = [build_path(1, "a"), build_path(10, "a"), "/x/achk-1/a", "/x/chk-1/deep/a", "chk-2/a"]
+    assert garbage(listing, [], 5) == [build_path(1, "a"), "chk-2/a"]

@@ -21,7 +21,7 @@ from penstock.storage.metadata import (
 HEAP = "hashmap"
 
 
-def graph_of(*chains: str) -> JobGraph:
+def build_graph(*chains: str) -> JobGraph:
     """A row of vertices, each a chain of operators such as "map+pass"."""
     vertices = tuple(
         JobVertex(
@@ -52,16 +52,16 @@ def checkpoint_of(graph: JobGraph, finished: tuple[str, ...] = (), behind: str =
 
 def test_records_in_flight_stay_behind_their_operator() -> None:
     """G5, H4: the end of a chain is taken away, and with it would go what a barrier had overtaken behind it."""
-    metadata = checkpoint_of(graph_of("source+pass", "sink"), behind="pass")
+    metadata = checkpoint_of(build_graph("source+pass", "sink"), behind="pass")
     with pytest.raises(CheckpointError, match=r"after operator 'pass' \(uid 'uid-pass'\), which the job no longer has"):
-        check_restorable(metadata, graph_of("source", "sink"), True, HEAP)
-    assert check_restorable(metadata, graph_of("source+pass", "sink"), False, HEAP) == []
+        check_restorable(metadata, build_graph("source", "sink"), True, HEAP)
+    assert check_restorable(metadata, build_graph("source+pass", "sink"), False, HEAP) == []
 
 
 @pytest.mark.parametrize("mode", ["MICRO_BATCH", BACK_FILL])
 def test_records_in_flight_go_on_in_streaming_alone(mode: str) -> None:
     """G5, H4: epochs have no channels to take them into, at this parallelism or another one."""
-    graph = graph_of("source", "sink")
+    graph = build_graph("source", "sink")
     metadata = checkpoint_of(graph, behind="source")
     with pytest.raises(CheckpointError, match="micro-batch execution cannot take over the records in flight"):
         check_restorable(metadata, replace(graph, mode=mode), True, HEAP)
@@ -73,7 +73,7 @@ def test_records_in_flight_go_on_in_streaming_alone(mode: str) -> None:
 def test_records_in_flight_that_cannot_be_parted(partitioning: str, is_pointwise: bool, rescaled: int) -> None:
     """G5, H4: barriers overtake none any more; a checkpoint of a version in which they did is restored at the same
     parallelism, and refused at another one, at either end of the edge."""
-    graph = graph_of("source", "sink")
+    graph = build_graph("source", "sink")
     graph = replace(graph, edges=(replace(graph.edges[0], partitioning=partitioning, is_pointwise=is_pointwise),))
     assert graph.vertices_forced_aligned() == {1}
     metadata = checkpoint_of(graph, behind="source")
@@ -86,21 +86,21 @@ def test_records_in_flight_that_cannot_be_parted(partitioning: str, is_pointwise
 
 def test_an_operator_that_is_new_at_the_end_of_a_chain() -> None:
     """G5, H4: what is in flight behind the operator ahead of it goes on from there."""
-    metadata = checkpoint_of(graph_of("source", "sink"), behind="source")
-    assert check_restorable(metadata, graph_of("source+pass", "sink"), False, HEAP) == []
+    metadata = checkpoint_of(build_graph("source", "sink"), behind="source")
+    assert check_restorable(metadata, build_graph("source+pass", "sink"), False, HEAP) == []
 
 
 def test_what_had_finished_reads_from_something_new() -> None:
     """G10, H4: an operator that had finished is skipped, so all that a new one ahead of it sends would be lost."""
-    metadata = checkpoint_of(graph_of("source", "sink"), finished=("source", "sink"))
+    metadata = checkpoint_of(build_graph("source", "sink"), finished=("source", "sink"))
     with pytest.raises(
         CheckpointError, match=r"'sink' \(uid 'uid-sink'\) had finished, but reads from 'new', which had"
     ):
-        check_restorable(metadata, graph_of("source", "new", "sink"), False, HEAP)
+        check_restorable(metadata, build_graph("source", "new", "sink"), False, HEAP)
 
 
 def test_something_new_reads_from_what_had_finished() -> None:
     """G10, H4: it is told that nothing comes any more."""
-    metadata = checkpoint_of(graph_of("source", "sink"), finished=("source",))
-    lines = check_restorable(metadata, graph_of("source", "new", "sink"), False, HEAP)
+    metadata = checkpoint_of(build_graph("source", "sink"), finished=("source",))
+    lines = check_restorable(metadata, build_graph("source", "new", "sink"), False, HEAP)
     assert lines == ["'source' had finished and is skipped"]

@@ -111,14 +111,14 @@ class FakeStore:
         self.check_leads()
         self.deleted_jobs += job_ids
 
-    def files_of(self, checkpoint_id: int) -> list[str]:
+    def list_checkpoint_files(self, checkpoint_id: int) -> list[str]:
         return sorted(path for path in self.files if f"/chk-{checkpoint_id}/" in path)
 
     @property
     def discarded(self) -> list[int]:
         """The checkpoints of which files were deleted and none is left, in the order of deletion."""
         ids = dict.fromkeys(int(path.split("/chk-")[1].split("/")[0]) for path in self.deleted)
-        return [i for i in ids if not self.files_of(i)]
+        return [i for i in ids if not self.list_checkpoint_files(i)]
 
     def join(self, job_name: str) -> None:
         self.joined += 1

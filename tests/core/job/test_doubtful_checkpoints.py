@@ -40,7 +40,9 @@ def test_it_is_revoked_and_the_job_goes_on(is_written: bool) -> None:
     assert rig.store.revoked == [2]
     assert rig.status == "RUNNING"
     assert {m.checkpoint_id for m in rig.of(NotifyCheckpointAborted)} == {2}
-    assert rig.store.files_of(2) == ["job-1/chk-2/_metadata"], "what says so stays: the metadata may yet come"
+    assert rig.store.list_checkpoint_files(2) == ["job-1/chk-2/_metadata"], (
+        "what says so stays: the metadata may yet come"
+    )
     restart(rig)
     assert restored(rig) == {1}
     rig.run_all()

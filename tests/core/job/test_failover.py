@@ -12,7 +12,7 @@ from penstock.core.healing import is_final, is_final_at_first, is_outside
 from penstock.core.job.failover import IdenticalFailures, likeness
 from penstock.core.operators.base import UserCodeError
 from penstock.core.protocol import DeclineCheckpoint, Failure
-from penstock.core.task.failures import failure_of
+from penstock.core.task.failures import describe_failure
 from penstock.core.task.program import ProgramError, load_program
 from penstock.wire.errors import RecordTooLargeError
 
@@ -55,7 +55,7 @@ def of_map(text: str = "no", **more: object) -> Failure:
 def test_which_errors_heal(error: Exception, final: bool, at_first: bool, outside: bool) -> None:
     """G8: an error, or what caused it, tells whether another attempt would meet it again; a failure carries that."""
     assert (is_final(error), is_final_at_first(error), is_outside(error)) == (final, at_first, outside)
-    failure = failure_of(error, "map")
+    failure = describe_failure(error, "map")
     assert (failure.suppresses_restart, failure.is_final_at_first, failure.is_outside) == (final, at_first, outside)
 
 

@@ -64,12 +64,12 @@ def test_old_checkpoints_are_deleted_by_a_later_call() -> None:
     rig.background.hold = False
     rig.advance(4_999)
     rig.acknowledge(3)
-    assert rig.store.files_of(1)
+    assert rig.store.list_checkpoint_files(1)
     rig.advance(1)
-    assert not rig.store.files_of(1)
+    assert not rig.store.list_checkpoint_files(1)
     work, done = deletion
     done(work(), None)
-    assert rig.store.files_of(3), "it deletes what was not needed then, which nobody needs now"
+    assert rig.store.list_checkpoint_files(3), "it deletes what was not needed then, which nobody needs now"
 
 
 def test_a_job_waits_for_the_store_to_begin() -> None:

@@ -554,8 +554,8 @@ def test_what_was_committed_is_not_repeated() -> None:
     assert "checkpoint 1 is intact" in failure
     assert "penstock.recovery.past-damaged-checkpoint: fall-back" in failure
     rig.master.sweep()
-    assert rig.store.files_of(2)
-    assert rig.store.files_of(1)
+    assert rig.store.list_checkpoint_files(2)
+    assert rig.store.list_checkpoint_files(1)
 
 
 def test_going_back_can_be_chosen() -> None:
@@ -592,8 +592,8 @@ def test_damaged_checkpoints_outlive_a_job_that_has_none_left() -> None:
     rig.advance(100)
     assert rig.status == "FAILED"
     rig.master.sweep()
-    assert rig.store.files_of(1)
-    assert rig.store.files_of(2)
+    assert rig.store.list_checkpoint_files(1)
+    assert rig.store.list_checkpoint_files(2)
 
 
 def test_a_store_that_is_out_of_reach_at_a_takeover() -> None:
@@ -604,7 +604,7 @@ def test_a_store_that_is_out_of_reach_at_a_takeover() -> None:
     other = MasterRig(store=store, recover=True)
     assert other.status == "FAILED"
     other.master.sweep()
-    assert store.files_of(2)
+    assert store.list_checkpoint_files(2)
 
 
 def test_a_takeover_does_not_go_back_either() -> None:
@@ -623,7 +623,7 @@ def test_a_takeover_does_not_go_back_either() -> None:
     assert other.status == "FAILED"
     assert "chk-2/_metadata: the checksum does not match. checkpoint 1 is intact" in str(other.master.failure)
     other.master.sweep()
-    assert store.files_of(1)
+    assert store.list_checkpoint_files(1)
     conf = {"penstock.recovery.past-damaged-checkpoint": "fall-back", "execution.checkpointing.num-retained": "2"}
     third = MasterRig(graph=rig.graph, store=store, recover=True, conf=conf)
     assert {t.restored_checkpoint_id for t in third.deployed} == {1}
@@ -727,7 +727,7 @@ def test_a_job_that_has_ended_is_not_begun_again(status: str) -> None:
         rig.say("FINISHED", *rig.executions)
     assert rig.status == status
     assert at_deletion[-1].status == status
-    assert rig.store.files_of(2) == []
+    assert rig.store.list_checkpoint_files(2) == []
     other = MasterRig(store=rig.store, recover=True)
     assert other.status == status
     assert other.requested == []
@@ -750,10 +750,10 @@ def test_the_mark_of_the_end_waits_for_that_of_the_beginning() -> None:
     rig.say("FINISHED", *rig.executions)
     assert rig.status == "FINISHED"
     assert rig.store.marks == {}
-    assert rig.store.files_of(1), "without a mark the checkpoint stays"
+    assert rig.store.list_checkpoint_files(1), "without a mark the checkpoint stays"
     rig.background.submit(*begin)
     assert [mark.status for mark in rig.store.marks.values()] == ["FINISHED"]
-    assert not rig.store.files_of(1)
+    assert not rig.store.list_checkpoint_files(1)
 
 
 def test_checkpoints_stay_until_the_mark_is_there() -> None:
@@ -767,5 +767,5 @@ def test_checkpoints_stay_until_the_mark_is_there() -> None:
     rig.say("FINISHED", *rig.executions)
     rig.master.sweep()
     assert rig.status == "FINISHED"
-    assert rig.store.files_of(2)
+    assert rig.store.list_checkpoint_files(2)
     assert any("checkpoint files may be left: OSError: disk full" in line for line in rig.logs)

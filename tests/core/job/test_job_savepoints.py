@@ -51,7 +51,7 @@ class Waiter:
         return error
 
 
-def path_of(checkpoint_id: int) -> str:
+def build_savepoint_path(checkpoint_id: int) -> str:
     return f"/sp/savepoint-job-1-{checkpoint_id:06x}"
 
 
@@ -93,16 +93,16 @@ def test_a_savepoint_is_taken_at_once() -> None:
     waiter = trigger(rig)
     asked = rig.of(TriggerCheckpoint)
     assert [(m.execution, m.checkpoint_id, m.savepoint_path, m.stop) for m in asked] == [
-        (execution, 1, path_of(1), None) for execution in rig.executions[:2]
+        (execution, 1, build_savepoint_path(1), None) for execution in rig.executions[:2]
     ]
     rig.acknowledge(1, *rig.executions[:3])
     assert waiter.heard == []
     rig.acknowledge(1, rig.executions[3])
-    assert waiter.heard == [(path_of(1), None)]
-    metadata = rig.store.savepoints[path_of(1)]
+    assert waiter.heard == [(build_savepoint_path(1), None)]
+    metadata = rig.store.savepoints[build_savepoint_path(1)]
     assert metadata.is_savepoint
     assert not metadata.ends_job
-    assert metadata.external_path == path_of(1)
+    assert metadata.external_path == build_savepoint_path(1)
 
 
 def test_a_savepoint_waits_for_running_tasks() -> None:
@@ -114,7 +114,7 @@ def test_a_savepoint_waits_for_running_tasks() -> None:
     assert rig.triggered() == []
     rig.say("RUNNING", rig.executions[3])
     rig.acknowledge(1)
-    assert waiter.heard == [(path_of(1), None)]
+    assert waiter.heard == [(build_savepoint_path(1), None)]
 
 
 def test_a_savepoint_waits_for_the_recovery() -> None:
@@ -127,7 +127,7 @@ def test_a_savepoint_waits_for_the_recovery() -> None:
     rig.run_all()
     assert rig.triggered() == [1]
     rig.acknowledge(1)
-    assert waiter.heard == [(path_of(1), None)]
+    assert waiter.heard == [(build_savepoint_path(1), None)]
 
 
 @pytest.mark.parametrize("outcome", ["complete", "declined", "too late"])
@@ -145,7 +145,7 @@ def test_a_savepoint_waits_for_checkpoints_in_the_making(outcome: str) -> None:
         rig.advance(700)
     assert rig.triggered() == [1, 2]
     rig.acknowledge(2)
-    assert waiter.heard == [(path_of(2), None)]
+    assert waiter.heard == [(build_savepoint_path(2), None)]
 
 
 def test_no_checkpoint_begins_meanwhile() -> None:
@@ -163,10 +163,10 @@ def test_no_checkpoint_begins_meanwhile() -> None:
     assert rig.triggered() == [1, 2]
     assert rig.master.trigger_checkpoint() is None
     rig.acknowledge(2)
-    assert waiter.heard == [(path_of(2), None)]
+    assert waiter.heard == [(build_savepoint_path(2), None)]
     rig.advance(0)
     assert rig.triggered() == [1, 2, 3]
-    assert rig.savepoint_paths() == {2: path_of(2)}
+    assert rig.savepoint_paths() == {2: build_savepoint_path(2)}
 
 
 def test_savepoints_come_one_after_the_other() -> None:
@@ -179,7 +179,7 @@ def test_savepoints_come_one_after_the_other() -> None:
     rig.master.on_message(DeclineCheckpoint(rig.executions[0], 2, "disk full", is_failure=True))
     assert rig.triggered() == [1, 2, 3]
     rig.acknowledge(3)
-    assert [w.heard[0][0] for w in waiters] == [path_of(1), None, path_of(3)]
+    assert [w.heard[0][0] for w in waiters] == [build_savepoint_path(1), None, build_savepoint_path(3)]
 
 
 def test_a_savepoint_that_cannot_begin_in_time() -> None:
@@ -211,7 +211,7 @@ def test_a_savepoint_that_a_task_is_not_ready_for_is_taken_a_little_later(ask: C
     unready(rig, 0, 1)
     unready(rig, 1, 1)
     assert waiter.heard == []
-    assert rig.store.discarded_savepoints == [path_of(1)]
+    assert rig.store.discarded_savepoints == [build_savepoint_path(1)]
     rig.advance(FIRST_PAUSE_MS - 1)
     assert rig.triggered() == [1]
     rig.advance(1)
@@ -220,7 +220,7 @@ def test_a_savepoint_that_a_task_is_not_ready_for_is_taken_a_little_later(ask: C
     rig.advance(2 * FIRST_PAUSE_MS)
     assert rig.triggered() == [1, 2, 3]
     rig.acknowledge(3)
-    assert list(rig.store.savepoints) == [path_of(3)]
+    assert list(rig.store.savepoints) == [build_savepoint_path(3)]
 
 
 @pytest.mark.parametrize("ask", [trigger, stop])
@@ -233,7 +233,7 @@ def test_a_task_that_had_finished_before_it_was_asked(ask: Callable[[MasterRig],
     rig.say("FINISHED", rig.executions[0])
     unready(rig, 0, 1)
     rig.acknowledge(1, *rig.executions[1:])
-    assert list(rig.store.savepoints) == [path_of(1)]
+    assert list(rig.store.savepoints) == [build_savepoint_path(1)]
     assert rig.status == "RUNNING"
     assert "declined" not in str(waiter.heard)
 
@@ -245,14 +245,14 @@ def test_a_checkpoint_may_come_ahead_of_a_savepoint_that_was_put_off() -> None:
     waiter = trigger(rig)
     unready(rig, 0, 1)
     rig.advance(10)
-    assert rig.savepoint_paths() == {1: path_of(1)}
+    assert rig.savepoint_paths() == {1: build_savepoint_path(1)}
     assert rig.triggered() == [1, 2]
     rig.advance(FIRST_PAUSE_MS)
     assert rig.triggered() == [1, 2]
     rig.acknowledge(2)
     assert rig.triggered() == [1, 2, 3]
     rig.acknowledge(3)
-    assert waiter.heard == [(path_of(3), None)]
+    assert waiter.heard == [(build_savepoint_path(3), None)]
 
 
 def test_a_savepoint_that_no_task_is_ever_ready_for() -> None:
@@ -282,7 +282,7 @@ def test_a_stop_that_a_task_was_not_ready_for_is_tried_again_after_the_restart()
     assert rig.triggered() == [1, 2]
     rig.acknowledge(2)
     rig.say("FINISHED", *rig.executions)
-    assert waiter.heard == [(path_of(2), None)]
+    assert waiter.heard == [(build_savepoint_path(2), None)]
 
 
 def test_a_stop_waits_for_tasks_below_those_that_have_finished() -> None:
@@ -302,7 +302,7 @@ def test_a_stop_waits_for_tasks_below_those_that_have_finished() -> None:
     assert [message.execution for message in rig.of(TriggerCheckpoint)] == rig.executions[1:3]
     rig.acknowledge(1, *rig.executions[1:])
     rig.say("FINISHED", *rig.executions[1:])
-    assert waiter.heard == [(path_of(1), None)]
+    assert waiter.heard == [(build_savepoint_path(1), None)]
 
 
 # --- what a savepoint does not do -----------------------------------------------------------------------------------
@@ -345,9 +345,11 @@ def test_a_savepoint_is_never_deleted(end: str) -> None:
     rig.end_cancelled()
     rig.master.sweep()
     assert rig.master.is_done
-    assert list(rig.store.savepoints) == [path_of(1)]
+    assert list(rig.store.savepoints) == [build_savepoint_path(1)]
     assert rig.store.discarded_savepoints == rig.store.deleted_savepoints == []
-    assert {p for p in rig.store.files if p.startswith("/sp")} == {f.path for f in _files(rig.store, path_of(1))}
+    assert {p for p in rig.store.files if p.startswith("/sp")} == {
+        f.path for f in _files(rig.store, build_savepoint_path(1))
+    }
 
 
 def _files(store: FakeStore, path: str) -> list[Any]:
@@ -369,12 +371,12 @@ def test_a_savepoint_that_fails_leaves_the_job_alone(how: str) -> None:
         rig.acknowledge(1)
     assert {"declined": "disk full", "too late": "5000 ms", "unwritable": "disk full"}[how] in waiter.error
     assert rig.status == "RUNNING"
-    assert rig.store.discarded_savepoints == [path_of(1)]
+    assert rig.store.discarded_savepoints == [build_savepoint_path(1)]
     assert [m.execution for m in rig.of(NotifyCheckpointAborted)] == rig.executions
     assert rig.master.checkpoints.statistics.failed == 0
     again = trigger(rig)
     rig.acknowledge(2)
-    assert again.heard == [(path_of(2), None)]
+    assert again.heard == [(build_savepoint_path(2), None)]
 
 
 def test_a_failure_of_the_job_ends_a_savepoint_in_the_making() -> None:
@@ -409,7 +411,7 @@ def test_cancel_with_savepoint() -> None:
     rig.advance(5000)
     assert rig.of(CancelTask) == []
     rig.acknowledge(1)
-    assert waiter.heard == [(path_of(1), None)]
+    assert waiter.heard == [(build_savepoint_path(1), None)]
     assert rig.status == "CANCELLING"
     assert len(rig.of(CancelTask)) == 4
     assert completed(rig) == []
@@ -449,8 +451,8 @@ def test_stop(mode: StopMode) -> None:
     assert rig.triggered() == [1, 2]
     rig.say("FINISHED", *rig.executions)
     assert rig.status == "FINISHED"
-    assert waiter.heard == [(path_of(2), None)]
-    assert rig.store.savepoints[path_of(2)].ends_job
+    assert waiter.heard == [(build_savepoint_path(2), None)]
+    assert rig.store.savepoints[build_savepoint_path(2)].ends_job
     rig.master.sweep()
     assert [p for p in rig.store.files if p.startswith("job-1")] == [], "the job's own checkpoints are not needed"
 
@@ -486,7 +488,7 @@ def test_a_stop_that_fails_restarts_the_job(how: str) -> None:
     assert waiter.error
     assert rig.status == "FAILING"
     assert "stopping with a savepoint failed" in str(rig.master.failure)
-    assert rig.store.discarded_savepoints == [path_of(2)]
+    assert rig.store.discarded_savepoints == [build_savepoint_path(2)]
     restart(rig)
     assert {(t.restored_checkpoint_id, t.finished_on_restore) for t in rig.deployed} == {(1, False)}
     rig.run_all()
@@ -497,7 +499,7 @@ def test_a_stop_that_fails_restarts_the_job(how: str) -> None:
     again = stop(rig)
     rig.acknowledge(4)
     rig.say("FINISHED", *rig.executions)
-    assert again.heard == [(path_of(4), None)]
+    assert again.heard == [(build_savepoint_path(4), None)]
 
 
 def test_a_stop_that_ended_no_source_restarts_nothing() -> None:
@@ -566,7 +568,7 @@ def test_after_the_savepoint_a_failure_leads_to_commits_only() -> None:
     assert_commits_only(rig, 2)
     rig.say("FINISHED", *rig.executions)
     assert rig.status == "FINISHED"
-    assert waiter.heard == [(path_of(2), None)]
+    assert waiter.heard == [(build_savepoint_path(2), None)]
 
 
 def test_a_failure_while_the_savepoint_becomes_visible() -> None:
@@ -583,7 +585,7 @@ def test_a_failure_while_the_savepoint_becomes_visible() -> None:
     rig.background.run()
     assert_commits_only(rig, 1)
     rig.say("FINISHED", *rig.executions)
-    assert waiter.heard == [(path_of(1), None)]
+    assert waiter.heard == [(build_savepoint_path(1), None)]
 
 
 def test_commits_that_fail_again_and_again() -> None:
@@ -597,7 +599,7 @@ def test_commits_that_fail_again_and_again() -> None:
         rig.fail(rig.executions[2])
     rig.end_cancelled()
     assert rig.status == "FAILED"
-    assert f"{path_of(2)} is complete, but the job ended FAILED before" in waiter.error
+    assert f"{build_savepoint_path(2)} is complete, but the job ended FAILED before" in waiter.error
     assert "job-1/chk-2/_metadata" in rig.store.files, "and can be taken up by another job master"
 
 
@@ -620,7 +622,7 @@ def test_cancelled_after_the_savepoint() -> None:
     rig.acknowledge(1)
     rig.master.cancel()
     rig.end_cancelled()
-    assert f"{path_of(1)} is complete, but the job ended CANCELED" in waiter.error
+    assert f"{build_savepoint_path(1)} is complete, but the job ended CANCELED" in waiter.error
 
 
 def test_another_job_master_only_commits() -> None:
@@ -667,7 +669,7 @@ def test_a_job_that_is_being_stopped_takes_no_other(when: str, second: Any) -> N
     if when != "complete":
         rig.acknowledge(1)
     rig.say("FINISHED", *rig.executions)
-    assert first.heard == [(path_of(1), None)]
+    assert first.heard == [(build_savepoint_path(1), None)]
 
 
 def test_what_was_asked_for_before_a_stop_is_taken_before_it() -> None:
@@ -675,10 +677,10 @@ def test_what_was_asked_for_before_a_stop_is_taken_before_it() -> None:
     rig = running()
     first, last = trigger(rig), stop(rig)
     rig.acknowledge(1)
-    assert first.heard == [(path_of(1), None)]
+    assert first.heard == [(build_savepoint_path(1), None)]
     rig.acknowledge(2)
     rig.say("FINISHED", *rig.executions)
-    assert last.heard == [(path_of(2), None)]
+    assert last.heard == [(build_savepoint_path(2), None)]
 
 
 @pytest.mark.parametrize("ask", [trigger, stop, cancel])
@@ -728,7 +730,7 @@ def test_without_periodic_checkpoints() -> None:
     last = stop(rig, StopMode.DRAIN)
     rig.acknowledge(2, finished=True)
     rig.say("FINISHED", *rig.executions)
-    assert [w.heard for w in (plain, last)] == [[(path_of(1), None)], [(path_of(2), None)]]
+    assert [w.heard for w in (plain, last)] == [[(build_savepoint_path(1), None)], [(build_savepoint_path(2), None)]]
 
 
 def test_a_savepoint_begins_at_the_finished_frontier() -> None:
@@ -741,8 +743,8 @@ def test_a_savepoint_begins_at_the_finished_frontier() -> None:
     assert [m.execution for m in rig.of(TriggerCheckpoint)[2:]] == rig.executions[2:]
     rig.acknowledge(2, *rig.executions[2:])
     rig.say("FINISHED", *rig.executions[2:])
-    assert waiter.heard == [(path_of(2), None)]
-    source, sink = rig.store.savepoints[path_of(2)].operators
+    assert waiter.heard == [(build_savepoint_path(2), None)]
+    source, sink = rig.store.savepoints[build_savepoint_path(2)].operators
     assert (source.finished, sink.finished) == ((0, 1), ())
 
 
@@ -750,7 +752,7 @@ def test_a_savepoint_begins_at_the_finished_frontier() -> None:
 
 
 def with_savepoint(graph: JobGraph | None = None, finished: int = 0) -> FakeStore:
-    """A store with savepoint 3 of a job at `path_of(3)`; the first `finished` vertices had finished by then."""
+    """A store with savepoint 3 of a job at `build_savepoint_path(3)`; the first `finished` vertices had finished."""
     rig = running(graph=graph)
     for checkpoint_id in (1, 2):
         rig.advance(1000)
@@ -766,16 +768,16 @@ def with_savepoint(graph: JobGraph | None = None, finished: int = 0) -> FakeStor
     trigger(rig)
     rig.acknowledge(3, *left)
     store: FakeStore = rig.store
-    assert list(store.savepoints) == [path_of(3)]
+    assert list(store.savepoints) == [build_savepoint_path(3)]
     # Another job has its own directory of checkpoints.
     fresh = FakeStore()
     fresh.savepoints = store.savepoints
-    fresh.files = {f.path for f in _files(store, path_of(3))}
+    fresh.files = {f.path for f in _files(store, build_savepoint_path(3))}
     return fresh
 
 
 def begun(store: FakeStore, graph: JobGraph | None = None, **conf: Any) -> MasterRig:
-    return MasterRig(graph, store=store, conf={PATH: path_of(3), **conf})
+    return MasterRig(graph, store=store, conf={PATH: build_savepoint_path(3), **conf})
 
 
 def test_begin_from_a_savepoint() -> None:
@@ -784,8 +786,10 @@ def test_begin_from_a_savepoint() -> None:
     rig = begun(with_savepoint())
     assert {t.restored_checkpoint_id for t in rig.deployed} == {3}
     assert not any(t.builds_on_restored for t in rig.deployed)
-    assert rig.deployed[2].restored["id-sink"].keyed["count"][0].files[0].path == f"{path_of(3)}/state-1-0-0"
-    assert any(f"begins from {path_of(3)}" in line for line in rig.logs)
+    assert (
+        rig.deployed[2].restored["id-sink"].keyed["count"][0].files[0].path == f"{build_savepoint_path(3)}/state-1-0-0"
+    )
+    assert any(f"begins from {build_savepoint_path(3)}" in line for line in rig.logs)
     rig.run_all()
     rig.master.on_message(RequestSplit(rig.executions[0], "id-source"))
     assert b"split after 3" in rig.of(AssignSplits)[0].splits[0]
@@ -807,7 +811,7 @@ def test_a_failure_before_and_after_the_first_own_checkpoint() -> None:
     rig.fail()
     restart(rig)
     assert {(t.restored_checkpoint_id, t.builds_on_restored) for t in rig.deployed} == {(4, True)}
-    assert path_of(3) in rig.store.savepoints
+    assert build_savepoint_path(3) in rig.store.savepoints
 
 
 def test_no_task_starts_before_all_are_open() -> None:
@@ -852,7 +856,7 @@ def test_a_savepoint_that_is_damaged() -> None:
     assert rig.deployed == []
 
 
-def graph_of(*names: str, chained: bool = False, parallelism: int = 2, max_parallelism: int = 128) -> JobGraph:
+def build_graph(*names: str, chained: bool = False, parallelism: int = 2, max_parallelism: int = 128) -> JobGraph:
     """Operators in a row, the first a source: each a vertex of its own with hash edges between, or all in one."""
     infos = [OperatorInfo(f"id-{name}", name, f"uid-{name}", True) for name in names]
     sources = {f"id-{names[0]}": Numbers()}
@@ -869,7 +873,7 @@ def graph_of(*names: str, chained: bool = False, parallelism: int = 2, max_paral
 
 def test_state_that_nobody_claims() -> None:
     """H4: state without an operator is an error that names it and the ways out; with the option it is left out."""
-    store = with_savepoint(graph_of("source", "count", "sink"))
+    store = with_savepoint(build_graph("source", "count", "sink"))
     rig = begun(store, two_vertices())
     assert rig.status == "FAILED"
     message = str(rig.master.failure)
@@ -885,13 +889,13 @@ def test_state_that_nobody_claims() -> None:
 def test_files_of_another_backend() -> None:
     """D3, H4: a checkpoint in a backend's own files is refused before anything runs when the job has another one."""
     store = with_savepoint()
-    metadata = store.savepoints[path_of(3)]
+    metadata = store.savepoints[build_savepoint_path(3)]
     native = NativeStateHandle("rocksdb", 0, 127, {"CURRENT": StateFile(1, 1, data=b"x")})
     operators = tuple(
         msgspec.structs.replace(o, subtasks={0: OperatorSubtaskState(native=(native,))}) if o.name == "sink" else o
         for o in metadata.operators
     )
-    store.savepoints[path_of(3)] = msgspec.structs.replace(metadata, operators=operators)
+    store.savepoints[build_savepoint_path(3)] = msgspec.structs.replace(metadata, operators=operators)
     rig = begun(store)
     assert rig.status == "FAILED"
     message = str(rig.master.failure)
@@ -904,7 +908,7 @@ def test_files_of_another_backend() -> None:
 
 def test_an_operator_that_is_new_begins_without_state() -> None:
     """H4: an operator that the savepoint does not know begins empty."""
-    rig = begun(with_savepoint(), graph_of("source", "new", "sink"))
+    rig = begun(with_savepoint(), build_graph("source", "new", "sink"))
     assert [sorted(t.restored) for t in rig.deployed] == [
         ["id-source"],
         ["id-source"],
@@ -917,7 +921,7 @@ def test_an_operator_that_is_new_begins_without_state() -> None:
 
 def test_another_max_parallelism() -> None:
     """H4, D4: keyed state lies in the key groups it was written with: another number is an error that says which."""
-    rig = begun(with_savepoint(), graph_of("source", "sink", max_parallelism=64))
+    rig = begun(with_savepoint(), build_graph("source", "sink", max_parallelism=64))
     assert rig.status == "FAILED"
     assert "pipeline.max-parallelism to 128" in str(rig.master.failure)
 
@@ -926,7 +930,7 @@ def test_another_max_parallelism() -> None:
 def test_finished_operators_stay_finished_at_another_parallelism(parallelism: int) -> None:
     """G10, H4: what had finished is skipped, at any parallelism; what had not runs with all of the state."""
     names = ("source", "count", "sink")
-    rig = begun(with_savepoint(graph_of(*names), finished=2), graph_of(*names, parallelism=parallelism))
+    rig = begun(with_savepoint(build_graph(*names), finished=2), build_graph(*names, parallelism=parallelism))
     by_vertex = {t.execution.vertex: t.finished_on_restore for t in rig.deployed}
     assert by_vertex == {0: True, 1: True, 2: False}
     files = {
@@ -936,7 +940,7 @@ def test_finished_operators_stay_finished_at_another_parallelism(parallelism: in
         for handle in task.restored["id-sink"].keyed["count"]
         for file in handle.files
     }
-    assert files == {f"{path_of(3)}/state-2-{subtask}-0" for subtask in range(2)}
+    assert files == {f"{build_savepoint_path(3)}/state-2-{subtask}-0" for subtask in range(2)}
     assert any("'source' had finished and is skipped" in line for line in rig.logs)
 
 
@@ -944,7 +948,7 @@ def test_a_chain_of_which_half_had_finished() -> None:
     """G10, H4: operators that had finished cannot be chained with others that had not: the error says which, and how to
     part them."""
     names = ("source", "count", "sink")
-    rig = begun(with_savepoint(graph_of(*names), finished=1), graph_of(*names, chained=True))
+    rig = begun(with_savepoint(build_graph(*names), finished=1), build_graph(*names, chained=True))
     assert rig.status == "FAILED"
     message = str(rig.master.failure)
     assert "'source' (uid 'uid-source') had finished, but is chained with count, sink" in message
@@ -953,7 +957,7 @@ def test_a_chain_of_which_half_had_finished() -> None:
 
 def test_a_job_that_is_cancelled_while_it_reads_its_savepoint() -> None:
     """E5, H4: a job that is cancelled before it has read what it begins from never runs."""
-    rig = MasterRig(store=with_savepoint(), conf={PATH: path_of(3)}, hold=True)
+    rig = MasterRig(store=with_savepoint(), conf={PATH: build_savepoint_path(3)}, hold=True)
     rig.master.cancel()
     rig.background.run()
     assert rig.status == "CANCELED"
@@ -962,7 +966,7 @@ def test_a_job_that_is_cancelled_while_it_reads_its_savepoint() -> None:
 
 def test_claimed_or_not() -> None:
     """H4: a claimed savepoint is deleted with the first checkpoint of the job's own, any other never."""
-    for mode, deleted in (("NO_CLAIM", []), ("CLAIM", [path_of(3)])):
+    for mode, deleted in (("NO_CLAIM", []), ("CLAIM", [build_savepoint_path(3)])):
         conf: Any = {"execution.state-recovery.claim-mode": mode}
         rig = begun(with_savepoint(), **conf)
         rig.run_all()
@@ -975,8 +979,8 @@ def test_claimed_or_not() -> None:
 
 def test_what_is_written_down_is_what_was_asked_for() -> None:
     """H3: the metadata of a savepoint names every operator with its uid, parallelism and state."""
-    store = with_savepoint(graph_of("source", "sink"))
-    metadata = store.savepoints[path_of(3)]
+    store = with_savepoint(build_graph("source", "sink"))
+    metadata = store.savepoints[build_savepoint_path(3)]
     assert [(o.operator_id, o.uid, o.name, o.parallelism, o.max_parallelism) for o in metadata.operators] == [
         ("id-source", "uid-source", "source", 2, 128),
         ("id-sink", "uid-sink", "sink", 2, 128),

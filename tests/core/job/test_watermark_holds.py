@@ -7,7 +7,7 @@ from typing import Any
 from tests.core.job.master_rig import MasterRig, Numbers, running
 
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.core.job.watermark_holds import AGAIN_MS, NAMED_MS, REMEDY, Origin, origin_of
+from penstock.core.job.watermark_holds import AGAIN_MS, NAMED_MS, REMEDY, Origin, trace_origin
 from penstock.core.protocol import ExecutionId, InputWatermark, TaskFigures, TaskMetrics, WatermarkHold
 from penstock.core.records import MIN_TIMESTAMP
 
@@ -149,12 +149,12 @@ def test_a_hold_is_followed_to_the_split() -> None:
     edges = a_join().edges
     holds = {(3, 0): held(1, ("1",), 0), (1, 1): held(0, ("0",), 0), (0, 0): held(None, ("orders-3",), 0)}
     find = lambda vertex, subtask: TaskFigures(hold=holds.get((vertex, subtask)))  # noqa: E731
-    assert origin_of(edges, find, 3, 0) == Origin(0, ("0",), ("orders-3",))
+    assert trace_origin(edges, find, 3, 0) == Origin(0, ("0",), ("orders-3",))
     del holds[0, 0]
-    assert origin_of(edges, find, 3, 0) == Origin(0, ("0",))
+    assert trace_origin(edges, find, 3, 0) == Origin(0, ("0",))
     del holds[1, 1]
-    assert origin_of(edges, find, 3, 0) == Origin(0)
-    assert origin_of(edges, find, 1, 0) is None, "it is held by nothing"
+    assert trace_origin(edges, find, 3, 0) == Origin(0)
+    assert trace_origin(edges, find, 1, 0) is None, "it is held by nothing"
 
 
 def test_a_report_of_a_former_attempt_leaves_no_line() -> None:

@@ -278,9 +278,9 @@ def test_keys_are_dealt_out_anew_when_the_parallelism_changes(assigner: Any) -> 
 
 
 def owner(key: str, parallelism: int) -> int:
-    from penstock.state.key_groups import key_group_of, subtask_of_key_group
+    from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 
-    return subtask_of_key_group(key_group_of(key, 128), 128, parallelism)
+    return subtask_of_key_group(assign_key_group(key, 128), 128, parallelism)
 
 
 def columns(**arrays: Any) -> ColumnBatch:

@@ -42,7 +42,7 @@ def hide(value: Any) -> int:
     return id(value[1]) if isinstance(value, tuple) else id(value)
 
 
-def part_of(value: Any) -> Any:
+def get_inner(value: Any) -> Any:
     """An object inside."""
     return value.value if isinstance(value, Thing) else value[0]
 
@@ -69,7 +69,7 @@ class Emits(ProcessFunction, FlatMapFunction):
         elif self.way == "kept results":
             self.kept += made
         elif self.way == "kept parts":
-            self.kept += map(part_of, made)
+            self.kept += map(get_inner, made)
         return iter(made) if self.way == "iterator" else made
 
     def _yielded(self, value: int) -> Any:
@@ -121,8 +121,8 @@ def test_objects_whose_parts_something_refers_to_are_copied(operator: str, kind:
         harness.process_batch([1, 3])
         assert len(kept) == 4
         for value, part in zip(harness.values, kept, strict=True):
-            assert part_of(value) is not part
-            assert type(part_of(value)) is type(part)
+            assert get_inner(value) is not part
+            assert type(get_inner(value)) is type(part)
 
 
 class Colour(enum.Enum):

@@ -75,7 +75,7 @@ def test_functions_that_hold_something() -> None:
     assert holds_objects(lambda value, seen=held: seen)
 
 
-def name_of(function: Any) -> str:
+def get_qualified_name(function: Any) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
@@ -255,7 +255,7 @@ def counting(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         decorated(keeps_in_global),
         counting(scaled),
     ],
-    ids=name_of,
+    ids=get_qualified_name,
 )
 def test_objects_of_classes_and_functions(function: Any) -> None:
     """K1: a function may keep its object in a class, in a slot, or in another function."""
@@ -365,7 +365,7 @@ def factor_of(factor: int) -> Callable[[Any], Any]:
 @pytest.mark.parametrize(
     "function",
     [makes_instances, of_library, Order, Point, Doubles, factor_of(2), decorated(scaled), math.sqrt, ",".join, Color],
-    ids=name_of,
+    ids=get_qualified_name,
 )
 def test_functions_that_make_what_they_return(function: Any) -> None:
     """A1: modules of the standard library and classes whose instances are new hold nothing; nothing is copied."""

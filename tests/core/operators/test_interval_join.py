@@ -20,7 +20,7 @@ from penstock.core.records import Batch
 from penstock.datastream.functions import RuntimeContext
 from penstock.datastream.join_functions import ProcessJoinFunction
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 from penstock.testing import Record, TwoInputOperatorHarness, operator_harness
 
 LATE_LEFT, LATE_RIGHT, SIDE = OutputTag("late left"), OutputTag("late right"), OutputTag("side")
@@ -91,7 +91,7 @@ def nested_loop(events: list[Event], lower: int, upper: int) -> tuple[Counter[An
 
 
 def subtask_of(key: Any, parallelism: int) -> int:
-    return subtask_of_key_group(key_group_of(key, 128), 128, parallelism)
+    return subtask_of_key_group(assign_key_group(key, 128), 128, parallelism)
 
 
 def run(events: list[Event], lower: int, upper: int, backend: Any = None) -> tuple[Counter[Any], list[list[Any]]]:

@@ -37,7 +37,7 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from penstock.plan.nodes import factory_of
+from penstock.plan.nodes import get_factory
 from penstock.state.errors import StateError
 from penstock.testing import OneInputOperatorHarness, Record
 
@@ -108,7 +108,7 @@ def factory(assigner: Any, kind: str, variant: str, lateness_ms: int = 0, **sett
     for name, value in settings.items():
         windows = getattr(windows, name)(value)
     stream = KINDS[kind](windows.side_output_late_data(LATE), Clearing if variant == "clear" else Show)
-    return factory_of(stream.upstreams[0].transformation.node)
+    return get_factory(stream.upstreams[0].transformation.node)
 
 
 def history(seed: int) -> list[list[Any]]:

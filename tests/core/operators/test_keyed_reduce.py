@@ -60,11 +60,11 @@ def test_rescaling_back():
     keys = [f"key-{n}" for n in range(50)]
     factory = partial(KeyedReduceOperator, Sum(), first)
     snapshots = []
-    from penstock.state.key_groups import key_group_of, subtask_of_key_group
+    from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 
     for subtask in range(3):
         with OneInputOperatorHarness(factory, 3, subtask) as harness:
-            mine = [k for k in keys if subtask_of_key_group(key_group_of(k, 128), 128, 3) == subtask]
+            mine = [k for k in keys if subtask_of_key_group(assign_key_group(k, 128), 128, 3) == subtask]
             harness.process_batch([(k, 1) for k in mine])
             snapshots.append(harness.snapshot(1))
     with OneInputOperatorHarness(factory) as one:

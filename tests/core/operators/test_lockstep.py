@@ -44,7 +44,7 @@ def test_subtasks_of_the_local_driver_take_turns() -> None:
         inputs = tuple(Upstream(one.transformation, HashPartitioner(int)) for one in numbers.upstreams)
         transformation = Transformation("Pass Around", PassAround, inputs)
         env.add(transformation)
-        found = collect(env.stream_of((Upstream(transformation),)).map(lambda pair: pair))
+        found = collect(env.build_stream((Upstream(transformation),)).map(lambda pair: pair))
         assert sorted(found) == [(subtask, 4950) for subtask in range(parallelism)]
 
 
@@ -60,4 +60,4 @@ def test_an_operator_without_rounds_ends() -> None:
     inputs = tuple(Upstream(one.transformation, HashPartitioner(int)) for one in env.from_collection([1, 2]).upstreams)
     transformation = Transformation("Quiet", Quiet, inputs)
     env.add(transformation)
-    assert sorted(collect(env.stream_of((Upstream(transformation),)))) == [1, 2]
+    assert sorted(collect(env.build_stream((Upstream(transformation),)))) == [1, 2]

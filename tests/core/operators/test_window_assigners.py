@@ -265,4 +265,4 @@ def test_windows_are_written_and_read_back(serializer: Any, window: Window, size
     assert len(stream.getvalue()) == size
     assert serializer.deserialize(BytesIO(stream.getvalue())) == window
     tokens = WindowTokens(None)
-    assert tokens.window_of(tokens.token_of(window)) == window
+    assert tokens.to_window(tokens.to_token(window)) == window

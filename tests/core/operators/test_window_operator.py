@@ -71,7 +71,7 @@ ASSIGNERS: list[tuple[Any, type[Any]]] = [
 ]
 
 
-def groups_of(harness: OneInputOperatorHarness) -> list[Any]:
+def group_output(harness: OneInputOperatorHarness) -> list[Any]:
     """What was emitted and the watermarks in order; the order between two watermarks is free."""
     groups: list[Any] = [Counter()]
     for element in harness.captured.order:
@@ -111,7 +111,7 @@ def test_gives_what_the_fast_operator_gives(case: Any, lateness: int, events: An
         harness.end()
         harness.close()
     one, other = both
-    assert groups_of(other) == groups_of(one)
+    assert group_output(other) == group_output(one)
     assert other.side_output(LATE) == one.side_output(LATE)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from tests.core.operators.window_model import MAX, AlignedModel, SessionModel, windows_of
+from tests.core.operators.window_model import MAX, AlignedModel, SessionModel, find_windows
 
 from penstock.base.output_tag import OutputTag
 from penstock.core.operators.base import UserCodeError
@@ -81,7 +81,7 @@ def test_tumbling_assigner(timestamp, size, data):
     """C1: every timestamp, negative ones too, lies in exactly one tumbling window, offset or not."""
     offset = data.draw(st.integers(-size + 1, size - 1))
     low, high, windows = TumblingEventTimeWindows(size, offset).assign(timestamp)
-    assert windows == windows_of(timestamp, size, size, offset)
+    assert windows == find_windows(timestamp, size, size, offset)
     assert (low, high) == windows[0]
 
 
@@ -93,7 +93,7 @@ def test_sliding_assigner(timestamp, size, slide, data):
     low, high, windows = SlidingEventTimeWindows(size, slide, offset).assign(timestamp)
     assert low <= timestamp < high
     for other in (low, timestamp, high - 1):
-        assert sorted(windows) == windows_of(other, size, slide, offset)
+        assert sorted(windows) == find_windows(other, size, slide, offset)
 
 
 @pytest.mark.parametrize(

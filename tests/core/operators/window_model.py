@@ -8,7 +8,7 @@ MAX = 2**63 - 1
 Event = tuple[str, int] | int  # a record (key, timestamp), or a watermark
 
 
-def windows_of(timestamp: int, size: int, slide: int, offset: int = 0) -> list[tuple[int, int]]:
+def find_windows(timestamp: int, size: int, slide: int, offset: int = 0) -> list[tuple[int, int]]:
     """All [start, end) with start = offset + n * slide that contain the timestamp, found by looking at each."""
     first = (timestamp - size - offset) // slide - 1
     last = (timestamp - offset) // slide + 1
@@ -27,7 +27,7 @@ class AlignedModel:
         self.late: list[Any] = []
 
     def record(self, key: str, timestamp: int) -> None:
-        windows = windows_of(timestamp, self.size, self.slide, self.offset)
+        windows = find_windows(timestamp, self.size, self.slide, self.offset)
         alive = [w for w in windows if w[1] - 1 + self.lateness > self.watermark]
         if windows and not alive:
             self.late.append((key, timestamp))

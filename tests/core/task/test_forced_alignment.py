@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.core.task.fakes import Rig
 from tests.core.task.gate_rig import GateRig, element_of
-from tests.core.task.test_in_flight import ECHO, channels_of, in_flight, records, restored, taken
+from tests.core.task.test_in_flight import ECHO, in_flight, read_channels, records, restored, taken
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
@@ -127,7 +127,7 @@ def test_a_task_with_a_broadcast_input_has_nothing_in_flight(barrier: Checkpoint
     rig.feed(1, Batch(["another"]))
     rig.feed(1, barrier)
     state = taken(rig)
-    assert channels_of(state).keys() == {"rules"}
+    assert read_channels(state).keys() == {"rules"}
     assert state.operator["rules"][0].items == 2
     assert state.keyed == {}
     assert barriers(rig.outbox.elements()) == [OVERTAKING]
@@ -144,7 +144,7 @@ def test_output_of_such_a_task_is_captured() -> None:
     rig.feed(0, Batch(["a"], [0]))
     rig.feed(0, IN_BAND)
     rig.feed(1, IN_BAND)
-    assert channels_of(taken(rig)) == {"rules": 1, "out.9.0": 1}
+    assert read_channels(taken(rig)) == {"rules": 1, "out.9.0": 1}
     assert rig.outbox.elements() == [OVERTAKING]
 
 
@@ -159,7 +159,7 @@ def test_such_a_task_that_is_blocked_waits() -> None:
     assert rig.outbox.of(AcknowledgeCheckpoint) == []
     rig.executor.on_credit(rig.outputs[0], 3)
     rig.run()
-    assert channels_of(taken(rig)) == {"rules": 1, "out.9.0": 1}
+    assert read_channels(taken(rig)) == {"rules": 1, "out.9.0": 1}
     assert rig.outbox.elements()[-1] == OVERTAKING
 
 
@@ -183,7 +183,7 @@ def test_a_checkpoint_of_a_version_that_captured_there() -> None:
     rig.feed(0, IN_BAND)
     rig.feed(1, IN_BAND)
     assert records(rig.outbox.elements()) == [("a", "rule"), ("b", "rule")]
-    assert channels_of(taken(rig)) == {"rules": 1}
+    assert read_channels(taken(rig)) == {"rules": 1}
 
 
 # --- the tasks ahead of it --------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_the_task_ahead_captures_what_it_has_for_others() -> None:
     for n in range(3):
         rig.feed(0, Batch([n]))
     rig.feed(0, OVERTAKING)
-    assert channels_of(taken(rig)) == {"in.0.0": 1, "out.9.0": 2}
+    assert read_channels(taken(rig)) == {"in.0.0": 1, "out.9.0": 2}
     assert [(channel.edge, buffer) for _, channel, buffer in rig.outbox.buffers] == [(9, [OVERTAKING])]
     for channel in (*rig.outputs, *rig.outputs_to_aligned):
         rig.executor.on_credit(channel, 9)

@@ -115,7 +115,7 @@ def taken(rig: Rig) -> OperatorSubtaskState:
     return state
 
 
-def channels_of(state: OperatorSubtaskState) -> dict[str, int]:
+def read_channels(state: OperatorSubtaskState) -> dict[str, int]:
     return {name.removeprefix("_penstock_in_flight."): h[0].items for name, h in state.operator.items()}
 
 
@@ -134,8 +134,8 @@ def test_through_a_failure() -> None:
     rig.feed(0, Batch([("a", 10)]))  # behind the barrier
     state = taken(rig)
     assert {h[0].mode for h in state.operator.values()} == {CHANNEL_MODE}
-    assert set(channels_of(state)) == {"in.0.0", "in.0.1", "out.9.0"}
-    assert sum(channels_of(state).values()) == 21
+    assert set(read_channels(state)) == {"in.0.0", "in.0.1", "out.9.0"}
+    assert sum(read_channels(state).values()) == 21
 
     other = Rig(ECHO, inputs=2, partitioner=ForwardPartitioner(), settings=UNALIGNED, restored={"op0": state})
     other.feed(0, Batch([("a", 10)]))
@@ -150,7 +150,7 @@ def test_a_blocked_task_takes_its_part() -> None:
     for n in range(12):
         rig.feed(0, Batch([n]))
     rig.feed(0, BARRIER)
-    assert channels_of(taken(rig)) == {"in.0.0": 10, "out.9.0": 2}  # two full output buffers
+    assert read_channels(taken(rig)) == {"in.0.0": 10, "out.9.0": 2}  # two full output buffers
 
 
 def test_a_recovered_channel_is_captured_again() -> None:
@@ -194,7 +194,7 @@ def test_what_comes_after_a_barrier_waits_until_the_task_has_heard_of_it(given_u
     elements = rig.outbox.elements()
     assert elements[-2] == CheckpointBarrier(last, 0, is_unaligned=True)
     assert records(elements[-1:]) == ["behind"]
-    assert channels_of(taken(rig)) == {}
+    assert read_channels(taken(rig)) == {}
 
 
 @pytest.mark.parametrize("savepoint_path", [None, "/savepoints/1"])

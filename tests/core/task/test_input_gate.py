@@ -22,7 +22,7 @@ from penstock.core.task.channels.result_partition import (
     Subpartition,
 )
 from penstock.core.task.channels.sizes import estimated_bytes
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 
 
 def channel_id(number: int) -> ChannelId:
@@ -317,7 +317,7 @@ def test_partitioners(batches: list[Batch], channels: int) -> None:
     dealt = collect(RebalancePartitioner(), batches, channels)
     assert sorted(v for part in dealt for v in part) == sorted(everything)
     hashed = collect(HashPartitioner(lambda v: v), batches, channels)
-    owner = [subtask_of_key_group(key_group_of(v, 128), 128, channels) for v in everything]
+    owner = [subtask_of_key_group(assign_key_group(v, 128), 128, channels) for v in everything]
     assert hashed == [[v for v, o in zip(everything, owner, strict=True) if o == c] for c in range(channels)]
 
 

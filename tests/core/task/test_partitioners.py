@@ -9,12 +9,12 @@ import pytest
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.graph.pointwise import consumers_of, producers_of
+from penstock.core.graph.pointwise import find_consumers, find_producers
 from penstock.core.operators.base import UserCodeError
 from penstock.core.records import Batch
 from penstock.core.task.channels.custom_partitioner import CustomPartitioner
 from penstock.core.task.channels.partitioners import HashPartitioner, RescalePartitioner, ShufflePartitioner
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 
 
 def split(partitioner, values, channels, subtask=0, batch=10):
@@ -30,15 +30,15 @@ def split(partitioner, values, channels, subtask=0, batch=10):
 @pytest.mark.parametrize("consumers", range(1, 9))
 def test_both_ends_of_a_pointwise_edge_see_the_same_channels(producers, consumers):
     """B3: producers and consumers agree, nobody is left out, and groups differ in size by one at most."""
-    seen_by_consumers = {(p, c) for c in range(consumers) for p in producers_of(c, producers, consumers)}
-    seen_by_producers = {(p, c) for p in range(producers) for c in consumers_of(p, producers, consumers)}
+    seen_by_consumers = {(p, c) for c in range(consumers) for p in find_producers(c, producers, consumers)}
+    seen_by_producers = {(p, c) for p in range(producers) for c in find_consumers(p, producers, consumers)}
     assert seen_by_consumers == seen_by_producers
     assert {p for p, _ in seen_by_producers} == set(range(producers))
     assert {c for _, c in seen_by_producers} == set(range(consumers))
     if producers >= consumers:
-        sizes = {len(producers_of(c, producers, consumers)) for c in range(consumers)}
+        sizes = {len(find_producers(c, producers, consumers)) for c in range(consumers)}
     else:
-        sizes = {len(consumers_of(p, producers, consumers)) for p in range(producers)}
+        sizes = {len(find_consumers(p, producers, consumers)) for p in range(producers)}
     assert max(sizes) - min(sizes) <= 1
     if producers == consumers:
         assert seen_by_producers == {(i, i) for i in range(producers)}
@@ -46,9 +46,9 @@ def test_both_ends_of_a_pointwise_edge_see_the_same_channels(producers, consumer
 
 def test_rescale_talks_to_its_group():
     """B3: from 2 to 4 the first subtask has the first two, from 4 to 2 each of the two has its own two."""
-    assert [list(consumers_of(p, 2, 4)) for p in range(2)] == [[0, 1], [2, 3]]
-    assert [list(producers_of(c, 4, 2)) for c in range(2)] == [[0, 1], [2, 3]]
-    assert [list(producers_of(c, 2, 3)) for c in range(3)] == [[0], [0], [1]]
+    assert [list(find_consumers(p, 2, 4)) for p in range(2)] == [[0, 1], [2, 3]]
+    assert [list(find_producers(c, 4, 2)) for c in range(2)] == [[0, 1], [2, 3]]
+    assert [list(find_producers(c, 2, 3)) for c in range(3)] == [[0], [0], [1]]
     assert RescalePartitioner().is_pointwise
 
 
@@ -89,7 +89,7 @@ def test_a_key_of_any_kind_goes_to_the_owner_of_its_key_group(batches, channels)
         values = [(key, index) for index, key in enumerate(keys)]
         expected: list = [[] for _ in range(channels)]
         for value in values:
-            expected[key_group_of(value[0], 128) * channels // 128].append(value)
+            expected[assign_key_group(value[0], 128) * channels // 128].append(value)
         timed = partitioner.split(Batch(values, list(range(len(values)))))
         assert partitioner.split(Batch(values)) == [(i, Batch(part)) for i, part in enumerate(expected) if part]
         assert timed == [(i, Batch(part, [at for _, at in part])) for i, part in enumerate(expected) if part]

@@ -704,9 +704,9 @@ def test_record_with_a_broken_repr() -> None:
 
 def test_user_code_error_survives_without_cause() -> None:
     """A2: a `UserCodeError` raised by hand is reported as it is."""
-    from penstock.core.task.failures import failure_of
+    from penstock.core.task.failures import describe_failure
 
-    assert failure_of(UserCodeError("mine", 1), None).operator_name == "mine"
+    assert describe_failure(UserCodeError("mine", 1), None).operator_name == "mine"
 
 
 # --- the executor ---------------------------------------------------------------------------------------------------

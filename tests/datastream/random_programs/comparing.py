@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tests.datastream.random_programs.oracle import Results, results_of
+from tests.datastream.random_programs.oracle import Results, compute_results
 from tests.datastream.random_programs.programs import Program, drawn_program
 from tests.datastream.random_programs.running import run
 from tests.datastream.random_programs.settings import VALUES, Setting, drawn_setting, possible
@@ -101,7 +101,7 @@ def check(seed: int, search: Search, shrinks: bool = True) -> Difference | None:
 
 def difference(seed: int, program: Program, setting: Setting) -> Difference | None:
     """None where a run gives what it should."""
-    wanted = results_of(program, setting.mode == "BATCH")
+    wanted = compute_results(program, setting.mode == "BATCH")
     try:
         found: Results | str = run(program, setting)
     except BaseException as error:

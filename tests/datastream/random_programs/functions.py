@@ -28,7 +28,7 @@ from penstock.datastream.state import (
 Record = list[Any]
 
 
-def key_of(record: Record) -> int:
+def select_key(record: Record) -> int:
     key: int = record[0]
     return key
 

@@ -26,7 +26,7 @@ Results = dict[int, list[list[int]]]
 Emit = Callable[[Record, int], None]
 
 
-def results_of(program: Program, is_batch: bool) -> Results:
+def compute_results(program: Program, is_batch: bool) -> Results:
     """The results by key."""
     found: Results = defaultdict(list)
     rows = _as_batch(program) if is_batch else _as_stream(program)
@@ -40,7 +40,7 @@ def _as_stream(program: Program) -> list[tuple[Record, int]]:
     emit: Emit = lambda record, time: rows.append((deepcopy(record), time))  # noqa: E731
     nodes: list[Node] = []
     for stage in reversed(program.stages):
-        node = node_of(stage, emit)
+        node = build_node(stage, emit)
         nodes.insert(0, node)
         emit = node.take
     watermark = MIN_TIME
@@ -63,19 +63,19 @@ def _as_batch(program: Program) -> list[tuple[Record, int]]:
         given, rows = rows, []
         emit: Emit = lambda record, time, rows=rows: rows.append((deepcopy(record), time))  # type: ignore[misc]  # noqa: E731
         if not stage.is_keyed:
-            node = node_of(stage, emit)
+            node = build_node(stage, emit)
             for record, time in given:
                 node.take(record, time)
             continue
         for key in dict.fromkeys(record[0] for record, _ in given):
-            node = node_of(stage, emit)
+            node = build_node(stage, emit)
             for record, time in sorted((row for row in given if row[0][0] == key), key=lambda row: row[1]):
                 node.take(record, time)
             node.reach(MAX_TIME)
     return rows
 
 
-def node_of(stage: Stage, emit: Emit) -> Node:
+def build_node(stage: Stage, emit: Emit) -> Node:
     """What interprets a stage."""
     match stage:
         case Plain():

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from tests.datastream.random_programs.functions import PLAIN, PROCESS, WINDOW, ReduceThatChanges, key_of, reduce_to_new
+from tests.datastream.random_programs.functions import (
+    PLAIN,
+    PROCESS,
+    WINDOW,
+    ReduceThatChanges,
+    reduce_to_new,
+    select_key,
+)
 from tests.datastream.random_programs.oracle import Results
 from tests.datastream.random_programs.programs import (
     LATE_KEY,
@@ -194,10 +201,10 @@ def _with_stage(stream: DataStream, stage: Any, uid: str) -> DataStream:
         case Plain():
             found: DataStream = PLAIN[stage.kind](stream).uid(uid)
         case Process():
-            found = stream.key_by(key_of).process(PROCESS[stage.kind](stage.delay_ms, stage.count)).uid(uid)
+            found = stream.key_by(select_key).process(PROCESS[stage.kind](stage.delay_ms, stage.count)).uid(uid)
         case Reduce():
             function = ReduceThatChanges() if stage.kind == "changes first" else reduce_to_new
-            found = stream.key_by(key_of).reduce(function).uid(uid)
+            found = stream.key_by(select_key).reduce(function).uid(uid)
         case Windowed():
             found = WINDOW[stage.function](_windows(stream, stage)).uid(uid)
             if stage.keeps_late:
@@ -211,7 +218,7 @@ def _as_late(record: Any) -> Any:
 
 def _windows(stream: DataStream, stage: Windowed) -> Any:
     kind, *numbers = stage.assigner
-    keyed = stream.key_by(key_of)
+    keyed = stream.key_by(select_key)
     windows = keyed.count_window(*numbers) if kind == "count" else keyed.window(_ASSIGNERS[kind](*numbers))
     if stage.trigger is not None:
         of_kind, *more = stage.trigger
@@ -354,7 +361,7 @@ def _source(env: StreamExecutionEnvironment, world: World, setting: Setting) -> 
         )
     if setting.beside == "ended broadcast":
         rules = env.from_source(Events(()), empty, "rules").uid("rules").broadcast(RULES)
-        stream = stream.key_by(key_of).connect(rules).process(_Ignores()).set_parallelism(1).uid("with rules")
+        stream = stream.key_by(select_key).connect(rules).process(_Ignores()).set_parallelism(1).uid("with rules")
     return stream
 
 

@@ -22,7 +22,7 @@ from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.drivers.election import zookeeper
-from penstock.drivers.election.configured import election_of
+from penstock.drivers.election.configured import build_election
 from penstock.drivers.election.leader import Leader
 from penstock.drivers.election.zookeeper import ZooKeeperElection
 from penstock.drivers.election.zookeeper_client import ZooKeeperSettings, disconnect
@@ -99,7 +99,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @contextmanager
-def client_of(server: ZooKeeperServer, **options: Any) -> Iterator[KazooClient]:
+def open_client(server: ZooKeeperServer, **options: Any) -> Iterator[KazooClient]:
     client = KazooClient(server.quorum, **options)
     client.start(60)
     try:
@@ -111,7 +111,7 @@ def client_of(server: ZooKeeperServer, **options: Any) -> Iterator[KazooClient]:
 
 def left(server: ZooKeeperServer, job: str) -> tuple[list[str], bytes]:
     """The candidates of a job, and what its node says."""
-    with client_of(server) as client:
+    with open_client(server) as client:
         path = f"/penstock/default/{job}"
         return client.get_children(path), client.get(path)[0]
 
@@ -119,9 +119,9 @@ def left(server: ZooKeeperServer, job: str) -> tuple[list[str], bytes]:
 def end_session(server: ZooKeeperServer, candidate: Candidate) -> None:
     """As the server does when it hears nothing for too long. The candidate's client may come back in between."""
     session, node = candidate._client.client_id, candidate._node(candidate._mine)
-    with client_of(server) as other:
+    with open_client(server) as other:
         while other.exists(node):
-            with client_of(server, client_id=session):
+            with open_client(server, client_id=session):
                 pass
 
 
@@ -160,7 +160,7 @@ def test_what_an_election_before_came_to_is_not_heard(server: ZooKeeperServer) -
     with candidates(server, "before") as (before, standby):
         before.leads()
         before.end("it failed")
-        with client_of(server) as other:
+        with open_client(server) as other:
             other.create("/penstock/default/before/somebody-candidate-", b"", ephemeral=True, sequence=True)
             pool = ThreadPoolExecutor(1)
             outcome = pool.submit(standby.leads)
@@ -314,7 +314,7 @@ def test_nodes_may_be_the_creators_own(server: ZooKeeperServer) -> None:
     assert "secret" not in repr(settings(server, **mine))
     with candidates(server, "own", **mine) as (leader, standby):
         leader.leads()
-        with client_of(server) as other, pytest.raises(NoAuthError):
+        with open_client(server) as other, pytest.raises(NoAuthError):
             other.get("/penstock/default/own")
         with candidates(server, "own", count=1) as (stranger,), pytest.raises(OperationError, match="NoAuthError"):
             stranger.leads()
@@ -333,7 +333,7 @@ def configured(**options: str) -> Any:
         "execution.checkpointing.dir": "s3://bucket/counts",
     }
     changed = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    return election_of(Configuration.from_dict({k: v for k, v in (mine | changed).items() if v}), "my/job")
+    return build_election(Configuration.from_dict({k: v for k, v in (mine | changed).items() if v}), "my/job")
 
 
 def test_a_job_is_found_by_root_cluster_id_and_name() -> None:

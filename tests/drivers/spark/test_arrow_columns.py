@@ -22,7 +22,7 @@ rows.append(0, 1, 0, b"payload", timestamp=5)
 rows.append(-1, 0, 1, b"")
 made = batch_stage.to_arrow(rows, {0: [7, 8]})
 handed_on = epoch_stage._handed_on(made.select(batch_stage.SCHEMA.names[:-1]))
-assert batch_stage.rows_of(handed_on).payloads == [b"payload", b""]
+assert batch_stage.read_rows(handed_on).payloads == [b"payload", b""]
 print("pandas" in sys.modules)
 """
 

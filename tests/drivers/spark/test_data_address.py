@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import ProtocolError
-from penstock.drivers.spark.data_address import data_address, endpoint_of, host_identity, is_socket
+from penstock.drivers.spark.data_address import data_address, host_identity, is_socket, select_endpoint
 
 TCP = "tcp://10.0.0.1:4000"
 HOST, PATH = "a-host", "/tmp/a b:c/data"
@@ -25,7 +25,7 @@ def test_unix_socket_is_taken_on_the_same_host_where_it_is_reachable(
         asked.append(path)
         return is_there
 
-    assert endpoint_of("w", data_address(TCP, HOST, PATH), own_host, is_reachable) == taken
+    assert select_endpoint("w", data_address(TCP, HOST, PATH), own_host, is_reachable) == taken
     assert asked == ([PATH] if own_host == HOST else [])
 
 
@@ -33,14 +33,14 @@ def test_unix_socket_is_taken_on_the_same_host_where_it_is_reachable(
 def test_address_is_the_tcp_address_where_there_is_no_unix_socket(host: str | None, path: str | None) -> None:
     address = data_address(TCP, host, path)
     assert address == TCP
-    assert endpoint_of("w", address, HOST, lambda _: True) == TCP
+    assert select_endpoint("w", address, HOST, lambda _: True) == TCP
 
 
 @pytest.mark.parametrize("address", ["", "ipc:///tmp/x", f"ipc:{HOST}:{PATH}", f" {TCP}", "inproc://x"])
 def test_address_must_begin_with_tcp(address: str) -> None:
     """The error names the peer and the address."""
     with pytest.raises(ProtocolError, match=f"worker 'w' is not a tcp address: {address!r}"):
-        endpoint_of("w", address, HOST, lambda _: True)
+        select_endpoint("w", address, HOST, lambda _: True)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_address_must_begin_with_tcp(address: str) -> None:
 def test_malformed_unix_socket(local: str, own_host: str | None) -> None:
     """It is an error that names the peer, on every host."""
     with pytest.raises(ProtocolError, match="worker 'w' names no Unix socket after the space"):
-        endpoint_of("w", f"{TCP} {local}", own_host, lambda _: True)
+        select_endpoint("w", f"{TCP} {local}", own_host, lambda _: True)
 
 
 def test_host_without_identity(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import PenstockError
-from penstock.drivers.spark.query_position import archive_of, lay_out
+from penstock.drivers.spark.query_position import archive_position, lay_out
 
 #: A location while batch 12 is worked on: source 0 is a log of files, source 1 has its first offsets only.
 LOCATION = [
@@ -33,13 +33,13 @@ def fill(location: Path, names: list[str]) -> Path:
     return location
 
 
-def files_of(location: Path) -> list[str]:
+def list_query_files(location: Path) -> list[str]:
     return sorted(path.relative_to(location).as_posix() for path in location.rglob("*") if path.is_file())
 
 
 def moved(location: Path, batch_id: int, target: Path) -> list[str]:
-    lay_out(archive_of(location, batch_id), target)
-    return files_of(target)
+    lay_out(archive_position(location, batch_id), target)
+    return list_query_files(target)
 
 
 def test_a_batch_is_given_again_since_its_commit_is_missing(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_state_of_spark_is_refused(tmp_path: Path) -> None:
     """A position is not all that an aggregation in Spark needs to go on."""
     location = fill(tmp_path, ["metadata", "offsets/0", "state/0/0/1.delta"])
     with pytest.raises(PenstockError, match=r"move that part after from_dataframe\(\)"):
-        archive_of(location, 0)
+        archive_position(location, 0)
 
 
 def test_the_same_position_gives_the_same_bytes(tmp_path: Path) -> None:
     """Nothing of the time or the place is in it."""
     one, other = fill(tmp_path / "one", LOCATION), fill(tmp_path / "other", LOCATION)
-    assert archive_of(one, 12) == archive_of(other, 12)
+    assert archive_position(one, 12) == archive_position(other, 12)

@@ -19,7 +19,7 @@ from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.core.batch.rows import COMMITTABLES
-from penstock.core.batch.splits import splits_of
+from penstock.core.batch.splits import enumerate_splits
 from penstock.core.batch.task import batch_vertices
 from penstock.core.epochs.coordinator import EpochCoordinator, epoch_vertices
 from penstock.core.epochs.task import ANSWER
@@ -75,7 +75,9 @@ def test_of_a_batch(tmp_path: Path) -> None:
     """I2, G9: the driver commits what one of them has left, and what the other wrote goes."""
     _, graph = job(RuntimeExecutionMode.BATCH, tmp_path)
     (source,) = graph.vertices[0].sources.values()
-    settings = batch_stage.StageSettings(0, batch_vertices(graph, "job")[0], splits_of(source, 1), {}, frozenset())
+    settings = batch_stage.StageSettings(
+        0, batch_vertices(graph, "job")[0], enumerate_splits(source, 1), {}, frozenset()
+    )
     payload = pickle.dumps(settings)
     _, counts = interleaved(*(batch_stage.run_stage(payload, subtask()) for _ in range(2)))
     commit(graph, counts)
@@ -92,7 +94,7 @@ def test_of_an_epoch(store_directory: Path) -> None:
     )
     configuration = env.get_configuration()
     (operator_id,), (source,) = graph.vertices[0].sources, graph.vertices[0].sources.values()
-    dealt = {operator_id: Dealt(tuple(splits_of(source, 1)), (True,))}
+    dealt = {operator_id: Dealt(tuple(enumerate_splits(source, 1)), (True,))}
     works = EpochCoordinator(graph, "job", None).works(dealt)
     stage = epoch_stage.EpochStage(
         epoch_vertices(graph, "job")[0],

@@ -11,7 +11,7 @@ from penstock.base.errors import OperationError, ProtocolError
 from penstock.core.protocol import Heartbeat
 from penstock.drivers.questions import ANSWER_BYTES_MAX, Answer, AskLog, AskThreads, FileText, Question, Refused
 from penstock.drivers.spark.heartbeat_answers import HeartbeatAnswers
-from penstock.drivers.spark.worker_questions import WAITING_MAX, WorkerQuestions, number_of
+from penstock.drivers.spark.worker_questions import WAITING_MAX, WorkerQuestions, parse_question_number
 from penstock.testing import VirtualClock
 from penstock.wire.messages import MessageCodec
 
@@ -137,10 +137,10 @@ def test_the_end_of_the_job_ends_all_waiting() -> None:
 
 def test_heartbeats_are_no_answers() -> None:
     codec: MessageCodec[Heartbeat] = MessageCodec(Heartbeat, FRAME_BYTES)
-    assert number_of(codec.encode(Heartbeat("w"), 0)) == 0
+    assert parse_question_number(codec.encode(Heartbeat("w"), 0)) == 0
     rig = Rig()
     rig.ask()
-    assert number_of(rig.answer(Refused("x"))[0]) == 1
+    assert parse_question_number(rig.answer(Refused("x"))[0]) == 1
 
 
 def test_a_worker_passes_over_what_is_no_question(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,7 @@ EDGES = [
 ]
 
 
-def graph_of(parallelism: int) -> BipartiteGraph:
+def build_graph(parallelism: int) -> BipartiteGraph:
     env = env_of(parallelism)
     top, bottom, edges = env.from_collection(TOP), env.from_collection(BOTTOM), env.from_collection(EDGES)
     return BipartiteGraph.from_data_stream(top, bottom, edges)
@@ -27,7 +27,7 @@ def graph_of(parallelism: int) -> BipartiteGraph:
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_simple_projections(parallelism: int) -> None:
-    graph = graph_of(parallelism)
+    graph = build_graph(parallelism)
     top = graph.projection_top_simple()
     assert records(top.get_vertices()) == TOP
     assert records(top.get_edges()) == [
@@ -42,7 +42,7 @@ def test_simple_projections(parallelism: int) -> None:
 
 
 def test_full_projections() -> None:
-    graph = graph_of(2)
+    graph = build_graph(2)
     top = records(graph.projection_top_full().get_edges())
     assert len(top) == 4
     assert top[0] == Edge(4, 5, Projection(1, "bottom1", "top4", "top5", "4-1", "5-1"))
@@ -53,7 +53,7 @@ def test_full_projections() -> None:
 
 
 def test_parts() -> None:
-    graph = graph_of(1)
+    graph = build_graph(1)
     assert records(graph.get_top_vertices()) == TOP
     assert records(graph.get_bottom_vertices()) == BOTTOM
     assert records(graph.get_edges()) == EDGES

@@ -29,7 +29,7 @@ from penstock.gelly.library import (
 TRIANGLE = [Edge(1, 2), Edge(2, 3), Edge(3, 1), Edge(3, 4)]
 
 
-def graph_of(edges: list[Edge], **arguments: Any) -> Graph:
+def build_graph(edges: list[Edge], **arguments: Any) -> Graph:
     return Graph.from_collection(edges, env_of(2), **arguments)
 
 
@@ -61,23 +61,23 @@ def test_wrong_parameters_are_refused(make: Callable[[], Any], message: str) -> 
 
 def test_edges_without_lengths_have_no_shortest_path() -> None:
     with pytest.raises(Exception, match="the shortest path needs edges whose values are numbers"):
-        graph_of(TRIANGLE).run(SingleSourceShortestPaths(1, 5)).collect()
+        build_graph(TRIANGLE).run(SingleSourceShortestPaths(1, 5)).collect()
 
 
 def test_from_a_vertex_that_is_not_there_nothing_is_reached() -> None:
     lengths = [Edge(*edge[:2], 1.0) for edge in TRIANGLE]
-    assert {value for _, value in graph_of(lengths).run(SingleSourceShortestPaths(9, 5)).collect()} == {math.inf}
+    assert {value for _, value in build_graph(lengths).run(SingleSourceShortestPaths(9, 5)).collect()} == {math.inf}
 
 
 def test_a_path_has_as_many_edges_as_supersteps() -> None:
     lengths = [Edge(number, number + 1, 0.5) for number in range(5)]
-    found = dict(graph_of(lengths).run(SingleSourceShortestPaths(0, 3)).collect())
+    found = dict(build_graph(lengths).run(SingleSourceShortestPaths(0, 3)).collect())
     assert found == {0: 0.0, 1: 0.5, 2: 1.0, 3: 1.5, 4: math.inf, 5: math.inf}
 
 
 def test_labels_may_be_text() -> None:
     people = [Vertex(1, "red"), Vertex(2, "blue"), Vertex(3, "blue"), Vertex(4, "green")]
-    found = graph_of(TRIANGLE, vertices=people).run(LabelPropagation(1)).collect()
+    found = build_graph(TRIANGLE, vertices=people).run(LabelPropagation(1)).collect()
     assert sorted(found) == [(1, "red"), (2, "red"), (3, "blue"), (4, "green")]
 
 
@@ -85,7 +85,7 @@ def test_hits_ends_when_scores_hardly_change() -> None:
     graph = nx.DiGraph(edge[:2] for edge in [*TRIANGLE, Edge(4, 2), Edge(1, 3)])
     edges = [Edge(*pair) for pair in graph.edges]
     found = {
-        vertex_id: (hub, authority) for vertex_id, hub, authority in graph_of(edges).run(HITS(None, 1e-3)).collect()
+        vertex_id: (hub, authority) for vertex_id, hub, authority in build_graph(edges).run(HITS(None, 1e-3)).collect()
     }
     so_far = [answers.hits(graph, iterations) for iterations in range(1, 40)]
     changes = [
@@ -100,7 +100,7 @@ def test_hits_ends_when_scores_hardly_change() -> None:
 def test_hits_comes_to_what_networkx_says() -> None:
     graph = nx.DiGraph([(1, 2), (2, 3), (3, 1), (3, 4), (4, 2), (1, 3)])
     hubs, authorities = nx.hits(graph)
-    found = graph_of([Edge(*pair) for pair in graph.edges]).run(HITS(60)).collect()
+    found = build_graph([Edge(*pair) for pair in graph.edges]).run(HITS(60)).collect()
     hub_sum = sum(score.hub_score for score in found)
     authority_sum = sum(score.authority_score for score in found)
     for vertex_id, hub, authority in found:
@@ -109,10 +109,10 @@ def test_hits_comes_to_what_networkx_says() -> None:
 
 
 def test_results_have_getters() -> None:
-    (triangle,) = graph_of(TRIANGLE).run(directed.TriangleListing().set_sort_triangle_vertices(True)).collect()
+    (triangle,) = build_graph(TRIANGLE).run(directed.TriangleListing().set_sort_triangle_vertices(True)).collect()
     assert (triangle.get_vertex_id_0(), triangle.get_vertex_id_2(), triangle.get_bitmask()) == (1, 3, 0b011001)
     assert triangle.to_printable_string() == "1->2, 1<-3, 2->3"
-    metrics = graph_of(TRIANGLE).run(directed.VertexMetrics())
+    metrics = build_graph(TRIANGLE).run(directed.VertexMetrics())
     assert metrics.execute().get_number_of_directed_edges() == 4
     assert metrics.get_result() is metrics.get_result()
 
@@ -127,13 +127,13 @@ def test_metrics_of_nothing_are_zero_or_not_a_number() -> None:
 
 
 def test_a_checksum_does_not_depend_on_the_order() -> None:
-    one = graph_of(TRIANGLE).run(ChecksumHashCode()).execute()
-    assert one == graph_of(TRIANGLE[::-1]).run(ChecksumHashCode()).execute()
-    assert one != graph_of(TRIANGLE[1:]).run(ChecksumHashCode()).execute()
+    one = build_graph(TRIANGLE).run(ChecksumHashCode()).execute()
+    assert one == build_graph(TRIANGLE[::-1]).run(ChecksumHashCode()).execute()
+    assert one != build_graph(TRIANGLE[1:]).run(ChecksumHashCode()).execute()
     assert str(one).endswith("count 8")
 
 
 def test_ids_and_values_are_translated() -> None:
-    graph = graph_of(TRIANGLE).run(TranslateGraphIds(lambda number: f"v{number}"))
+    graph = build_graph(TRIANGLE).run(TranslateGraphIds(lambda number: f"v{number}"))
     graph = graph.run(TranslateVertexValues(lambda value: value is None))
     assert sorted(graph.get_vertices().collect()) == [(f"v{number}", True) for number in range(1, 5)]

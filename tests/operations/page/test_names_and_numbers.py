@@ -92,8 +92,8 @@ def test_numbers_have_one_form(open_page: Opens, job: Job) -> None:
 
 
 def test_no_number_of_bytes_has_a_fraction(open_page: Opens, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = answers.figures_of
-    monkeypatch.setattr(answers, "figures_of", lambda *of: {**made(*of), "processed_data": 3})
+    made = answers.build_figures
+    monkeypatch.setattr(answers, "build_figures", lambda *of: {**made(*of), "processed_data": 3})
     page = open_page(f"#/jobs/{job.id}/checkpoints")
     row = page.get_by_role("region", name="Figures of all completed checkpoints").get_by_role("row", name="processed")
     expect(row.get_by_role("cell")).to_have_text(["In flight, processed", *[re.compile(r"^\d B$")] * 6])

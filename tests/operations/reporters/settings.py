@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from penstock.base.configuration import Configuration
-from penstock.operations.reporters.settings import ReporterSettings, reporters_of
+from penstock.operations.reporters.settings import ReporterSettings, read_reporters
 
 
-def settings_of(type: str, what: str = "metrics", **options: str) -> ReporterSettings:
+def parse_reporter(type: str, what: str = "metrics", **options: str) -> ReporterSettings:
     """One reporter of that type, called `mine`; double underscores in names are dots."""
     named = {f"{what}.reporter.mine.{key.replace('__', '.')}": value for key, value in options.items()}
-    (found,) = reporters_of(Configuration.from_dict({f"{what}.reporter.mine.type": type, **named}))
+    (found,) = read_reporters(Configuration.from_dict({f"{what}.reporter.mine.type": type, **named}))
     return found

@@ -31,7 +31,7 @@ def environment(**options: str) -> StreamExecutionEnvironment:
     )
 
 
-def lines_of(path: Path, job_name: str) -> list[dict[str, Any]]:
+def read_reports(path: Path, job_name: str) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [line for line in lines if line["variables"].get("job_name") == job_name]
 
@@ -49,7 +49,7 @@ def test_a_job_that_is_over_before_the_interval_is_reported_at_the_end(mode: str
     env.from_collection(list(range(100))).map(lambda n: n + 1).filter(lambda n: n < 0).print()
     env.execute(name)
     stop_reporters(dispatcher())
-    lines = lines_of(path, name)
+    lines = read_reports(path, name)
     (job,) = [line["metrics"] for line in lines if line["scope"] == "jobmanager.job"]
     assert job["uptime"] == -1
     read = [line["metrics"]["numRecordsIn"] for line in lines if line["scope"] == "taskmanager.job.task"]

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from tests.operations.reporters.settings import settings_of
+from tests.operations.reporters.settings import parse_reporter
 
 from penstock.base.errors import ConfigurationError
 from penstock.operations.metrics.scopes import Scope, Scoped, Summary
@@ -19,7 +19,7 @@ TASK = Scoped(Scope.TASK, {"task_name": "Map"}, {"numRecordsIn": 3, "ratio": mat
 
 def test_each_scope_is_a_line(tmp_path: Path) -> None:
     path = tmp_path / "made" / "metrics.jsonl"
-    reporter = JsonLinesReporter(settings_of("json", path=str(path)))
+    reporter = JsonLinesReporter(parse_reporter("json", path=str(path)))
     reporter.report([TASK, TASK], [])
     reporter.report([TASK], [])
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -32,7 +32,7 @@ def test_each_scope_is_a_line(tmp_path: Path) -> None:
 
 def test_a_file_that_is_full_gives_way_to_a_new_one(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    reporter = JsonLinesReporter(settings_of("json", path=str(path), **{"max-size": "500"}))
+    reporter = JsonLinesReporter(parse_reporter("json", path=str(path), **{"max-size": "500"}))
     for _ in range(50):
         reporter.report([TASK], [])
     assert {file.name for file in tmp_path.iterdir()} <= {"metrics.jsonl", "metrics.jsonl.1"}
@@ -41,7 +41,7 @@ def test_a_file_that_is_full_gives_way_to_a_new_one(tmp_path: Path) -> None:
 
 def test_spans_are_lines(tmp_path: Path) -> None:
     path = tmp_path / "traces.jsonl"
-    reporter = JsonLinesReporter(settings_of("json", "traces", path=str(path)))
+    reporter = JsonLinesReporter(parse_reporter("json", "traces", path=str(path)))
     reporter.report([TASK], [])
     assert not path.exists()
     reporter.report([TASK], [Span("scope", "Checkpoint", 5, 8, {"checkpointId": 3})])
@@ -51,4 +51,4 @@ def test_spans_are_lines(tmp_path: Path) -> None:
 
 def test_a_path_is_needed() -> None:
     with pytest.raises(ConfigurationError, match=r"metrics\.reporter\.mine\.path is not set"):
-        JsonLinesReporter(settings_of("json"))
+        JsonLinesReporter(parse_reporter("json"))

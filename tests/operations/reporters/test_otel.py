@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.operations.reporters.settings import settings_of
+from tests.operations.reporters.settings import parse_reporter
 from tests.said import said
 
 from penstock.base.errors import OperationError, UnsupportedError
@@ -60,7 +60,7 @@ def test_metrics_have_their_kinds_and_variables() -> None:
     scoped = Scoped(Scope.TASK, {"task_name": "Map"}, values, frozenset({"large"}))
     with collector() as (url, received):
         reporter = OpenTelemetryReporter(
-            settings_of("otel", exporter__endpoint=url, service__name="shop", service__version="7")
+            parse_reporter("otel", exporter__endpoint=url, service__name="shop", service__version="7")
         )
         reporter.report([scoped], [])
         reporter.close()
@@ -86,7 +86,7 @@ def test_metrics_have_their_kinds_and_variables() -> None:
 
 def test_spans_have_their_times() -> None:
     with collector() as (url, received):
-        reporter = OpenTelemetryReporter(settings_of("otel", "traces", exporter__endpoint=url))
+        reporter = OpenTelemetryReporter(parse_reporter("otel", "traces", exporter__endpoint=url))
         reporter.report([], [])
         reporter.report([], [Span("tracker", "Checkpoint", 5, 8, {"checkpointId": 3})])
         reporter.close()
@@ -102,7 +102,7 @@ def test_spans_have_their_times() -> None:
 
 def test_a_collector_that_refuses_is_an_error_and_logs_nothing_itself(caplog: pytest.LogCaptureFixture) -> None:
     with collector(status=400) as (url, _), caplog.at_level(logging.DEBUG, "opentelemetry"):
-        reporter = OpenTelemetryReporter(settings_of("otel", exporter__endpoint=url))
+        reporter = OpenTelemetryReporter(parse_reporter("otel", exporter__endpoint=url))
         with pytest.raises(OperationError, match=r"the collector did not take it: .*400"):
             reporter.report([Scoped(Scope.TASK, {}, {"a": 1})], [])
         reporter.close()
@@ -111,4 +111,4 @@ def test_a_collector_that_refuses_is_an_error_and_logs_nothing_itself(caplog: py
 
 def test_other_protocols_are_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"metrics\.reporter\.mine\.exporter\.protocol is 'gRPC'"):
-        OpenTelemetryReporter(settings_of("otel", exporter__protocol="gRPC"))
+        OpenTelemetryReporter(parse_reporter("otel", exporter__protocol="gRPC"))

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.operations.metrics.views import Watched, view_at
-from tests.operations.reporters.settings import settings_of
+from tests.operations.reporters.settings import parse_reporter
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.operations.metrics.listing import MetricStore
@@ -24,7 +24,7 @@ JOB = Scoped(Scope.JOB, {"host": "h", "job_name": "Demo job"}, {"numRestarts": 3
 
 def scrape(metrics: Iterable[Scoped], **options: str) -> dict[str, Any]:
     """All samples by name."""
-    reporter = PrometheusReporter(settings_of("prometheus", port="0", **options), lambda: metrics)
+    reporter = PrometheusReporter(parse_reporter("prometheus", port="0", **options), lambda: metrics)
     try:
         with urlopen(f"http://127.0.0.1:{reporter.port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
@@ -79,8 +79,8 @@ def test_the_first_free_port_of_a_range_is_taken() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(OperationError, match=rf"metrics\.reporter\.mine\.port: none of {port} is free"):
-            PrometheusReporter(settings_of("prometheus", port=str(port)), list)
-        reporter = PrometheusReporter(settings_of("prometheus", port=f"{port},0"), list)
+            PrometheusReporter(parse_reporter("prometheus", port=str(port)), list)
+        reporter = PrometheusReporter(parse_reporter("prometheus", port=f"{port},0"), list)
         try:
             assert reporter.port != port
             assert reporter.host == "127.0.0.1"
@@ -91,11 +91,11 @@ def test_the_first_free_port_of_a_range_is_taken() -> None:
 @pytest.mark.parametrize("port", ["all", "1-x", "70000", "9260-9249"])
 def test_a_port_that_is_none_is_refused(port: str) -> None:
     with pytest.raises(ConfigurationError, match=r"metrics\.reporter\.mine\.port is"):
-        PrometheusReporter(settings_of("prometheus", port=port), list)
+        PrometheusReporter(parse_reporter("prometheus", port=port), list)
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "prometheus_client")
     monkeypatch.setattr("penstock.operations.reporters.reporter.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'penstock\[prometheus\]'"):
-        PrometheusReporter(settings_of("prometheus"), list)
+        PrometheusReporter(parse_reporter("prometheus"), list)

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.operations.metrics.views import JOB_ID, Watched, view_at
-from tests.operations.reporters.settings import settings_of
+from tests.operations.reporters.settings import parse_reporter
 from tests.said import said
 
 from penstock.base.configuration import Configuration
@@ -51,7 +51,7 @@ def jobs_in(path: Path) -> list[str]:
 
 def test_a_reporter_reports_at_its_interval(watched: Watched, reporting: Reporting, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    reporting.add([settings_of("json", path=str(path), interval="20 s")])
+    reporting.add([parse_reporter("json", path=str(path), interval="20 s")])
     assert reporting.turn() == LOOK_SECONDS
     assert not path.exists()
     watched.clock.seconds = 18
@@ -68,7 +68,7 @@ def test_a_thread_that_was_held_up_does_not_make_up_for_it(
     watched: Watched, reporting: Reporting, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics.jsonl"
-    reporting.add([settings_of("json", path=str(path), interval="1 s")])
+    reporting.add([parse_reporter("json", path=str(path), interval="1 s")])
     watched.clock.seconds = 3600
     reporting.turn()
     reporting.turn()
@@ -80,7 +80,7 @@ def test_a_job_that_ended_in_between_is_reported_once_more(
     watched: Watched, reporting: Reporting, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics.jsonl"
-    reporting.add([settings_of("json", path=str(path))])
+    reporting.add([parse_reporter("json", path=str(path))])
     watched.show(view_at(11, status=JobStatus.FINISHED))
     reporting.turn()
     assert jobs_in(path) == [JOB_ID]
@@ -94,8 +94,8 @@ def test_what_fails_is_said_once_and_tried_again(
 ) -> None:
     blocked, other = tmp_path / "blocked", tmp_path / "other.jsonl"
     blocked.write_text("")
-    bad = settings_of("json", path=str(blocked / "metrics.jsonl"))
-    good = settings_of("json", path=str(other))
+    bad = parse_reporter("json", path=str(blocked / "metrics.jsonl"))
+    good = parse_reporter("json", path=str(other))
     reporting.add([bad])
     reporting.add([replace(good, name="good")])
     with caplog.at_level(logging.INFO, "penstock.metrics"):
@@ -118,7 +118,7 @@ def test_spans_wait_for_a_reporter_that_could_not_send_them(
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     path = blocked / "traces.jsonl"
-    reporting.add([settings_of("json", "traces", path=str(path))])
+    reporting.add([parse_reporter("json", "traces", path=str(path))])
     record = CheckpointRecord(1, CheckpointStatus.COMPLETED, 5, duration_ms=3)
     watched.show(view_at(11, checkpoints=CheckpointStatistics().with_completed(record)))
     reporting.turn()
@@ -169,7 +169,7 @@ def test_a_port_that_is_not_free_is_tried_again(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        reporting.add([settings_of("prometheus", port=str(port))])
+        reporting.add([parse_reporter("prometheus", port=str(port))])
         reporting.turn()
         assert reporting.pulled("mine") is None
     reporting.turn()

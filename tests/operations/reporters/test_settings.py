@@ -9,14 +9,14 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.operations.metrics.scopes import Scope, Scoped, Value
 from penstock.operations.reporters.filters import MetricFilter
 from penstock.operations.reporters.reporter import taken
-from penstock.operations.reporters.settings import ReporterSettings, reporters_of
+from penstock.operations.reporters.settings import ReporterSettings, read_reporters
 
 VARIABLES = {"host": "h", "tm_id": "w", "job_name": "Demo job", "task_name": "Map", "subtask_index": "0"}
 TASK = Scoped(Scope.TASK, VARIABLES, {"numRecordsIn": 1, "busyTimeMsPerSecond": 2.0, "Shuffle.Netty.x": 3})
 
 
 def reporters(**options: str) -> list[ReporterSettings]:
-    return reporters_of(Configuration.from_dict({key.replace("__", "."): value for key, value in options.items()}))
+    return read_reporters(Configuration.from_dict({key.replace("__", "."): value for key, value in options.items()}))
 
 
 def test_without_options_there_are_none() -> None:
@@ -33,7 +33,7 @@ def test_flinks_factories_name_ours() -> None:
         "metrics.reporter.unlisted.type": "json",
         "traces.reporter.otel.factory.class": "org.apache.flink.traces.otel.OpenTelemetryTraceReporterFactory",
     }
-    found = reporters_of(Configuration.from_dict(options))
+    found = read_reporters(Configuration.from_dict(options))
     assert [(one.what, one.name, one.type) for one in found] == [
         ("metrics", "prom", "prometheus"),
         ("metrics", "stats", "statsd"),
@@ -102,10 +102,10 @@ def test_variables_come_and_go() -> None:
 
 def test_names_begin_as_the_scope_formats_say() -> None:
     (found,) = reporters(metrics__reporter__x__type="statsd")
-    assert found.formats.name_of(TASK, "Shuffle.Netty.x") == "h.taskmanager.w.Demo job.Map.0.Shuffle.Netty.x"
+    assert found.formats.format_metric_name(TASK, "Shuffle.Netty.x") == "h.taskmanager.w.Demo job.Map.0.Shuffle.Netty.x"
     (found,) = reporters(
         metrics__reporter__x__type="statsd",
         metrics__reporter__x__scope__delimiter="/",
         metrics__scope__task="<job_name>.<nothing>.<subtask_index>",
     )
-    assert found.formats.name_of(TASK, "numRecordsIn") == "Demo job/<nothing>/0/numRecordsIn"
+    assert found.formats.format_metric_name(TASK, "numRecordsIn") == "Demo job/<nothing>/0/numRecordsIn"

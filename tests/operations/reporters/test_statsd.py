@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from tests.operations.reporters.settings import settings_of
+from tests.operations.reporters.settings import parse_reporter
 
 from penstock.operations.metrics.scopes import Scope, Scoped, Value
 from penstock.operations.reporters.statsd import DATAGRAM_BYTES_MAX, StatsDReporter
@@ -17,7 +17,7 @@ def sent(values: dict[str, Value]) -> list[bytes]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         server.settimeout(10)
-        reporter = StatsDReporter(settings_of("statsd", host="127.0.0.1", port=str(server.getsockname()[1])))
+        reporter = StatsDReporter(parse_reporter("statsd", host="127.0.0.1", port=str(server.getsockname()[1])))
         end = Scoped(Scope.JOB_MANAGER, {"host": "h"}, {"end": 1})
         try:
             reporter.report([Scoped(Scope.TASK, VARIABLES, values)], [])

@@ -102,7 +102,7 @@ def a_view(parallelism: int = 2, **changes: Any) -> JobView:
     return replace(view, **changes)
 
 
-def graph_of(view: JobView) -> JobGraph:
+def build_graph(view: JobView) -> JobGraph:
     vertices = (JobVertex(v.index, v.name, v.parallelism, 128, v.infos, b"") for v in view.vertices)
     return JobGraph(view.name, tuple(vertices), view.edges)
 
@@ -218,7 +218,7 @@ def serving(
     dispatcher = Dispatcher()
     for handle in handles:
         view = handle.shown or a_view()
-        dispatcher.add(DispatchedJob(cast("RunningJob", handle), graph_of(view), settings))
+        dispatcher.add(DispatchedJob(cast("RunningJob", handle), build_graph(view), settings))
     shared = RestContext(dispatcher, settings, **(context or {}))
     server = RestServer(shared, RestSettings.of(settings))
     server.start()

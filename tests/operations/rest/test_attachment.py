@@ -9,7 +9,7 @@ import time
 import urllib.request
 
 import pytest
-from tests.operations.rest.rig import JOB, Handle, a_view, graph_of
+from tests.operations.rest.rig import JOB, Handle, a_view, build_graph
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
@@ -88,7 +88,7 @@ def test_jobs_that_run_already_are_known_to_who_looks_first_and_ended_ones_are_f
     attachment, running, ended = Attachment(), Handle(a_view()), Handle(a_view(job_id="d" * 32))
     for handle in (running, ended):
         assert handle.shown is not None
-        attachment.attach(handle, graph_of(handle.shown), Configuration())  # type: ignore[arg-type]
+        attachment.attach(handle, build_graph(handle.shown), Configuration())  # type: ignore[arg-type]
     ended.outcome.cancel()
     assert [id(job.handle) for job in attachment.dispatcher().jobs()] == [id(running)]
 
@@ -99,7 +99,7 @@ def test_a_job_that_has_ended_just_now_is_forgotten_too() -> None:
     known_at_end: list[int] = []
     handle.outcome.add_done_callback(lambda _: known_at_end.append(len(attachment.dispatcher().jobs())))
     assert handle.shown is not None
-    attachment.attach(handle, graph_of(handle.shown), Configuration())  # type: ignore[arg-type]
+    attachment.attach(handle, build_graph(handle.shown), Configuration())  # type: ignore[arg-type]
     handle.outcome.cancel()
     assert known_at_end == [0]
 
@@ -129,5 +129,5 @@ def test_a_program_of_a_session_starts_no_server_of_its_own(caplog: pytest.LogCa
         attachment.prepare(Configuration.from_dict({"rest.port": "0"}))
     finally:
         logging.getLogger("penstock").removeHandler(caplog.handler)
-    assert attachment.page_of(JOB) is None
+    assert attachment.find_job_page(JOB) is None
     assert "options of the session" in caplog.text

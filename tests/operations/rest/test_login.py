@@ -169,11 +169,11 @@ def test_a_cookie_ends_after_its_time_and_old_ones_give_way() -> None:
     logins = Logins(lambda: now[0])
     first = logins.begin("operator")
     now[0] = LOGIN_SECONDS - 1
-    assert logins.role_of(first) == "operator"
+    assert logins.get_role(first) == "operator"
     now[0] = LOGIN_SECONDS
-    assert logins.role_of(first) == "nobody"
+    assert logins.get_role(first) == "nobody"
     known = [logins.begin("reader") for _ in range(LOGINS_MAX + 1)]
-    assert [logins.role_of(one) for one in known[:2]] == ["nobody", "reader"]
+    assert [logins.get_role(one) for one in known[:2]] == ["nobody", "reader"]
 
 
 def test_log_ins_leave_a_line_without_the_token(caplog: pytest.LogCaptureFixture) -> None:

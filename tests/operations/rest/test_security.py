@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 import pytest
-from tests.operations.rest.rig import JOB, SOURCE, Handle, a_view, graph_of, serving
+from tests.operations.rest.rig import JOB, SOURCE, Handle, a_view, build_graph, serving
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
@@ -23,7 +23,7 @@ from penstock.operations.rest.application import BODY_BYTES_MAX, starlette_path
 from penstock.operations.rest.calls.answers import Empty
 from penstock.operations.rest.policies import PAGE_POLICY
 from penstock.operations.rest.table import ROUTES
-from penstock.service.client.address import address_of
+from penstock.service.client.address import resolve_address
 
 OPERATOR = {"authorization": "Bearer operators"}
 READER = {"authorization": "Bearer readers"}
@@ -92,7 +92,7 @@ def test_a_profiler_is_refused_rather_than_left_out() -> None:
         RestSettings.of(Configuration.from_dict({"rest.profiling.enabled": "true"}))
 
 
-def path_of(route: str) -> str:
+def build_path(route: str) -> str:
     """A path of a route, with parameters of the right form."""
     parts = [_PLACES.get(part[1:], "0") if part.startswith(":") else part for part in route.split("/")]
     return "/".join(parts)
@@ -115,7 +115,7 @@ def test_each_route_lets_in_those_whom_its_access_names(
         for access, method, path in [*ALL_ROUTES, ("open", "GET", "/openapi.json")]:
             served -= {(method, starlette_path(p + path)) for p in ("", "/v1")}
             for name, headers in CREDENTIALS.items():
-                code = client.ask(method, prefix + path_of(path), headers=headers).code
+                code = client.ask(method, prefix + build_path(path), headers=headers).code
                 due = expected[access](name)
                 if code in (401, 403) if not due else code != due:
                     wrong.append(f"{name}: {method} {path} ({access}): {code}, not {due or 'let in'}")
@@ -135,19 +135,19 @@ def test_what_may_hold_the_text_of_an_exception_or_a_value_needs_a_token() -> No
         "user-accumulators",
     }
     telling |= {"accumulator-results", "user-task-accumulators", "exceptionHistory", "value of a user"}
-    assert {path: found for path, kind in open_answers.items() if (found := fields_of(kind) & telling)} == {}
+    assert {path: found for path, kind in open_answers.items() if (found := collect_fields(kind) & telling)} == {}
 
 
-def fields_of(kind: Any, seen: set[Any] | None = None) -> set[str]:
+def collect_fields(kind: Any, seen: set[Any] | None = None) -> set[str]:
     """The names of all fields of an answer, at any depth."""
     seen = set() if seen is None else seen
     found: set[str] = set()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in seen:
         seen.add(kind)
         for field in msgspec.structs.fields(kind):
-            found |= {field.encode_name} | fields_of(field.type, seen)
+            found |= {field.encode_name} | collect_fields(field.type, seen)
     for part in get_args(kind):
-        found |= fields_of(part, seen)
+        found |= collect_fields(part, seen)
     return found
 
 
@@ -165,7 +165,7 @@ def test_no_server_and_no_client_takes_a_blank_token(blank: str) -> None:
     with pytest.raises(ConfigurationError, match=r"penstock\.rest\.token"):
         RestSettings.of(Configuration.from_dict({"rest.port": "0", "penstock.rest.token": blank}))
     with pytest.raises(ConfigurationError, match=r"penstock\.rest\.token"):
-        address_of(None, {"penstock.rest.token": blank})
+        resolve_address(None, {"penstock.rest.token": blank})
 
 
 @pytest.mark.parametrize("token", ["tab\tin it", "line\nbreak", " begins", "ends ", "sch\u00f6n"])
@@ -204,7 +204,7 @@ def test_the_log_of_the_server_shows_no_jobs_secret() -> None:
             own.forget()
         assert "open sesame" in client.get("/jobmanager/log").body.decode(), "no job has this secret yet"
         handle = Handle(a_view(job_id="e" * 32))
-        job = DispatchedJob(cast("RunningJob", handle), graph_of(a_view()), Configuration.from_dict(later))
+        job = DispatchedJob(cast("RunningJob", handle), build_graph(a_view()), Configuration.from_dict(later))
         client.context.dispatcher.add(job)
         for path in ("/jobmanager/log", "/jobmanager/logs/penstock.log"):
             text = client.get(path).body.decode()

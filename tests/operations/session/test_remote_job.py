@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.operations.rest.rig import Handle, a_view, graph_of
+from tests.operations.rest.rig import Handle, a_view, build_graph
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, OperationError
@@ -24,7 +24,7 @@ from penstock.operations.session.channel import Channel
 from penstock.operations.session.messages import Answered, FromProgram, JobBegan, JobEnded
 from penstock.operations.session.program_side import ProgramSide
 from penstock.operations.session.remote_job import ProgramJobError, RemoteJob, Requests
-from penstock.operations.session.remote_job import graph_of as bare_graph
+from penstock.operations.session.remote_job import build_graph as bare_graph
 
 
 class ProgramHandle(Handle):
@@ -56,7 +56,7 @@ class Rig:
         """The job, when the session knows it."""
         self.side = ProgramSide(self.theirs, lambda: self.lost.set_result(None))
         job = cast("RunningJob", self.handle)
-        self.side.on_job(job, graph_of(a_view()), Configuration.from_dict({"parallelism.default": "2"}))
+        self.side.on_job(job, build_graph(a_view()), Configuration.from_dict({"parallelism.default": "2"}))
         return self._began.result(10)
 
     def _on_message(self, message: FromProgram) -> None:

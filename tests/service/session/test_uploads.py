@@ -11,7 +11,7 @@ import pytest
 
 from penstock.base.errors import MissingPathError, WrongValueError
 from penstock.operations.rest.calls.errors import RestError
-from penstock.operations.rest.calls.forms import file_of
+from penstock.operations.rest.calls.forms import parse_form_file
 from penstock.service.session import uploads
 from penstock.service.session.uploads import Uploads, checked, placed
 
@@ -89,7 +89,7 @@ def test_the_one_file_of_a_form_is_found() -> None:
     kind = 'multipart/form-data; boundary="b"'
     text = b'Content-Disposition: form-data; name="note"\r\n\r\nhello'
     file = b'Content-Disposition: form-data; name="jarfile"; filename="job.py"\r\n\r\nprint(1)\r\n--not b'
-    assert file_of(kind, form(text, file)) == ("job.py", b"print(1)\r\n--not b")
+    assert parse_form_file(kind, form(text, file)) == ("job.py", b"print(1)\r\n--not b")
     for wrong_kind, body, reason in [
         (kind, form(text), "received 0"),
         (kind, form(file, file), "received 2"),
@@ -102,4 +102,4 @@ def test_the_one_file_of_a_form_is_found() -> None:
         ("application/json", b"{}", "must be multipart"),
     ]:
         with pytest.raises(RestError, match=reason):
-            file_of(wrong_kind, body)
+            parse_form_file(wrong_kind, body)

@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from penstock.service.cli import main
-from penstock.service.sql_shell.command import settings_of
+from penstock.service.sql_shell.command import parse_settings
 from penstock.service.sql_shell.shell import Shell
 from penstock.service.sql_shell.splitting import split
 from penstock.table import TableEnvironment
@@ -17,7 +17,7 @@ LOCAL = "execution.target=local"
 
 def shell_of(script: str = "", is_terminal: bool = False) -> Shell:
     """A shell in which some statements have run."""
-    shell = Shell(TableEnvironment.create(settings_of([LOCAL])), is_terminal)
+    shell = Shell(TableEnvironment.create(parse_settings([LOCAL])), is_terminal)
     for statement in split(script):
         assert shell.run(statement)
     return shell

@@ -8,7 +8,7 @@ from penstock.service.sql_shell.live import drawing, show_live
 from penstock.service.sql_shell.materialized import MaterializedTable
 
 
-def table_of(*changes: tuple[str, str], rows_max: int = 100) -> MaterializedTable:
+def make_table(*changes: tuple[str, str], rows_max: int = 100) -> MaterializedTable:
     table = MaterializedTable(rows_max)
     for kind, row in changes:
         table.apply(kind, row.split())
@@ -16,31 +16,31 @@ def table_of(*changes: tuple[str, str], rows_max: int = 100) -> MaterializedTabl
 
 
 def test_updates_and_deletions_take_rows_away() -> None:
-    table = table_of(("+I", "a 1"), ("+I", "b 1"), ("-U", "a 1"), ("+U", "a 2"), ("-D", "b 1"))
+    table = make_table(("+I", "a 1"), ("+I", "b 1"), ("-U", "a 1"), ("+U", "a 2"), ("-D", "b 1"))
     assert table.rows() == [("a", "2")]
     assert len(table) == 1
     assert table.changes == 5
 
 
 def test_a_row_is_there_as_often_as_it_came() -> None:
-    assert table_of(("+I", "a"), ("+I", "a"), ("+I", "b"), ("-D", "a")).rows() == [("b",), ("a",)]
+    assert make_table(("+I", "a"), ("+I", "a"), ("+I", "b"), ("-D", "a")).rows() == [("b",), ("a",)]
 
 
 def test_a_row_may_go_before_it_comes() -> None:
-    table = table_of(("-U", "a 1"))
+    table = make_table(("-U", "a 1"))
     assert (table.rows(), len(table)) == ([], 0)
     table.apply("+I", ["a", "1"])
     assert (table.rows(), len(table)) == ([], 0)
 
 
 def test_the_oldest_rows_go_when_there_are_too_many() -> None:
-    table = table_of(*(("+I", str(number)) for number in range(5)), rows_max=3)
+    table = make_table(*(("+I", str(number)) for number in range(5)), rows_max=3)
     assert table.rows() == [("2",), ("3",), ("4",)]
     assert len(table) == 3
 
 
 def test_the_last_rows_are_those_that_changed_last() -> None:
-    assert table_of(("+I", "a"), ("+I", "b"), ("+I", "c")).rows(2) == [("b",), ("c",)]
+    assert make_table(("+I", "a"), ("+I", "b"), ("+I", "c")).rows(2) == [("b",), ("c",)]
 
 
 def drawn(table: MaterializedTable, rows_max: int, is_running: bool) -> str:
@@ -51,7 +51,7 @@ def drawn(table: MaterializedTable, rows_max: int, is_running: bool) -> str:
 
 
 def test_a_drawing_has_the_rows_that_fit() -> None:
-    table = table_of(("+I", "ann 1"), ("+I", "ben 2"), ("+I", "[b]cleo 3"))
+    table = make_table(("+I", "ann 1"), ("+I", "ben 2"), ("+I", "[b]cleo 3"))
     text = drawn(table, 2, True)
     assert "ann" not in text
     assert "ben" in text

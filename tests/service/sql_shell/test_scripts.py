@@ -63,21 +63,21 @@ def test_wide_values_are_cut(tmp_path: Path, key: str) -> None:
     assert "| a2345... |" in answers(run_file(tmp_path, f"SET '{key}' = '8'; SELECT 'a23456789';"))[-1]
 
 
-def batch_of(*rows: ChangelogRow) -> Shell:
+def make_batch_shell(*rows: ChangelogRow) -> Shell:
     seconds = iter([10.0, 11.5])
     recorder = Recorder(rows)
     return Shell(environment(recorder, is_batch=True), clock=lambda: next(seconds))
 
 
 def test_a_batch_has_no_kinds_and_says_how_long_it_took(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_script(batch_of(("+I", ("b",)), ("+I", ("c",))), "SELECT 'b' AS a;", "x") == 0
+    assert run_script(make_batch_shell(("+I", ("b",)), ("+I", ("c",))), "SELECT 'b' AS a;", "x") == 0
     border = "+---+"
     assert capsys.readouterr().out.split("\n")[1:-2] == [
         *(border, "| a |", border, "| b |", "| c |", border),
         "2 rows in set (1.50 seconds)",
     ]
     script = "SET 'sql-client.display.print-time-cost' = 'false'; SELECT 'b' AS a;"
-    assert run_script(batch_of(("+I", ("b",))), script, "x") == 0
+    assert run_script(make_batch_shell(("+I", ("b",))), script, "x") == 0
     assert capsys.readouterr().out.endswith("\n1 row in set\n\n")
 
 

@@ -19,7 +19,7 @@ from penstock.cep import PatternProcessFunction, TimedOutPartialMatchHandler
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.records import Batch
 from penstock.drivers.simulation.answers import SHOWN_MAX
-from penstock.drivers.simulation.connectors import STEP_MS, SimulatedSource, Split, record_at
+from penstock.drivers.simulation.connectors import STEP_MS, SimulatedSource, Split, generate_record
 from penstock.drivers.simulation.reference import Consumed
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.job_graph import build_job_graph
@@ -42,7 +42,7 @@ class EventSource(SimulatedSource):
 
 def event_at(split: Split, position: int, keys: int) -> tuple[int, Event]:
     """One event of a split, with its time (ms)."""
-    (key, _, mixed), time = record_at(split, position, keys)
+    (key, _, mixed), time = generate_record(split, position, keys)
     number = split.source * 10_000 + split.index * 1_000 + position
     # Half of the events have the time of their neighbour.
     return time // (2 * STEP_MS) * 2 * STEP_MS, Event(str(key), "abcaabbd"[mixed % 8], mixed % 5, number)

@@ -9,9 +9,9 @@ from typing import ClassVar
 from tests.simulation.event_time.worlds import (
     SINK,
     LateTopology,
+    choose_kind,
     draw_idle_topology,
     draw_late_topology,
-    kind_of,
 )
 
 from penstock.drivers.simulation.answers import check_exact
@@ -42,7 +42,7 @@ class EventTimeSimulation(Simulation):
     invariants_type: ClassVar[type[Invariants]] = EventTimeInvariants
 
     def __init__(self, seed: int, is_traced: bool = False, without_faults: bool = False) -> None:
-        world, is_late = f"event-time-{seed}", kind_of(seed) == "late"
+        world, is_late = f"event-time-{seed}", choose_kind(seed) == "late"
         chance = random.Random(world)
         # What is late is a question of once and no more.
         modes = tuple(mode for mode in MODES if not is_late or mode != "at-least-once")

@@ -19,7 +19,7 @@ def begin_event_time_again_after_a_restart() -> Any:
 
 
 def leave_event_time_out_of_checkpoints() -> Any:
-    return mock.patch.object(PendingCheckpoint, "_watermarks_of", return_value={})
+    return mock.patch.object(PendingCheckpoint, "_collect_watermarks", return_value={})
 
 
 def tell_no_operator_of_restored_event_time() -> Any:

@@ -26,10 +26,10 @@ from typing import Any, Final
 
 from penstock.core.connector import SourceReader, SourceReaderContext
 from penstock.core.records import Batch
-from penstock.drivers.simulation.connectors import SimulatedSource, Split, record_at
+from penstock.drivers.simulation.connectors import SimulatedSource, Split, generate_record
 from penstock.drivers.simulation.functions import WINDOW_OFFSET_MS
 from penstock.drivers.simulation.outside import outside
-from penstock.drivers.simulation.reference import Consumed, windows_of
+from penstock.drivers.simulation.reference import Consumed, compute_windows
 from penstock.drivers.simulation.topology import Stage, Topology
 
 SINK: Final = "sink-results"
@@ -85,14 +85,14 @@ class LateSource(LiveSource):
     def record(self, split: Split, position: int) -> tuple[Any, int]:
         """A record and its timestamp (ms)."""
         if not is_late(position):
-            return record_at(split, position, self.keys)
-        (_, origin, number), _ = record_at(split, position, self.keys)
+            return generate_record(split, position, self.keys)
+        (_, origin, number), _ = generate_record(split, position, self.keys)
         keys = self.first_keys(split)
         return (keys[position // 2 % len(keys)], origin, number), LATE_TIME_MS
 
     def first_keys(self, split: Split) -> list[Any]:
         """The keys of the first window."""
-        timed = (record_at(split, position, self.keys) for position in range(EARLY))
+        timed = (generate_record(split, position, self.keys) for position in range(EARLY))
         return sorted({record[0] for record, time in timed if WINDOW_OFFSET_MS <= time < FIRST_END_MS})
 
     def are_results_visible(self, split: Split) -> bool:
@@ -154,7 +154,7 @@ class LateTopology(Topology):
             for position in range(read.get((split.source, split.index), split.stop))
             if not is_late(position)
         ]
-        return Counter(windows_of(self.stages[1], on_time))
+        return Counter(compute_windows(self.stages[1], on_time))
 
 
 def draw_late_topology(world: str) -> LateTopology:
@@ -172,6 +172,6 @@ def draw_late_topology(world: str) -> LateTopology:
     return LateTopology(world, keys, stages)
 
 
-def kind_of(seed: int) -> str:
+def choose_kind(seed: int) -> str:
     """Whether a seed's world is about inputs that are idle and ended, or about late records."""
     return "late" if seed % 2 else "idle"

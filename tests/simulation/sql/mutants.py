@@ -57,11 +57,11 @@ def bring_no_null_row_back_when_the_last_match_goes() -> Any:
 
 
 def let_a_half_join_forget_that_it_had_matches() -> Any:
-    def take_in(original: Any, operator: Any, *args: Any) -> int:
+    def join_row(original: Any, operator: Any, *args: Any) -> int:
         original(operator, *args)
         return 0
 
-    return around(SemiJoinOperator, "take_in", take_in)
+    return around(SemiJoinOperator, "join_row", join_row)
 
 
 def take_the_key_of_one_side_for_that_of_a_join() -> Any:

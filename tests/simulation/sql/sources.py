@@ -13,7 +13,7 @@ from penstock.core.records import Batch
 from penstock.drivers.simulation.connectors import SimulatedSource, Split
 from penstock.drivers.simulation.outside import outside
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import SHORT
 
 #: By world: when (ms) all rows were first seen to be committed that are to expire.
@@ -66,5 +66,5 @@ class ChangelogSource(SimulatedSource):
 
 
 def _columns(split: Sequence[Change], types: Sequence[DataType]) -> pa.RecordBatch:
-    arrays = [column_of([row[place] for _, row in split], kind) for place, kind in enumerate(types)]
+    arrays = [to_column([row[place] for _, row in split], kind) for place, kind in enumerate(types)]
     return pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(types))])

@@ -14,7 +14,7 @@ from tests.simulation.sql.answers import Told, flaws_of_changes, flaws_of_upsert
 from tests.simulation.sql.queries import Query
 from tests.simulation.sql.sources import ChangelogSource
 from tests.simulation.sql.tables import TableMaker
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
@@ -110,7 +110,7 @@ class SqlTopology(Topology):
 
         planned = replace(self.plan_options, is_in_memory=in_memory)
         planner = StreamPlanner(made.append, reader, StreamSession(), manager.calls(), True, planned)
-        return planner, plan_of(query.sql, manager)
+        return planner, plan_query(query.sql, manager)
 
     def upsert_key(self) -> Sequence[int] | None:
         """The columns by which the plan says that rows are told apart."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_of
+from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_query
 
 from penstock.table.data.errors import ValidationError
 
@@ -25,8 +25,8 @@ TABLES = (ORDERS, CUSTOMERS)
 def test_the_second_table_of_a_join_may_be_named(name: str, joined: str) -> None:
     """K2: as in Flink, the plan is that of the query without the hint."""
     manager = manager_of(*TABLES)
-    hinted = plan_of(f"SELECT /*+ LOOKUP('table'='{name}') */ id FROM orders {joined}", manager)
-    assert hinted == plan_of(f"SELECT id FROM orders {joined}", manager)
+    hinted = plan_query(f"SELECT /*+ LOOKUP('table'='{name}') */ id FROM orders {joined}", manager)
+    assert hinted == plan_query(f"SELECT id FROM orders {joined}", manager)
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_the_second_table_of_a_join_may_be_named(name: str, joined: str) -> None
 def test_other_names_are_refused(name: str, joined: str) -> None:
     """K3: the first table, the name that an alias hides, and no table at all."""
     with pytest.raises(ValidationError, match=f"cannot match the name of input tables or views: `{name}` in `LOOKUP`"):
-        plan_of(f"SELECT /*+ LOOKUP('table'='{name}') */ id FROM orders {joined}", manager_of(*TABLES))
+        plan_query(f"SELECT /*+ LOOKUP('table'='{name}') */ id FROM orders {joined}", manager_of(*TABLES))

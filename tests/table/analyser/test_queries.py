@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from tests.table.planned import columns_of, planned
+from tests.table.planned import list_columns, planned
 
 from penstock.table.data.errors import ValidationError
 
@@ -155,7 +155,7 @@ def test_a_query_that_gives_one_value_is_joined_to_each_row() -> None:
 
 def test_columns_have_names_types_and_time_attributes() -> None:
     """A column that is only passed on stays a time attribute; what is computed from it is none."""
-    assert columns_of("SELECT ts, COALESCE(ts, ts) AS other, amount > 1 FROM orders") == [
+    assert list_columns("SELECT ts, COALESCE(ts, ts) AS other, amount > 1 FROM orders") == [
         "ts TIMESTAMP(3) *ROWTIME*",
         "other TIMESTAMP(3)",
         "EXPR$2 BOOLEAN",
@@ -164,7 +164,7 @@ def test_columns_have_names_types_and_time_attributes() -> None:
 
 def test_the_side_of_a_join_that_may_be_missing_has_null() -> None:
     """A LEFT JOIN gives NULL for columns of the right side, even where the table has none."""
-    assert columns_of("SELECT id, name FROM orders LEFT JOIN customers ON customer = name") == [
+    assert list_columns("SELECT id, name FROM orders LEFT JOIN customers ON customer = name") == [
         "id BIGINT NOT NULL",
         "name STRING",
     ]
@@ -173,19 +173,24 @@ def test_the_side_of_a_join_that_may_be_missing_has_null() -> None:
 def test_columns_of_using_are_one() -> None:
     """`*` has them once, and first."""
     sql = "SELECT * FROM customers JOIN (SELECT name, amount FROM orders, customers) USING (name)"
-    assert columns_of(sql) == ["name STRING NOT NULL", "city STRING", "since DATE", "amount INT"]
+    assert list_columns(sql) == ["name STRING NOT NULL", "city STRING", "since DATE", "amount INT"]
 
 
 def test_columns_of_a_star_get_names_of_their_own() -> None:
     """As in Flink: a column of `*` whose name another one has is numbered; what is selected by its name keeps it."""
     both = "SELECT * FROM customers a JOIN customers b ON a.name = b.name JOIN customers c ON a.name = c.name"
-    assert [one.split()[0] for one in columns_of(both)] == [
+    assert [one.split()[0] for one in list_columns(both)] == [
         *("name", "city", "since"),
         *("name0", "city0", "since0"),
         *("name1", "city1", "since1"),
     ]
-    assert columns_of(f"SELECT city1 FROM ({both})") == ["city1 STRING"]
-    assert [one.split()[0] for one in columns_of("SELECT *, city FROM customers")] == ["name", "city", "since", "city"]
+    assert list_columns(f"SELECT city1 FROM ({both})") == ["city1 STRING"]
+    assert [one.split()[0] for one in list_columns("SELECT *, city FROM customers")] == [
+        "name",
+        "city",
+        "since",
+        "city",
+    ]
 
 
 REFUSED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.table.planned import CUSTOMERS, ORDERS, create, manager_of, plan_of
+from tests.table.planned import CUSTOMERS, ORDERS, create, manager_of, plan_query
 
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Aggregate, Distinct, Join, Node
@@ -25,7 +25,7 @@ def lifetimes(sql: str) -> list[object]:
         for inner in node.inputs():
             yield from found(inner)
 
-    return list(found(plan_of(sql, manager)))
+    return list(found(plan_query(sql, manager)))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_of
+from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_query
 
 from penstock.base.types import Row, RowKind
 from penstock.plan.description import Plan
@@ -66,11 +66,11 @@ class PlanningEnvironment:
 
     def from_path(self, name: str) -> Table:
         """A table of the catalog."""
-        return Table(plan_of(f"TABLE {name}", self._manager), self)
+        return Table(plan_query(f"TABLE {name}", self._manager), self)
 
     def planned(self, sql: str) -> str:
         """The plan of a query of SQL."""
-        return plan_text(plan_of(sql, self._manager))
+        return plan_text(plan_query(sql, self._manager))
 
     def _collect(self, plan: Node) -> Rows:
         return Rows(self.rows)
@@ -96,6 +96,6 @@ class PlanningEnvironment:
         return f"unnamed_with_{len(plan.schema)}_columns"
 
 
-def text_of(table: Table) -> str:
+def show_plan(table: Table) -> str:
     """The plan of a table as text."""
     return plan_text(table._plan)

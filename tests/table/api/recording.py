@@ -87,12 +87,12 @@ def environment(recorder: Recorder | None = None, *ddl: str, is_batch: bool = Fa
     return made
 
 
-def rows_of(made: TableEnvironment, sql: str) -> list[tuple[object, ...]]:
+def read_rows(made: TableEnvironment, sql: str) -> list[tuple[object, ...]]:
     """The rows that a statement gives."""
     with made.execute_sql(sql).collect() as rows:
         return [tuple(row) for row in rows]
 
 
-def names_of(made: TableEnvironment, sql: str) -> list[object]:
+def read_names(made: TableEnvironment, sql: str) -> list[object]:
     """The first column of what a statement gives."""
-    return [row[0] for row in rows_of(made, sql)]
+    return [row[0] for row in read_rows(made, sql)]

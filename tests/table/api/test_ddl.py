@@ -1,7 +1,7 @@
 """Statements that make, change, drop and show what has a name."""
 
 import pytest
-from tests.table.api.recording import environment, names_of, rows_of
+from tests.table.api.recording import environment, read_names, read_rows
 
 from penstock.base.errors import UnsupportedError
 from penstock.table import TableEnvironment
@@ -43,12 +43,12 @@ def test_describe_says_all_of_a_column(env: TableEnvironment) -> None:
 
 
 def test_show_columns_shows_those_that_are_like_a_pattern(env: TableEnvironment) -> None:
-    assert names_of(env, "SHOW COLUMNS FROM orders LIKE '%i_'") == ["id", "text_id", "origin"]
-    assert names_of(env, "SHOW COLUMNS IN orders NOT LIKE '%i%'") == ["name", "ts"]
+    assert read_names(env, "SHOW COLUMNS FROM orders LIKE '%i_'") == ["id", "text_id", "origin"]
+    assert read_names(env, "SHOW COLUMNS IN orders NOT LIKE '%i%'") == ["name", "ts"]
 
 
 def test_show_create_table_makes_the_same_table_again(env: TableEnvironment) -> None:
-    (text,) = names_of(env, "SHOW CREATE TABLE orders")
+    (text,) = read_names(env, "SHOW CREATE TABLE orders")
     assert text == (
         "CREATE TABLE `default_catalog`.`default_database`.`orders` (\n"
         "  `id` BIGINT NOT NULL COMMENT 'who',\n"
@@ -63,36 +63,36 @@ def test_show_create_table_makes_the_same_table_again(env: TableEnvironment) -> 
         "PARTITIONED BY (`name`)\n"
         "WITH (\n  'connector' = 'datagen',\n  'rows' = '3'\n)\n"
     )
-    before = rows_of(env, "DESCRIBE orders")
+    before = read_rows(env, "DESCRIBE orders")
     env.execute_sql("DROP TABLE orders")
     env.execute_sql(str(text))
-    assert rows_of(env, "DESCRIBE orders") == before
+    assert read_rows(env, "DESCRIBE orders") == before
 
 
 def test_types_are_shown_as_catalogs_write_them(env: TableEnvironment) -> None:
     env.execute_sql("CREATE TABLE nested (r ROW<a STRING NOT NULL, b ARRAY<BYTES>>, m MAP<STRING, INT> NOT NULL)")
-    (text,) = names_of(env, "SHOW CREATE TABLE nested")
+    (text,) = read_names(env, "SHOW CREATE TABLE nested")
     assert "`r` ROW<`a` VARCHAR(2147483647) NOT NULL, `b` ARRAY<VARBINARY(2147483647)>>,\n" in str(text)
     assert "`m` MAP<VARCHAR(2147483647), INT> NOT NULL\n" in str(text)
 
 
 def test_a_table_may_be_like_another(env: TableEnvironment) -> None:
     env.execute_sql("CREATE TABLE wider (extra INT) WITH ('rows' = '4') LIKE orders (EXCLUDING PARTITIONS)")
-    assert names_of(env, "DESCRIBE wider") == ["id", "name", "ts", "text_id", "origin", "extra"]
+    assert read_names(env, "DESCRIBE wider") == ["id", "name", "ts", "text_id", "origin", "extra"]
     with pytest.raises(ValidationError, match=r"Source table .* of the LIKE clause not found"):
         env.execute_sql("CREATE TABLE other (extra INT) LIKE missing")
 
 
 def test_views_are_queries(env: TableEnvironment) -> None:
     env.execute_sql("CREATE VIEW v (a, b) COMMENT 'w' AS SELECT id, `name` FROM orders")
-    assert names_of(env, "SHOW VIEWS") == ["v"]
-    assert names_of(env, "SHOW TABLES") == ["orders", "v"]
-    assert names_of(env, "SHOW CREATE VIEW v") == [
+    assert read_names(env, "SHOW VIEWS") == ["v"]
+    assert read_names(env, "SHOW TABLES") == ["orders", "v"]
+    assert read_names(env, "SHOW CREATE VIEW v") == [
         "CREATE VIEW `default_catalog`.`default_database`.`v` (\n  `a`,\n  `b`\n)\nCOMMENT 'w'\n"
         "AS SELECT id, `name` FROM orders\n"
     ]
     env.execute_sql("ALTER VIEW v AS SELECT `name` FROM orders")
-    assert names_of(env, "DESCRIBE v") == ["name"]
+    assert read_names(env, "DESCRIBE v") == ["name"]
     env.execute_sql("ALTER VIEW v RENAME TO w")
     assert env.list_views() == ["w"]
     env.execute_sql("DROP VIEW w")
@@ -102,13 +102,13 @@ def test_views_are_queries(env: TableEnvironment) -> None:
 
 def test_temporary_tables_hide_others(env: TableEnvironment) -> None:
     env.execute_sql("CREATE TEMPORARY TABLE orders (other INT)")
-    assert names_of(env, "DESCRIBE orders") == ["other"]
+    assert read_names(env, "DESCRIBE orders") == ["other"]
     assert env.list_temporary_tables() == ["orders"]
     with pytest.raises(ValidationError, match="Drop it first before removing the permanent table"):
         env.execute_sql("DROP TABLE orders")
     env.execute_sql("DROP TEMPORARY TABLE orders")
     env.execute_sql("DROP TABLE orders")
-    assert names_of(env, "SHOW TABLES") == []
+    assert read_names(env, "SHOW TABLES") == []
     env.execute_sql("DROP TABLE IF EXISTS orders")
     with pytest.raises(ValidationError, match="does not exist"):
         env.execute_sql("DROP TABLE orders")
@@ -119,12 +119,12 @@ def test_temporary_tables_hide_others(env: TableEnvironment) -> None:
 
 def test_columns_come_where_they_are_put(env: TableEnvironment) -> None:
     env.execute_sql("ALTER TABLE orders ADD (a INT FIRST, b AS CAST(a AS STRING) AFTER id, c INT COMMENT 'last')")
-    assert names_of(env, "DESCRIBE orders") == ["a", "id", "b", "name", "ts", "text_id", "origin", "c"]
+    assert read_names(env, "DESCRIBE orders") == ["a", "id", "b", "name", "ts", "text_id", "origin", "c"]
     env.execute_sql("ALTER TABLE orders MODIFY c BIGINT NOT NULL AFTER a")
-    assert rows_of(env, "DESCRIBE orders")[1] == ("c", "BIGINT", False, None, None, None, "last")
+    assert read_rows(env, "DESCRIBE orders")[1] == ("c", "BIGINT", False, None, None, None, "last")
     env.execute_sql("ALTER TABLE orders RENAME c TO d")
     env.execute_sql("ALTER TABLE orders DROP (a, b)")
-    assert names_of(env, "DESCRIBE orders") == ["d", "id", "name", "ts", "text_id", "origin"]
+    assert read_names(env, "DESCRIBE orders") == ["d", "id", "name", "ts", "text_id", "origin"]
 
 
 def test_keys_watermarks_options_and_names_change(env: TableEnvironment) -> None:
@@ -136,7 +136,7 @@ def test_keys_watermarks_options_and_names_change(env: TableEnvironment) -> None
     env.execute_sql("ALTER TABLE orders SET ('rows' = '4', 'more' = 'x')")
     env.execute_sql("ALTER TABLE orders RESET ('more')")
     env.execute_sql("ALTER TABLE orders RENAME TO renamed")
-    (text,) = names_of(env, "SHOW CREATE TABLE renamed")
+    (text,) = read_names(env, "SHOW CREATE TABLE renamed")
     assert "WATERMARK" not in str(text)
     assert "CONSTRAINT" not in str(text)
     assert "DISTRIBUTED BY HASH(`id`) INTO 4 BUCKETS\n" in str(text)
@@ -166,10 +166,10 @@ def test_keys_watermarks_options_and_names_change(env: TableEnvironment) -> None
     ],
 )
 def test_what_the_table_still_needs_stays(env: TableEnvironment, action: str, message: str) -> None:
-    before = names_of(env, "SHOW CREATE TABLE orders")
+    before = read_names(env, "SHOW CREATE TABLE orders")
     with pytest.raises(ValidationError, match=f"Failed to execute ALTER TABLE statement.\n.*{message}"):
         env.execute_sql(f"ALTER TABLE orders {action}")
-    assert names_of(env, "SHOW CREATE TABLE orders") == before
+    assert read_names(env, "SHOW CREATE TABLE orders") == before
 
 
 def test_only_tables_of_catalogs_are_altered(env: TableEnvironment) -> None:
@@ -188,21 +188,23 @@ def test_only_tables_of_catalogs_are_altered(env: TableEnvironment) -> None:
 def test_catalogs_and_databases(env: TableEnvironment) -> None:
     env.execute_sql("CREATE CATALOG c COMMENT 'x' WITH ('type' = 'generic_in_memory', 'default-database' = 'first')")
     env.execute_sql("CREATE CATALOG IF NOT EXISTS c WITH ('type' = 'generic_in_memory')")
-    assert names_of(env, "SHOW CATALOGS") == ["c", "default_catalog"]
+    assert read_names(env, "SHOW CATALOGS") == ["c", "default_catalog"]
     env.execute_sql("CREATE DATABASE c.d COMMENT 'y' WITH ('a' = 'b')")
     env.execute_sql("ALTER DATABASE c.d SET ('a' = 'c')")
-    assert names_of(env, "SHOW DATABASES FROM c LIKE 'd%'") == ["d"]
-    assert names_of(env, "SHOW CREATE DATABASE c.d") == ["CREATE DATABASE `c`.`d`\nCOMMENT 'y'\nWITH (\n  'a' = 'c'\n)"]
+    assert read_names(env, "SHOW DATABASES FROM c LIKE 'd%'") == ["d"]
+    assert read_names(env, "SHOW CREATE DATABASE c.d") == [
+        "CREATE DATABASE `c`.`d`\nCOMMENT 'y'\nWITH (\n  'a' = 'c'\n)"
+    ]
     env.execute_sql("USE c.d")
-    assert names_of(env, "SHOW CURRENT CATALOG") == ["c"]
-    assert names_of(env, "SHOW CURRENT DATABASE") == ["d"]
+    assert read_names(env, "SHOW CURRENT CATALOG") == ["c"]
+    assert read_names(env, "SHOW CURRENT DATABASE") == ["d"]
     env.execute_sql("CREATE TABLE t (a INT)")
-    assert names_of(env, "SHOW TABLES FROM c.d") == ["t"]
+    assert read_names(env, "SHOW TABLES FROM c.d") == ["t"]
     env.execute_sql("USE CATALOG default_catalog")
     with pytest.raises(ValidationError, match="is not empty"):
         env.execute_sql("DROP DATABASE c.d")
     env.execute_sql("DROP DATABASE c.d CASCADE")
-    assert ("option:default-database", "first") in rows_of(env, "DESCRIBE CATALOG EXTENDED c")
+    assert ("option:default-database", "first") in read_rows(env, "DESCRIBE CATALOG EXTENDED c")
     env.execute_sql("DROP CATALOG c")
     assert env.list_catalogs() == ["default_catalog"]
 
@@ -234,47 +236,47 @@ def test_what_is_not_there_is_named(env: TableEnvironment, sql: str, message: st
 def test_functions_are_registered_and_imported_when_they_are_called(env: TableEnvironment) -> None:
     env.execute_sql("CREATE FUNCTION Twice AS 'm.twice' LANGUAGE PYTHON")
     env.execute_sql("CREATE TEMPORARY SYSTEM FUNCTION thrice AS 'm.thrice' LANGUAGE PYTHON")
-    assert names_of(env, "SHOW USER FUNCTIONS") == ["thrice", "twice"]
-    assert "coalesce" in names_of(env, "SHOW FUNCTIONS")
-    assert ("class name", "m.twice") in rows_of(env, "DESCRIBE FUNCTION twice")
+    assert read_names(env, "SHOW USER FUNCTIONS") == ["thrice", "twice"]
+    assert "coalesce" in read_names(env, "SHOW FUNCTIONS")
+    assert ("class name", "m.twice") in read_rows(env, "DESCRIBE FUNCTION twice")
     with pytest.raises(ValidationError, match=r"function twice: cannot import 'm\.twice': No module named 'm'"):
         env.sql_query("SELECT twice(1)")
     env.execute_sql("DROP FUNCTION twice")
     env.execute_sql("DROP TEMPORARY SYSTEM FUNCTION thrice")
     assert env.list_user_defined_functions() == []
     env.execute_sql("CREATE FUNCTION f AS 'com.F'")
-    assert ("function language", "JAVA") in rows_of(env, "DESCRIBE FUNCTION f")
+    assert ("function language", "JAVA") in read_rows(env, "DESCRIBE FUNCTION f")
     with pytest.raises(UnsupportedError, match="function f is written in JAVA, which Penstock does not run"):
         env.sql_query("SELECT f(1)")
 
 
 def test_there_is_one_module(env: TableEnvironment) -> None:
     env.execute_sql("USE MODULES core")
-    assert names_of(env, "SHOW MODULES") == ["core"]
-    assert rows_of(env, "SHOW FULL MODULES") == [("core", True)]
+    assert read_names(env, "SHOW MODULES") == ["core"]
+    assert read_rows(env, "SHOW FULL MODULES") == [("core", True)]
     with pytest.raises(UnsupportedError, match="cannot be unloaded"):
         env.execute_sql("UNLOAD MODULE core")
 
 
 def test_options_are_set_shown_and_reset(env: TableEnvironment) -> None:
     env.execute_sql("SET 'nobody.knows' = 'x'")
-    assert ("nobody.knows", "x") in rows_of(env, "SET")
+    assert ("nobody.knows", "x") in read_rows(env, "SET")
     env.execute_sql("SET 's3.secret-key' = 'quiet'")
-    assert ("s3.secret-key", "******") in rows_of(env, "SET")
+    assert ("s3.secret-key", "******") in read_rows(env, "SET")
     assert env.get_config().get("s3.secret-key", "") == "quiet"
     env.execute_sql("RESET 's3.secret-key'")
     assert env.get_config().get("nobody.knows", None) == "x"
     env.execute_sql("SET 'execution.runtime-mode' = 'BATCH'")
     env.execute_sql("RESET 'nobody.knows'")
-    assert rows_of(env, "SET") == [("execution.runtime-mode", "BATCH"), ("table.local-time-zone", "UTC")]
+    assert read_rows(env, "SET") == [("execution.runtime-mode", "BATCH"), ("table.local-time-zone", "UTC")]
     env.execute_sql("RESET")
-    assert rows_of(env, "SET") == [("execution.runtime-mode", "STREAMING")]
+    assert read_rows(env, "SET") == [("execution.runtime-mode", "STREAMING")]
     with pytest.raises(ValueError, match="there is no time zone 'Mars'"):
         env.execute_sql("SET 'table.local-time-zone' = 'Mars'")
 
 
 def test_partitions_are_of_partitioned_tables(env: TableEnvironment) -> None:
-    assert names_of(env, "SHOW PARTITIONS orders") == []
+    assert read_names(env, "SHOW PARTITIONS orders") == []
     env.execute_sql("CREATE TABLE plain (a INT)")
     with pytest.raises(ValidationError, match="is not partitioned"):
         env.execute_sql("SHOW PARTITIONS plain")

@@ -34,7 +34,7 @@ def data_of(table: Table) -> ArrowRows:
     return table._plan
 
 
-def types_of(table: Table) -> list[str]:
+def list_types(table: Table) -> list[str]:
     return [f"{column.name} {column.type}" for column in table._plan.schema]
 
 
@@ -45,7 +45,7 @@ def test_types_of_elements_are_found_out() -> None:
     row = (True, 1, 1.5, "a", b"b", decimal.Decimal("1.5"), datetime.date(2020, 1, 1), datetime.time(1), None)
     later = (None, 2, 2.5, "b", b"c", decimal.Decimal(2), datetime.date(2020, 1, 2), datetime.time(2), [1, None])
     table = environment().from_elements([row, later], ["yes", "n"])
-    assert types_of(table) == [
+    assert list_types(table) == [
         *("yes BOOLEAN", "n BIGINT", "_3 DOUBLE", "_4 STRING", "_5 BYTES", "_6 DECIMAL(38, 18)", "_7 DATE"),
         *("_8 TIME(0)", "_9 ARRAY<BIGINT>"),
     ]
@@ -55,9 +55,9 @@ def test_types_of_elements_are_found_out() -> None:
 
 def test_rows_and_dicts_bring_their_names() -> None:
     env = environment()
-    assert types_of(env.from_elements([Row(a=1, b="x")])) == ["a BIGINT", "b STRING"]
-    assert types_of(env.from_elements([{"b": "x", "a": {"k": 1.0}}])) == ["a MAP<STRING, DOUBLE>", "b STRING"]
-    assert types_of(env.from_elements([(1, (2, "x"))])) == ["_1 BIGINT", "_2 ROW<`_1` BIGINT, `_2` STRING>"]
+    assert list_types(env.from_elements([Row(a=1, b="x")])) == ["a BIGINT", "b STRING"]
+    assert list_types(env.from_elements([{"b": "x", "a": {"k": 1.0}}])) == ["a MAP<STRING, DOUBLE>", "b STRING"]
+    assert list_types(env.from_elements([(1, (2, "x"))])) == ["_1 BIGINT", "_2 ROW<`_1` BIGINT, `_2` STRING>"]
 
 
 def test_elements_take_the_types_that_are_given() -> None:
@@ -71,7 +71,7 @@ def test_elements_take_the_types_that_are_given() -> None:
     )
     noon = datetime.datetime(2020, 1, 1, 12)
     table = env.from_elements([(1, noon, {"a": 1}), Row(m=None, t=None, a=2)], schema)
-    assert types_of(table) == ["a INT", "t TIMESTAMP(3)", "m MAP<STRING, INT>"]
+    assert list_types(table) == ["a INT", "t TIMESTAMP(3)", "m MAP<STRING, INT>"]
     assert data_of(table).data.to_pylist() == [
         {"a": 1, "t": noon, "m": [({NULLABLE_KEY: "a"}, 1)]},
         {"a": 2, "t": None, "m": None},
@@ -83,7 +83,7 @@ def test_datetimes_without_types_are_moments_in_the_zone_of_the_session() -> Non
     env = environment()
     env.get_config().set_local_timezone("America/New_York")
     table = env.from_elements([(datetime.datetime(2020, 7, 1, 8),)])
-    assert types_of(table) == ["_1 TIMESTAMP_LTZ(6)"]
+    assert list_types(table) == ["_1 TIMESTAMP_LTZ(6)"]
     assert data_of(table).data.column(0)[0].as_py() == datetime.datetime(2020, 7, 1, 12, tzinfo=datetime.UTC)
 
 
@@ -138,10 +138,10 @@ def test_what_is_not_verified_is_converted() -> None:
 def test_data_frames_become_tables() -> None:
     frame = pandas.DataFrame({"a": [1, 2], "b": ["x", None], "t": pandas.to_datetime(["2020-01-01", "2020-01-02"])})
     env = environment()
-    assert types_of(env.from_pandas(frame)) == ["a BIGINT", "b STRING", "t TIMESTAMP(9)"]
-    assert types_of(env.from_pandas(frame, ["x", "y", "z"])) == ["x BIGINT", "y STRING", "z TIMESTAMP(9)"]
+    assert list_types(env.from_pandas(frame)) == ["a BIGINT", "b STRING", "t TIMESTAMP(9)"]
+    assert list_types(env.from_pandas(frame, ["x", "y", "z"])) == ["x BIGINT", "y STRING", "z TIMESTAMP(9)"]
     typed = env.from_pandas(frame[["a"]], [DataTypes.INT()])
-    assert types_of(typed) == ["a INT"]
+    assert list_types(typed) == ["a INT"]
     assert data_of(typed).data.to_pylist() == [{"a": 1}, {"a": 2}]
     with pytest.raises(ValueError, match="has 3 columns, and the schema 1"):
         env.from_pandas(frame, ["x"])
@@ -174,9 +174,9 @@ def test_tables_views_and_descriptors() -> None:
     assert env.create_table("t", descriptor)
     assert not env.create_table("t", descriptor, True)
     env.create_temporary_table("`my table`", descriptor)
-    assert types_of(env.from_path("default_database.t")) == ["a INT", "b STRING"]
+    assert list_types(env.from_path("default_database.t")) == ["a INT", "b STRING"]
     env.create_temporary_view("v", env.from_path("t"))
-    assert types_of(env.sql_query("SELECT b FROM v")) == ["b STRING"]
+    assert list_types(env.sql_query("SELECT b FROM v")) == ["b STRING"]
     assert env.create_view("w", env.sql_query("SELECT a FROM v"))
     assert env.list_tables() == ["my table", "t", "v", "w"]
     assert env.list_views() == ["v", "w"]
@@ -198,7 +198,7 @@ def test_tables_views_and_descriptors() -> None:
 def test_a_table_in_a_text_of_sql_has_a_name() -> None:
     env = environment()
     table = env.from_elements([(1,)], ["a"])
-    assert types_of(env.sql_query(f"SELECT a FROM {table}")) == ["a BIGINT"]
+    assert list_types(env.sql_query(f"SELECT a FROM {table}")) == ["a BIGINT"]
 
 
 def test_catalogs_databases_and_functions() -> None:

@@ -16,8 +16,8 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.literals import constant
 from penstock.table.analyser.planned import MethodCalls
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import scope_of
-from penstock.table.catalog.schema import Schema, expression_of
+from penstock.table.analyser.scopes import build_scope
+from penstock.table.catalog.schema import Schema, parse_expression
 from penstock.table.data.errors import ValidationError
 from penstock.table.expression import (
     Expression,
@@ -205,13 +205,13 @@ SAME = [
 @pytest.mark.parametrize(("expression", "sql"), SAME, ids=[sql for _, sql in SAME])
 def test_an_expression_is_that_of_sql(expression: Expression, sql: str) -> None:
     """Both are analysed alike from here on."""
-    assert expression._node == expression_of(sql)
+    assert expression._node == parse_expression(sql)
 
 
 def test_sql_in_the_table_api_keeps_its_rules() -> None:
     """A sum in SQL joins no texts, and takes the type of the first number."""
     calls = MethodCalls(Calls(Session()))
-    typed = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=()), calls), calls).typed
+    typed = ScalarAnalyser(build_scope(Values(schema=RowSchema(()), rows=()), calls), calls).typed
     assert str(call_sql("a + 1 * b")) == str(A + lit(1) * B)
     assert str(typed((lit("a") + "b")._node).type) == "CHAR(2) NOT NULL"
     with pytest.raises(ValidationError, match="Invalid function call"):
@@ -219,7 +219,7 @@ def test_sql_in_the_table_api_keeps_its_rules() -> None:
     sql = "CAST(1 AS FLOAT) + CAST(1 AS DOUBLE)"
     assert str(typed(call_sql(sql)._node).type) == "FLOAT NOT NULL"
     assert str(typed(call_sql(f"ABS({sql})")._node).type) == "FLOAT NOT NULL"
-    assert str(typed(expression_of(sql)).type) == "DOUBLE NOT NULL"
+    assert str(typed(parse_expression(sql)).type) == "DOUBLE NOT NULL"
 
 
 LITERALS: list[tuple[object, str, object]] = [
@@ -252,7 +252,7 @@ def test_a_value_of_python_has_the_type_that_fits(value: object, data_type: str,
 def test_a_number_below_zero_is_a_sign_and_a_number() -> None:
     """As SQL reads it; the least INT is one."""
     calls = Calls(Session())
-    typed = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=()), calls), calls).typed
+    typed = ScalarAnalyser(build_scope(Values(schema=RowSchema(()), rows=()), calls), calls).typed
     ours = [typed(lit(value)._node) for value in (-(2**31), -0.25)]
     assert [(str(one.type), one.value) for one in ours if isinstance(one, Constant)] == [
         ("INT NOT NULL", -(2**31)),
@@ -344,8 +344,8 @@ def test_a_schema_takes_expressions() -> None:
         .watermark("ts", col("ts") - lit(5).seconds)
         .build()
     )
-    assert built.columns[2].expression == expression_of("a + 1")
-    assert built.watermarks[0].expression == expression_of("ts - INTERVAL '5' SECOND")
+    assert built.columns[2].expression == parse_expression("a + 1")
+    assert built.watermarks[0].expression == parse_expression("ts - INTERVAL '5' SECOND")
 
 
 def test_all_names_of_the_module_leave_the_functions_of_the_module_json() -> None:

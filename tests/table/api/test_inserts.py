@@ -1,7 +1,7 @@
 """INSERT: which columns of a query go into which of a table."""
 
 import pytest
-from tests.table.api.recording import Recorder, environment, rows_of
+from tests.table.api.recording import Recorder, environment, read_rows
 
 from penstock.base.errors import UnsupportedError
 from penstock.base.types import Row
@@ -137,14 +137,14 @@ def test_a_table_goes_into_a_table_that_only_a_descriptor_describes(env: TableEn
 
 def test_a_table_is_made_and_filled_from_a_query(env: TableEnvironment, recorder: Recorder) -> None:
     env.execute_sql("CREATE TABLE made (extra INT, n BIGINT) WITH ('connector' = 'x') AS SELECT n, name AS who FROM s")
-    assert [row[:3] for row in rows_of(env, "DESCRIBE made")] == [
+    assert [row[:3] for row in read_rows(env, "DESCRIBE made")] == [
         ("extra", "INT", True),
         ("n", "BIGINT", True),
         ("who", "STRING", True),
     ]
     assert recorder.last.splitlines()[1].strip() == ("Project(select=[NULL:INT AS extra, CAST(n AS BIGINT) AS n, who])")
     env.execute_sql("CREATE OR REPLACE TABLE made (b, a) AS SELECT n AS a, name AS b FROM s")
-    assert [row[0] for row in rows_of(env, "DESCRIBE made")] == ["b", "a"]
+    assert [row[0] for row in read_rows(env, "DESCRIBE made")] == ["b", "a"]
     with pytest.raises(ValidationError, match="to be replaced doesn't exist"):
         env.execute_sql("REPLACE TABLE other AS SELECT 1 AS a")
 
@@ -159,7 +159,7 @@ def test_without_an_executor_nothing_runs_and_no_table_is_left() -> None:
 
 
 def test_explain_shows_the_plan_and_what_the_executor_says(env: TableEnvironment) -> None:
-    assert rows_of(env, "EXPLAIN CHANGELOG_MODE INSERT INTO s SELECT * FROM s") == [
+    assert read_rows(env, "EXPLAIN CHANGELOG_MODE INSERT INTO s SELECT * FROM s") == [
         (
             "== Abstract Syntax Tree ==\n"
             "Write(table=[default_catalog.default_database.s])\n"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from tests.said import said
-from tests.table.api.recording import Recorder, environment, rows_of
+from tests.table.api.recording import Recorder, environment, read_rows
 
 import penstock
 from penstock.base.errors import ConfigurationError, PenstockError
@@ -150,7 +150,7 @@ def test_an_unknown_option_is_reported(how: str, key: str, caplog: pytest.LogCap
             with pytest.raises(ConfigurationError, match=MISSPELT[key]):
                 made.execute_sql("SELECT 1")
             continue
-        assert rows_of(made, "SELECT 1") == [(1,)]
+        assert read_rows(made, "SELECT 1") == [(1,)]
         assert any(key in line and MISSPELT[key] in line for line in said(caplog))
 
 
@@ -176,13 +176,13 @@ def test_each_option_that_is_read_is_known() -> None:
 def test_a_built_in_function_is_described() -> None:
     """K2: as Flink describes it."""
     made = environment(Recorder())
-    assert rows_of(made, "DESCRIBE FUNCTION `abs`") == [("is system function", "true"), ("is temporary", "false")]
-    rows: Any = rows_of(made, "DESCRIBE FUNCTION EXTENDED `abs`")
+    assert read_rows(made, "DESCRIBE FUNCTION `abs`") == [("is system function", "true"), ("is temporary", "false")]
+    rows: Any = read_rows(made, "DESCRIBE FUNCTION EXTENDED `abs`")
     described = dict(rows)
     assert described["kind"] == "SCALAR"
     assert described["is deterministic"] == "true"
     assert described["signature"] is not None
-    assert ("kind", "AGGREGATE") in rows_of(made, "DESCRIBE FUNCTION EXTENDED `sum`")
+    assert ("kind", "AGGREGATE") in read_rows(made, "DESCRIBE FUNCTION EXTENDED `sum`")
     with pytest.raises(PenstockError, match="Function with the identifier '`nosuch`' doesn't exist"):
         made.execute_sql("DESCRIBE FUNCTION nosuch")
 
@@ -206,7 +206,7 @@ def test_a_built_in_function_is_described() -> None:
 )
 def test_a_text_with_escapes_is_read_as_in_c(text: str, value: str) -> None:
     """K2: as Flink reads it."""
-    assert rows_of(tables(False), f"SELECT {text}") == [(value,)]
+    assert read_rows(tables(False), f"SELECT {text}") == [(value,)]
 
 
 def test_a_broken_escape_is_refused() -> None:

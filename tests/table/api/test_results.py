@@ -11,13 +11,13 @@ from tests.table.api.recording import Recorder, environment
 from penstock.base.errors import WrongTimeError
 from penstock.base.types import Row, RowKind
 from penstock.table import DataTypes, ResultKind
-from penstock.table.data.conversion import held_of, seen_of
+from penstock.table.data.conversion import to_external, to_internal
 from penstock.table.data.logical_types import DataType, YearMonthIntervalType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.session.tableau import Tableau, display_width
-from penstock.table.session.time_zones import zone_of
-from penstock.table.session.value_text import text_of
+from penstock.table.session.time_zones import parse_zone
+from penstock.table.session.value_text import format_value
 
 CHANGES = [("+I", (1, "a")), ("-U", (1, "a")), ("+U", (None, "日本" * 10))]
 
@@ -123,10 +123,10 @@ def test_ddl_has_a_row_but_no_job() -> None:
     ],
 )
 def test_values_are_printed_as_casts_to_string_give_them(value: object, data_type: DataType, text: str) -> None:
-    assert text_of(value, data_type) == text
+    assert format_value(value, data_type) == text
 
 
-NEW_YORK = zone_of("America/New_York")
+NEW_YORK = parse_zone("America/New_York")
 NOON = datetime.datetime(2020, 7, 1, 12)
 
 
@@ -148,8 +148,8 @@ NOON = datetime.datetime(2020, 7, 1, 12)
     ],
 )
 def test_values_go_into_tables_and_come_out_again(value: object, data_type: DataType, held: object) -> None:
-    assert held_of(data_type, NEW_YORK)(value) == held
-    assert seen_of(data_type, NEW_YORK)(held) == value
+    assert to_internal(data_type, NEW_YORK)(value) == held
+    assert to_external(data_type, NEW_YORK)(held) == value
 
 
 TENTH = 0.10000000149011612
@@ -161,26 +161,26 @@ FLOATS = DataTypes.ROW([DataTypes.FLOAT(), DataTypes.ARRAY(DataTypes.FLOAT())])
 )
 def test_a_float_has_the_digits_of_a_float(held: float, shown: float) -> None:
     """K4: nested too, and it is the same FLOAT when it returns to a table."""
-    found = seen_of(FLOATS, NEW_YORK)((held, [held, None]))
+    found = to_external(FLOATS, NEW_YORK)((held, [held, None]))
     assert found == Row(shown, [shown, None])
-    assert column_of([shown], DataTypes.FLOAT()).to_pylist() == [held]
+    assert to_column([shown], DataTypes.FLOAT()).to_pylist() == [held]
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, -0.0])
 def test_special_floats_stay(value: float) -> None:
-    found = seen_of(DataTypes.FLOAT(), NEW_YORK)(value)
+    found = to_external(DataTypes.FLOAT(), NEW_YORK)(value)
     assert (found, math.copysign(1, found)) == (value, math.copysign(1, value))
 
 
 def test_functions_get_the_exact_value_of_a_float() -> None:
     """As in PyFlink."""
-    assert seen_of(FLOATS, NEW_YORK, for_functions=True)((TENTH, [TENTH]))[0] == TENTH
+    assert to_external(FLOATS, NEW_YORK, for_functions=True)((TENTH, [TENTH]))[0] == TENTH
 
 
 def test_times_with_and_without_zones_are_read_in_the_zone_of_the_session() -> None:
     aware = NOON.replace(tzinfo=datetime.UTC)
-    assert seen_of(DataTypes.TIMESTAMP(3), NEW_YORK)(held_of(DataTypes.TIMESTAMP(3), NEW_YORK)(aware)) == (
+    assert to_external(DataTypes.TIMESTAMP(3), NEW_YORK)(to_internal(DataTypes.TIMESTAMP(3), NEW_YORK)(aware)) == (
         datetime.datetime(2020, 7, 1, 8)
     )
-    moment = held_of(DataTypes.TIMESTAMP_LTZ(3), NEW_YORK)(NOON)
-    assert seen_of(DataTypes.TIMESTAMP_LTZ(3), NEW_YORK)(moment) == NOON.replace(tzinfo=NEW_YORK)
+    moment = to_internal(DataTypes.TIMESTAMP_LTZ(3), NEW_YORK)(NOON)
+    assert to_external(DataTypes.TIMESTAMP_LTZ(3), NEW_YORK)(moment) == NOON.replace(tzinfo=NEW_YORK)

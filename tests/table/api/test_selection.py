@@ -14,7 +14,7 @@ from penstock.table.expression import Expression
 from penstock.table.expressions import col, concat, lit, range_, with_columns
 from penstock.table.functions.definition import Session
 from penstock.table.selection import selected
-from penstock.table.sql import sql_of, syntax
+from penstock.table.sql import syntax, to_sql
 from penstock.table.typed.nodes import Field, FunctionCall, Typed
 from penstock.table.types import DataTypes
 
@@ -24,11 +24,11 @@ PLACE = DataTypes.ROW([DataTypes.FIELD("city", DataTypes.STRING()), DataTypes.FI
 def shown(*fields: object) -> list[str]:
     """Fields over a table with the columns a, b and place."""
 
-    def type_of(node: syntax.Expression) -> DataType:
+    def analyse_type(node: syntax.Expression) -> DataType:
         return PLACE if node == syntax.Reference(("place",)) else DataTypes.INT()
 
-    items = selected(fields, ["a", "b", "place"], type_of, Calls(Session()))
-    return [f"{sql_of(item.expression)} AS {item.alias}" for item in items]
+    items = selected(fields, ["a", "b", "place"], analyse_type, Calls(Session()))
+    return [f"{to_sql(item.expression)} AS {item.alias}" for item in items]
 
 
 NAMED: list[tuple[Expression, str]] = [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.table.api.planning import PlanningEnvironment, text_of
+from tests.table.api.planning import PlanningEnvironment, show_plan
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
 from penstock.base.types import Row, RowKind
@@ -199,7 +199,7 @@ def _coalesced() -> Expression:
 def test_a_table_has_the_plan_of_the_same_query(sql: str, make: Make, environment: PlanningEnvironment) -> None:
     """Both go through one analyser."""
     made = make(environment.from_path("orders"), environment.from_path("customers"))
-    assert text_of(made) == environment.planned(sql)
+    assert show_plan(made) == environment.planned(sql)
 
 
 def test_a_range_in_time_may_be_unbounded(environment: PlanningEnvironment) -> None:
@@ -207,7 +207,7 @@ def test_a_range_in_time_may_be_unbounded(environment: PlanningEnvironment) -> N
     orders = environment.from_path("orders")
     window = Over.partition_by(orders.customer).order_by(orders.ts).preceding(UNBOUNDED_RANGE).alias("w")
     table = orders.over_window(window).select(orders.price.sum.over(col("w")).alias("s"))
-    assert text_of(table) == environment.planned(
+    assert show_plan(table) == environment.planned(
         "SELECT SUM(price) OVER (PARTITION BY customer ORDER BY ts RANGE UNBOUNDED PRECEDING) AS s FROM orders"
     )
 
@@ -215,14 +215,14 @@ def test_a_range_in_time_may_be_unbounded(environment: PlanningEnvironment) -> N
 def test_in_groups_and_orders_a_number_is_no_column(environment: PlanningEnvironment) -> None:
     """In SQL it is the number of a selected column."""
     orders = environment.from_path("orders")
-    assert "Project(select=[1 AS $k0" in text_of(orders.group_by(lit(1)).select(orders.id.sum))
-    assert "1 AS $sort0" in text_of(orders.select("id").order_by(lit(1)))
+    assert "Project(select=[1 AS $k0" in show_plan(orders.group_by(lit(1)).select(orders.id.sum))
+    assert "1 AS $sort0" in show_plan(orders.select("id").order_by(lit(1)))
 
 
 def test_rows_are_fetched_of_what_was_fetched(environment: PlanningEnvironment) -> None:
     """Only an offset before it joins the same step."""
     table = environment.from_path("customers").order_by("name").fetch(5).offset(1)
-    assert text_of(table).splitlines()[:2] == ["Sort(offset=1)", "  Sort(orderBy=[name ASC], fetch=5)"]
+    assert show_plan(table).splitlines()[:2] == ["Sort(offset=1)", "  Sort(orderBy=[name ASC], fetch=5)"]
 
 
 def test_a_table_has_its_columns_as_attributes(environment: PlanningEnvironment) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from tests.table.planned import NOW_NS, manager_of, plan_of
+from tests.table.planned import NOW_NS, manager_of, plan_query
 from tests.table.running import Answer, Rows, run_over
 
 from penstock.drivers.spark.handle import SparkHandle
@@ -23,7 +23,7 @@ from penstock.table.batch.planning import BatchPlanner
 from penstock.table.batch.stored import from_stored
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.levels import allow_plans
@@ -71,26 +71,26 @@ def planning(tables: Tables = None) -> Iterator[BatchPlanner]:
 def run_batch(sql: str, **tables: Rows) -> list[tuple[Any, ...]]:
     """The rows of a query."""
     manager = manager_of(*(table.ddl(name) for name, table in tables.items()))
-    return rows_of(plan_of(sql, manager), tables)
+    return compute_rows(plan_query(sql, manager), tables)
 
 
-def rows_of(plan: Node, tables: Tables = None) -> list[tuple[Any, ...]]:
+def compute_rows(plan: Node, tables: Tables = None) -> list[tuple[Any, ...]]:
     """The rows of a plan, as `penstock.table.data.values` holds them."""
     allow_plans([plan])
     with planning(tables) as planner:
         found = planner.frame(plan).toArrow()
     columns = [
-        values_of(from_stored(column, kind), kind)
+        to_values(from_stored(column, kind), kind)
         for column, kind in zip(found.columns, plan.schema.types, strict=False)
     ]
     return list(zip(*columns, strict=True)) if columns else [()] * found.num_rows
 
 
-def text_of(sql: str, **tables: Rows) -> str:
+def show_query(sql: str, **tables: Rows) -> str:
     """The query of Spark that a query becomes."""
     manager = manager_of(*(table.ddl(name) for name, table in tables.items()))
     with planning(tables) as planner:
-        return planner.query(plan_of(sql, manager))
+        return planner.query(plan_query(sql, manager))
 
 
 def counted(rows: Sequence[tuple[Any, ...]]) -> Counter[str]:
@@ -119,9 +119,9 @@ def disagreements(
     expressions: Sequence[Typed], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]
 ) -> list[Disagreement]:
     """Where Spark answers otherwise than the kernels. All expressions are native."""
-    columns = [column_of([row[index] for row in rows], kind) for index, kind in enumerate(types)]
+    columns = [to_column([row[index] for row in rows], kind) for index, kind in enumerate(types)]
     kernels = Evaluator(expressions, BatchSession(now_ns=NOW_NS).open())(Columns(columns, len(rows)))
-    wanted = [values_of(column, one.type) for column, one in zip(kernels, expressions, strict=True)]
+    wanted = [to_values(column, one.type) for column, one in zip(kernels, expressions, strict=True)]
     found = in_spark(expressions, types, columns)
     return [
         Disagreement(str(expression), row, mine, theirs)
@@ -139,7 +139,7 @@ def in_spark(expressions: Sequence[Typed], types: Sequence[DataType], columns: S
     data = pa.Table.from_arrays(list(columns), names=[f"f{index}" for index in range(number)])
     source = ArrowRows(schema=schema, data=data)
     given = RowSchema(tuple(PlanColumn(f"e{index}", one.type) for index, one in enumerate(expressions)))
-    rows = rows_of(Project(schema=given, input=source, expressions=tuple(expressions)))
+    rows = compute_rows(Project(schema=given, input=source, expressions=tuple(expressions)))
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in expressions]
 
 

@@ -37,7 +37,7 @@ def tables() -> TableEnvironment:
     return found
 
 
-def rows_of(table: Any) -> list[tuple[Any, ...]]:
+def read_rows(table: Any) -> list[tuple[Any, ...]]:
     with table.execute().collect() as rows:
         return sorted((tuple(row) for row in rows), key=str)
 
@@ -47,22 +47,22 @@ def test_all_kinds_give_a_value_for_each_group(tables: TableEnvironment) -> None
     sql = (
         "SELECT k, total(v), total(DISTINCT v), total(v) FILTER (WHERE v > 1), mean(v), sum_of(v) FROM sold GROUP BY k"
     )
-    assert rows_of(tables.sql_query(sql)) == [("a", 7, 4, 6, 7 / 3, 7), ("b", 4, 4, 4, 4.0, 4)]
-    assert rows_of(tables.sql_query("SELECT texts(v) FROM sold WHERE k = 'b' AND v > 0")) == [("4",)]
-    assert rows_of(tables.sql_query("SELECT counted(v) FROM sold WHERE v = 3")) == [(expected([3, 3]),)]
+    assert read_rows(tables.sql_query(sql)) == [("a", 7, 4, 6, 7 / 3, 7), ("b", 4, 4, 4, 4.0, 4)]
+    assert read_rows(tables.sql_query("SELECT texts(v) FROM sold WHERE k = 'b' AND v > 0")) == [("4",)]
+    assert read_rows(tables.sql_query("SELECT counted(v) FROM sold WHERE v = 3")) == [(expected([3, 3]),)]
 
 
 def test_over_windows(tables: TableEnvironment) -> None:
     """Each row has the value of its frame."""
     sql = "SELECT v, total(v) OVER (ORDER BY v ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM sold WHERE v > 0"
-    assert rows_of(tables.sql_query(sql)) == [(1, 1), (3, 4), (3, 6), (4, 7)]
+    assert read_rows(tables.sql_query(sql)) == [(1, 1), (3, 4), (3, 6), (4, 7)]
 
 
 def test_aggregate_of_the_table_api(tables: TableEnvironment) -> None:
     """With the whole row as a data frame."""
     both = udaf(lambda frame: (frame.v.max(), len(frame)), result_type="ROW<most BIGINT, n INT>", func_type="pandas")
     found = tables.from_path("sold").group_by(col("k")).aggregate(both).select("*")
-    assert rows_of(found) == [("a", 3, 3), ("b", 4, 2)]
+    assert read_rows(found) == [("a", 3, 3), ("b", 4, 2)]
 
 
 def test_table_aggregates_are_for_streams(tables: TableEnvironment) -> None:

@@ -48,25 +48,25 @@ def tables() -> TableEnvironment:
 _FIELDS = [DataTypes.FIELD("name", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.ARRAY(DataTypes.BIGINT()))]
 
 
-def rows_of(tables: TableEnvironment, sql: str) -> list[tuple[object, ...]]:
+def read_rows(tables: TableEnvironment, sql: str) -> list[tuple[object, ...]]:
     with tables.execute_sql(sql).collect() as rows:
         return sorted(tuple(row) for row in rows)
 
 
 def test_a_scalar_function_is_opened_where_it_runs(tables: TableEnvironment) -> None:
-    assert rows_of(tables, "SELECT greeting(name) FROM people") == [("Servus, Al",), ("Servus, Bo",)]
+    assert read_rows(tables, "SELECT greeting(name) FROM people") == [("Servus, Al",), ("Servus, Bo",)]
 
 
 def test_functions_stand_beside_those_that_spark_answers(tables: TableEnvironment) -> None:
     sql = "SELECT trim_all(name), CHAR_LENGTH(name) + 1 FROM people WHERE trim_all(name) = 'o'"
-    assert rows_of(tables, sql) == [("o", 3)]
+    assert read_rows(tables, sql) == [("o", 3)]
 
 
 def test_a_table_function_makes_rows(tables: TableEnvironment) -> None:
     sql = "SELECT name, letter, place FROM people, LATERAL TABLE(letters(name)) AS t (letter, place) WHERE place = 2"
-    assert rows_of(tables, sql) == [("Al", "l", 2), ("Bo", "o", 2)]
+    assert read_rows(tables, sql) == [("Al", "l", 2), ("Bo", "o", 2)]
 
 
 def test_unnest_keeps_rows_without_elements_where_asked(tables: TableEnvironment) -> None:
     sql = "SELECT name, e FROM people LEFT JOIN UNNEST(n) AS t (e) ON TRUE WHERE e IS NULL OR e = 2"
-    assert rows_of(tables, sql) == [("Al", 2), ("Bo", None)]
+    assert read_rows(tables, sql) == [("Al", 2), ("Bo", None)]

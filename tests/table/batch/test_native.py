@@ -209,10 +209,10 @@ def test_rounding_and_choices() -> None:
 )
 def test_what_spark_answers_otherwise_is_left_to_kernels(sql: str) -> None:
     """Its own answer would be another one, or nobody has shown that it is not."""
-    from tests.table.planned import manager_of, plan_of
+    from tests.table.planned import manager_of, plan_query
 
     from penstock.table.plan.logical import Project
 
-    plan = plan_of(f"SELECT {sql} FROM x", manager_of("CREATE TABLE x (t STRING, d DOUBLE)"))
+    plan = plan_query(f"SELECT {sql} FROM x", manager_of("CREATE TABLE x (t STRING, d DOUBLE)"))
     assert isinstance(plan, Project)
     assert native_text(plan.expressions[0], str) is None

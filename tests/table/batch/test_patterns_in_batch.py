@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.table.batch.batches import run_batch
 from tests.table.running import Rows
-from tests.table.streaming.matching import Matching, node_of
+from tests.table.streaming.matching import Matching, plan_node
 
 from penstock.core.records import MAX_WATERMARK
 from penstock.table.batch.kernels import BatchSession, Step
@@ -18,7 +18,7 @@ from penstock.table.batch.patterns import Recognized
 from penstock.table.batch.stored import from_stored
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DateType, DoubleType, IntType, TimestampType, TimeType, VarCharType
-from penstock.table.streaming.planning.plan_patterns import specification_of
+from penstock.table.streaming.planning.plan_patterns import build_match_specification
 
 BY_SYMBOL = "PARTITION BY symbol ORDER BY ts"
 MEASURES = "MEASURES FIRST(A.price) AS f, LAST(A.price) AS l, B.price AS b"
@@ -44,9 +44,9 @@ def in_stream(clauses: str, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, 
 
 def in_step(clauses: str, rows: Sequence[tuple[Any, ...]], stops: set[int]) -> list[tuple[Any, ...]]:
     """The matches that the step finds in sorted rows, which come in batches that end at the stops."""
-    node = node_of(clauses)
+    node = plan_node(clauses)
     types = node.input.schema.types
-    step = Step(Recognized(specification_of(node), BatchSession()), tuple(types), tuple(node.schema.types))
+    step = Step(Recognized(build_match_specification(node), BatchSession()), tuple(types), tuple(node.schema.types))
     ends = sorted({*(stop for stop in stops if 0 < stop < len(rows)), len(rows)})
     ordered = sorted(rows, key=(lambda row: (row[0], row[2])) if node.partition else (lambda row: row[2]))
     whole = Matching(clauses)._batch(list(ordered)).columns if rows else None

@@ -39,7 +39,7 @@ def tables() -> TableEnvironment:
     return found
 
 
-def rows_of(tables: TableEnvironment, sql: str) -> list[tuple[object, ...]]:
+def read_rows(tables: TableEnvironment, sql: str) -> list[tuple[object, ...]]:
     with tables.execute_sql(sql).collect() as rows:
         return [tuple(row) for row in rows]
 
@@ -59,7 +59,7 @@ def test_the_mode_is_read_when_a_query_starts(tables: TableEnvironment) -> None:
     with pytest.raises(ConfigurationError, match=r"to_dataframe\(\) needs batch execution"):
         tables.from_path("orders").to_dataframe()
     tables.execute_sql("SET 'execution.runtime-mode' = 'batch'")
-    assert rows_of(tables, "SELECT COUNT(*) FROM orders") == [(2,)]
+    assert read_rows(tables, "SELECT COUNT(*) FROM orders") == [(2,)]
 
 
 @pytest.mark.one_in(3)
@@ -98,31 +98,31 @@ def test_spark_reads_its_own_tables_and_files(tables: TableEnvironment, tmp_path
         f"CREATE TABLE files (n BIGINT, d DECIMAL(10, 2)) WITH ('connector' = 'spark', 'path' = '{tmp_path}/files')"
     )
     tables.execute_sql("CREATE TABLE of_spark (n BIGINT) WITH ('connector' = 'spark', 'table' = 'of_spark')")
-    assert rows_of(tables, "SELECT SUM(f.n), MAX(d) FROM files f JOIN of_spark o ON f.n = o.n")[0][0] == 1
+    assert read_rows(tables, "SELECT SUM(f.n), MAX(d) FROM files f JOIN of_spark o ON f.n = o.n")[0][0] == 1
     tables.execute_sql("CREATE TABLE wrong (n STRING) WITH ('connector' = 'spark', 'table' = 'of_spark')")
     with pytest.raises(ValidationError, match=r"column 'n' of table .* is declared as STRING, and Spark has BIGINT"):
-        rows_of(tables, "SELECT * FROM wrong")
+        read_rows(tables, "SELECT * FROM wrong")
     stamp = "TIMESTAMP_NTZ'2020-01-01 00:00:01.123456'"
     session.sql(f"SELECT {stamp} AS s, CAST(1 AS INT) AS i").createOrReplaceTempView("stamps")
     tables.execute_sql("CREATE TABLE s3 (s TIMESTAMP(3), i BIGINT) WITH ('connector' = 'spark', 'table' = 'stamps')")
-    assert rows_of(tables, "SELECT CAST(s AS STRING), i FROM s3 WHERE s = TIMESTAMP '2020-01-01 00:00:01.123'") == [
+    assert read_rows(tables, "SELECT CAST(s AS STRING), i FROM s3 WHERE s = TIMESTAMP '2020-01-01 00:00:01.123'") == [
         ("2020-01-01 00:00:01.123", 1)
     ]
     tables.execute_sql("CREATE TABLE ti (s TIMESTAMP(6), i TIME) WITH ('connector' = 'spark', 'table' = 'stamps')")
     with pytest.raises(ValidationError, match=r"column 'i' of table .* is declared as TIME\(0\), and Spark has INT"):
-        rows_of(tables, "SELECT * FROM ti")
+        read_rows(tables, "SELECT * FROM ti")
     tables.execute_sql("CREATE TABLE neither (n BIGINT) WITH ('connector' = 'spark')")
     with pytest.raises(ValidationError, match="takes one of the options 'table' and 'path'"):
-        rows_of(tables, "SELECT * FROM neither")
+        read_rows(tables, "SELECT * FROM neither")
 
 
 def test_a_value_that_a_function_cannot_take(tables: TableEnvironment) -> None:
     with pytest.raises(TableRuntimeError, match="Division by zero"):
-        rows_of(tables, "SELECT id / (id - 1) FROM orders")
+        read_rows(tables, "SELECT id / (id - 1) FROM orders")
     with pytest.raises(TableRuntimeError, match="cannot be read as a whole number"):
-        rows_of(tables, "SELECT CAST(who AS INT) FROM orders")
+        read_rows(tables, "SELECT CAST(who AS INT) FROM orders")
     with pytest.raises(TableRuntimeError, match="more than one element"):
-        rows_of(tables, "SELECT (SELECT id FROM orders)")
+        read_rows(tables, "SELECT (SELECT id FROM orders)")
 
 
 class Endless(Rows):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.analyser.calls import Calls
@@ -42,10 +42,10 @@ def folder(tmp_path: Path) -> Path:
 def test_a_query_reads_the_union_of_columns_and_what_all_ask_for(folder: Path) -> None:
     manager = manager_of(ddl(folder))
     plans = [
-        plan_of("SELECT COUNT(*) FROM t WHERE p = 1 AND id > 3", manager),
-        plan_of("SELECT name FROM t WHERE p = 1", manager),
+        plan_query("SELECT COUNT(*) FROM t WHERE p = 1 AND id > 3", manager),
+        plan_query("SELECT name FROM t WHERE p = 1", manager),
     ]
-    scan = plan_of("SELECT * FROM t", manager)
+    scan = plan_query("SELECT * FROM t", manager)
     while scan.inputs():
         (scan,) = scan.inputs()
     found = Reads(plans, Calls(Session()), PushDown(built_in().scan)).part(scan)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table.batch.batches import check_agrees, text_of
+from tests.table.batch.batches import check_agrees, show_query
 from tests.table.running import Rows
 
 from penstock.table.data.logical_types import IntType
@@ -15,7 +15,7 @@ ITEMS = Rows({"k": IntType(), "n": IntType()}, [(1, 4), (1, 6), (2, 7), (None, 9
 
 
 def _text(sql: str) -> str:
-    return text_of(sql, o=ORDERS, i=ITEMS)
+    return show_query(sql, o=ORDERS, i=ITEMS)
 
 
 def _agrees(sql: str) -> None:

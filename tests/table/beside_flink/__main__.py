@@ -20,7 +20,7 @@ import click
 from tests.table.beside_flink.cases import for_flink, full, turns_of
 from tests.table.beside_flink.flink import Flink
 from tests.table.beside_flink.turns import TurnsSource
-from tests.table.program_tables import table_of
+from tests.table.program_tables import fold_changes
 from tests.table.programs import NotApplicableError, Program
 
 from penstock.base.errors import PenstockError
@@ -72,7 +72,7 @@ def difference(case: dict[str, Any], flinks: dict[str, Any], found: dict[str, li
         theirs, mine = flinks["sinks"].get(sink["name"], []), found.get(sink["name"], [])
         if Counter(theirs) == Counter(mine):
             continue
-        kind = "changes" if table_of(sink, theirs) == table_of(sink, mine) else "table"
+        kind = "changes" if fold_changes(sink, theirs) == fold_changes(sink, mine) else "table"
         lines.append(f"  {kind} of {sink['name']}\n    Flink:    {theirs}\n    Penstock: {mine}")
     return "\n".join(lines)
 

@@ -34,7 +34,7 @@ def full(case: dict[str, Any]) -> dict[str, Any]:
         case["sinks"] = [_table(_sink_of(case), ("expected_before_strings", "expected_after_strings"))]
         case["sql"] = [f"INSERT INTO sink {case['query']}"]
     for sink in case["sinks"]:
-        sink.setdefault("upserts_by_key", _key_of(sink))
+        sink.setdefault("upserts_by_key", _find_key(sink))
     case.setdefault("run", [{"step": "SQL", "sql": text} for text in case.get("sql", ())])
     return case
 
@@ -51,7 +51,7 @@ def _table(table: dict[str, Any], rows: Sequence[str]) -> dict[str, Any]:
     return table
 
 
-def _key_of(sink: dict[str, Any]) -> list[int] | None:
+def _find_key(sink: dict[str, Any]) -> list[int] | None:
     """The places of the primary key of a table that takes no rows before updates."""
     if "UB" in sink["options"].get(SINK_MODE, ""):
         return None

@@ -15,14 +15,14 @@ WATERMARK: Final = "WATERMARK FOR ts AS ts - INTERVAL '3' SECOND"
 WINDOWS: Final = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '{}' SECOND))"
 
 
-def _at(row: tuple[Any, ...]) -> list[Any]:
+def _to_row(row: tuple[Any, ...]) -> list[Any]:
     """A row whose last value is the second of its event time. It may have a kind ahead, which begins with a sign."""
     kind, values = (row[0], row[1:]) if isinstance(row[0], str) and row[0][:1] in ("+", "-") else ("+I", row)
     return [kind, *values[:-1], {"$": "timestamp", "v": f"{START}{values[-1]}"}]
 
 
 def _table(name: str, columns: str, *rows: tuple[Any, ...], **more: str) -> dict[str, Any]:
-    return {"name": name, "columns": f"{columns}, ts TIMESTAMP(3), {WATERMARK}", "rows": [*map(_at, rows)], **more}
+    return {"name": name, "columns": f"{columns}, ts TIMESTAMP(3), {WATERMARK}", "rows": [*map(_to_row, rows)], **more}
 
 
 TABLES: Final = {

@@ -11,7 +11,7 @@ from tests.table.flink_values import alike, parse_type
 from tests.table.functions import Row, results, session_of, typed_sql
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.random_numbers import JavaRandom
@@ -39,9 +39,9 @@ def column(sql: str, kinds: dict[str, str], rows: list[tuple[Any, ...]]) -> list
     types = [parse_type(kind) for kind in kinds.values()]
     session = session_of()
     (typed,) = typed_sql(sql, Row(list(kinds), types, []), session)
-    columns = [column_of(list(values), kind) for values, kind in zip(zip(*rows, strict=True), types, strict=True)]
+    columns = [to_column(list(values), kind) for values, kind in zip(zip(*rows, strict=True), types, strict=True)]
     (found,) = Evaluator([typed], session)(Columns(columns, len(rows)))
-    return values_of(found, typed.type)
+    return to_values(found, typed.type)
 
 
 def shown(sql: str, value: Any, kind: str) -> None:

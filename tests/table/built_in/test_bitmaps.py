@@ -12,7 +12,7 @@ from tests.table.functions import Row, session_of, typed_sql
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import BitmapType, VarBinaryType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.bitmaps import bitmap_text
@@ -26,9 +26,9 @@ def shown(sql: str, **columns: Column) -> tuple[list[Any], str]:
     kinds = [parse_type(kind) for kind, _ in columns.values()]
     session = session_of()
     (found,) = typed_sql(sql, Row(list(columns), kinds, []), session)
-    arrays = [column_of(values, kind) for (_, values), kind in zip(columns.values(), kinds, strict=True)]
+    arrays = [to_column(values, kind) for (_, values), kind in zip(columns.values(), kinds, strict=True)]
     (column,) = Evaluator([found], session)(Columns(arrays, len(arrays[0]) if arrays else 1))
-    return values_of(column, found.type), str(found.type)
+    return to_values(column, found.type), str(found.type)
 
 
 def bits(*numbers: int) -> bytes:

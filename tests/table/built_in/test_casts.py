@@ -13,7 +13,7 @@ from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import parse_date, parse_timestamp
-from penstock.table.data.values import array_of, column_of, scalar_of, values_of
+from penstock.table.data.values import to_column, to_full_array, to_scalar, to_values
 from penstock.table.functions.casts import cast_kernel, supports_cast
 from penstock.table.functions.definition import Session
 from penstock.table.sql.type_parser import TypeParser
@@ -33,7 +33,7 @@ def times(*texts: str) -> list[int | None]:
     return [parse_timestamp(text) for text in texts]
 
 
-def type_of(text: str) -> DataType:
+def parse_sql_type(text: str) -> DataType:
     return TypeParser(text).data_type()
 
 
@@ -44,18 +44,18 @@ def value(sql: str, zone: str = "UTC") -> Any:
 
 def cast_column(values: list[Any], found: str, to: str, zone: str = "UTC", is_try: bool = False) -> list[Any]:
     """A column, the same as a part of a longer one, and each value alone must all give the same."""
-    one, other, session = type_of(found), type_of(to), session_of(zone)
+    one, other, session = parse_sql_type(found), parse_sql_type(to), session_of(zone)
     kernel = cast_kernel(one, other, session, is_try)
-    column = column_of(values, one)
+    column = to_column(values, one)
     answer = kernel(column)
     assert answer.type == arrow_type(other)
-    found_values = values_of(answer, other)
+    found_values = to_values(answer, other)
     part = kernel(pa.concat_arrays([column, column, column]).slice(len(column), len(column)))
-    assert repr(values_of(part, other)) == repr(found_values)
+    assert repr(to_values(part, other)) == repr(found_values)
     many = kernel(pa.concat_arrays([column] * 20))
-    assert repr(values_of(many, other)) == repr(found_values * 20)
+    assert repr(to_values(many, other)) == repr(found_values * 20)
     for single, wanted in zip(values, found_values, strict=True):
-        assert repr(values_of(array_of(kernel(scalar_of(single, one)), 1), other)) == repr([wanted])
+        assert repr(to_values(to_full_array(kernel(to_scalar(single, one)), 1), other)) == repr([wanted])
     return found_values
 
 
@@ -157,7 +157,9 @@ def test_text_is_read(to: str, texts: list[Any], wanted: list[Any]) -> None:
 def test_text_that_cannot_be_read_fails_or_is_null(to: str, text: str) -> None:
     assert cast_column([text, None], "STRING", to, is_try=True) == [None, None]
     with pytest.raises(TableRuntimeError):
-        cast_kernel(type_of("STRING"), type_of(to), Session())(column_of([text] * 30, type_of("STRING")))
+        cast_kernel(parse_sql_type("STRING"), parse_sql_type(to), Session())(
+            to_column([text] * 30, parse_sql_type("STRING"))
+        )
 
 
 def test_a_text_with_too_many_digits_fails_by_its_name() -> None:
@@ -181,7 +183,10 @@ def test_a_text_with_too_many_digits_fails_by_its_name() -> None:
 def test_one_bad_text_does_not_spoil_the_others() -> None:
     texts = [str(one) for one in range(30)] + ["x", None]
     assert cast_column(texts, "STRING", "INT", is_try=True) == [*range(30), None, None]
-    assert cast_kernel(type_of("STRING"), type_of("INT"), Session(legacy_cast=True))(pa.scalar("x")).as_py() is None
+    assert (
+        cast_kernel(parse_sql_type("STRING"), parse_sql_type("INT"), Session(legacy_cast=True))(pa.scalar("x")).as_py()
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -286,8 +291,8 @@ def test_a_nested_value_of_which_a_part_fails_is_null() -> None:
     given = [["1", "2"], ["1", "x"], None, ["3"]]
     assert cast_column(given, "ARRAY<STRING>", "ARRAY<INT>", is_try=True) == [[1, 2], None, None, [3]]
     with pytest.raises(TableRuntimeError):
-        cast_kernel(type_of("ARRAY<STRING>"), type_of("ARRAY<INT>"), Session())(
-            column_of(given, type_of("ARRAY<STRING>"))
+        cast_kernel(parse_sql_type("ARRAY<STRING>"), parse_sql_type("ARRAY<INT>"), Session())(
+            to_column(given, parse_sql_type("ARRAY<STRING>"))
         )
 
 
@@ -320,7 +325,7 @@ def test_a_nested_value_of_which_a_part_fails_is_null() -> None:
     ],
 )
 def test_casts_that_there_are_not(found: str, to: str) -> None:
-    assert not supports_cast(type_of(found), type_of(to))
+    assert not supports_cast(parse_sql_type(found), parse_sql_type(to))
     with pytest.raises(ValidationError):
         value(f"CAST(CAST(NULL AS {found}) AS {to})")
 

@@ -12,7 +12,7 @@ from tests.table.functions import Row, session_of, typed_sql
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 
@@ -24,11 +24,11 @@ def shown(sql: str, **columns: Column) -> tuple[list[Any], str]:
     kinds = [parse_type(kind) for kind, _ in columns.values()]
     session = session_of()
     (found,) = typed_sql(sql, Row(list(columns), kinds, []), session)
-    arrays = [column_of(values, kind) for (_, values), kind in zip(columns.values(), kinds, strict=True)]
+    arrays = [to_column(values, kind) for (_, values), kind in zip(columns.values(), kinds, strict=True)]
     rows = len(arrays[0]) if arrays else 1
     (column,) = Evaluator([found], session)(Columns(arrays, rows))
     column.validate(full=True)
-    return values_of(column, found.type), str(found.type)
+    return to_values(column, found.type), str(found.type)
 
 
 def gives(sql: str, **columns: Column) -> list[Any]:

@@ -13,12 +13,12 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.sql.type_parser import TypeParser
 
 
-def type_of(text: str) -> DataType:
+def parse_sql_type(text: str) -> DataType:
     return TypeParser(text).data_type()
 
 
 def kind(sql: str, one: str, other: str) -> str:
-    row = Row(["a", "b"], [type_of(one), type_of(other)], [])
+    row = Row(["a", "b"], [parse_sql_type(one), parse_sql_type(other)], [])
     return str(typed_sql(sql, row, session_of())[0].type)
 
 
@@ -74,22 +74,22 @@ def test_text_is_no_number(sql: str) -> None:
 
 
 def test_the_greatest_moment() -> None:
-    types = {"a": type_of("TIMESTAMP_LTZ(3)"), "b": type_of("TIMESTAMP_LTZ(3)")}
+    types = {"a": parse_sql_type("TIMESTAMP_LTZ(3)"), "b": parse_sql_type("TIMESTAMP_LTZ(3)")}
     assert column("GREATEST(a, b)", types, a=[1_000_000, 5_000_000], b=[2_000_000, None]) == [2_000_000, None]
     assert column("LEAST(a, b)", types, a=[1_000_000, 5_000_000], b=[2_000_000, 3_000_000]) == [1_000_000, 3_000_000]
 
 
 def test_arrays_among_arrays() -> None:
-    types = {"a": type_of("ARRAY<INT>")}
+    types = {"a": parse_sql_type("ARRAY<INT>")}
     assert column("a IN (a, a)", types, a=[[1, None], None]) == [True, None]
 
 
 def test_parts_of_intervals() -> None:
-    types = {"m": type_of("INTERVAL YEAR TO MONTH"), "s": type_of("INTERVAL DAY TO SECOND(3)")}
+    types = {"m": parse_sql_type("INTERVAL YEAR TO MONTH"), "s": parse_sql_type("INTERVAL DAY TO SECOND(3)")}
     for sql, wanted in (("YEAR(m)", 2), ("MONTH(m)", 3), ("HOUR(s)", 2), ("DAYOFMONTH(s)", 1)):
         assert column(sql, types, m=[27], s=[93_784_567]) == [wanted]
 
 
 def test_hashes_of_decimals() -> None:
-    types = {"a": type_of("DECIMAL(5, 3)")}
+    types = {"a": parse_sql_type("DECIMAL(5, 3)")}
     assert column("HASH_CODE(a)", types, a=[Decimal("12.345")]) == [382_698]

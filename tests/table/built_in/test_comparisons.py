@@ -11,29 +11,29 @@ from tests.table.functions import Row, session_of, typed_sql
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.sql.type_parser import TypeParser
 
 
-def type_of(text: str) -> DataType:
+def parse_sql_type(text: str) -> DataType:
     return TypeParser(text).data_type()
 
 
 def given(sql: str, **columns: tuple[str, list[Any]]) -> list[Any]:
     """What an expression gives for these columns: their types and values."""
-    kinds = [type_of(kind) for kind, _ in columns.values()]
-    arrays = [column_of(values, kind) for kind, (_, values) in zip(kinds, columns.values(), strict=True)]
+    kinds = [parse_sql_type(kind) for kind, _ in columns.values()]
+    arrays = [to_column(values, kind) for kind, (_, values) in zip(kinds, columns.values(), strict=True)]
     row = Row(list(columns), kinds, [])
     (found,) = typed_sql(sql, row, session_of())
     (answer,) = Evaluator([found], session_of())(Columns(arrays, len(arrays[0]) if arrays else 1))
     assert isinstance(answer, pa.Array)
-    return values_of(answer, found.type)
+    return to_values(answer, found.type)
 
 
 def kind(sql: str, **columns: str) -> str:
-    types = [type_of(text) for text in columns.values()]
+    types = [parse_sql_type(text) for text in columns.values()]
     return str(typed_sql(sql, Row(list(columns), types, []), session_of())[0].type)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.table.evaluated import column, type_text, value
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.temporal_shown import shown
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
@@ -45,7 +45,7 @@ def test_a_constant_is_refused_when_the_query_is_planned(sql: str) -> None:
 def test_values_are_refused_when_the_query_is_planned(far: str) -> None:
     """K4: a row of VALUES that another row makes a TIMESTAMP(7)."""
     with pytest.raises(ValidationError, match=REASON):
-        plan_of(f"SELECT * FROM (VALUES ({far}), (TIMESTAMP '{NEAR}.1234567')) AS v(s)", manager_of())
+        plan_query(f"SELECT * FROM (VALUES ({far}), (TIMESTAMP '{NEAR}.1234567')) AS v(s)", manager_of())
 
 
 KINDS: list[tuple[DataType, int, int]] = [

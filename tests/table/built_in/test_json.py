@@ -13,7 +13,7 @@ from tests.table.functions import Row, results, session_of, typed_sql
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
@@ -36,8 +36,8 @@ def column(sql: str, kind: str, values: list[Any]) -> list[Any]:
     data_type = parse_type(kind)
     session = session_of()
     (typed,) = typed_sql(sql, Row(["x"], [data_type], [None]), session)
-    (found,) = Evaluator([typed], session)(Columns([column_of(values, data_type)], len(values)))
-    return values_of(found, typed.type)
+    (found,) = Evaluator([typed], session)(Columns([to_column(values, data_type)], len(values)))
+    return to_values(found, typed.type)
 
 
 def of_value(value: Any, kind: str) -> Row:

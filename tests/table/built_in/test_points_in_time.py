@@ -8,9 +8,9 @@ from tests.table.temporal_shown import of_rows, session, shown, typed
 
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DateType, LocalZonedTimestampType, TimestampType, TimeType
-from penstock.table.data.moments import add_months, months_of
+from penstock.table.data.moments import add_months, to_months
 from penstock.table.data.temporal_text import civil_from_days, days_from_civil, parse_timestamp
-from penstock.table.data.values import column_of, scalar_of, values_of
+from penstock.table.data.values import to_column, to_scalar, to_values
 from penstock.table.functions import temporal_arithmetic
 from penstock.table.functions.definition import Call, Operands
 from penstock.table.typed.nodes import Constant
@@ -23,8 +23,8 @@ def calculated(one: str, operator: str, other: str) -> tuple[object, str]:
     assert any(signature.match(call) for signature in temporal_arithmetic.SIGNATURES[operator])
     result = temporal_arithmetic.result_type(operator, call)
     kernel = temporal_arithmetic.bind(operator, Call(call, result))
-    found = kernel(*[scalar_of(part.value, part.type) for part in constants if isinstance(part, Constant)])
-    return values_of(found, result)[0], str(result)
+    found = kernel(*[to_scalar(part.value, part.type) for part in constants if isinstance(part, Constant)])
+    return to_values(found, result)[0], str(result)
 
 
 def held(text: str) -> object:
@@ -87,15 +87,15 @@ def test_null_moves_nothing() -> None:
     types = (DateType(), typed("INTERVAL '1' MONTH").type)
     result = temporal_arithmetic.result_type("+", Operands(types))
     kernel = temporal_arithmetic.bind("+", Call(Operands(types), result))
-    found = kernel(column_of([0, None, 30], DateType()), scalar_of(1, types[1]))
-    assert values_of(found, result) == [31, None, 58]
-    assert not kernel(scalar_of(None, DateType()), scalar_of(1, types[1])).is_valid
+    found = kernel(to_column([0, None, 30], DateType()), to_scalar(1, types[1]))
+    assert to_values(found, result) == [31, None, 58]
+    assert not kernel(to_scalar(None, DateType()), to_scalar(1, types[1])).is_valid
 
 
 @pytest.mark.parametrize("year", [-400, 0, 1, 1582, 1900, 2000, 2020, 9999, 12_345])
 def test_the_calendar_of_columns_is_that_of_single_days(year: int) -> None:
     days = np.array([days_from_civil(year, month, day) for month in range(1, 13) for day in (1, 15, 28)])
-    assert [one // 12 + 1970 for one in months_of(days).tolist()] == [year] * len(days)
+    assert [one // 12 + 1970 for one in to_months(days).tolist()] == [year] * len(days)
     for day, moved in zip(days.tolist(), add_months(days, np.ones_like(days)).tolist(), strict=True):
         _, month, of_month = civil_from_days(day)
         assert civil_from_days(moved) == (year + month // 12, month % 12 + 1, of_month)

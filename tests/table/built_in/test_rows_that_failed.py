@@ -11,7 +11,7 @@ from tests.table.sql.shown import shown
 
 from penstock.table.data.errors import ValidationError
 from penstock.table.functions.signatures import INT, STRING
-from penstock.table.sql import parse_statement, sql_of
+from penstock.table.sql import parse_statement, to_sql
 from penstock.table.sql.statements import QueryStatement
 
 M = Rows(
@@ -72,7 +72,7 @@ def test_a_difference_of_points_in_time_is_an_interval(expression: str) -> None:
     assert rows(f"SELECT CAST({expression} AS STRING)") == [(DIFFERENCES[expression],)]
     statement = parse_statement(f"SELECT {expression}")
     assert isinstance(statement, QueryStatement)
-    assert shown(parse_statement(sql_of(statement.query))) == shown(statement)
+    assert shown(parse_statement(to_sql(statement.query))) == shown(statement)
 
 
 def test_such_an_interval_is_compared_and_added() -> None:

@@ -14,14 +14,14 @@ from penstock.base.errors import UnsupportedError
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
 from penstock.table.catalog.file.catalog import FileCatalog
-from penstock.table.catalog.file.documents import table_document, table_of
-from penstock.table.catalog.from_ddl import table_of as table_of_ddl
+from penstock.table.catalog.file.documents import build_catalog_table, table_document
+from penstock.table.catalog.from_ddl import build_catalog_table as table_of_ddl
 from penstock.table.catalog.inline_view import InlineView
 from penstock.table.catalog.schema import Schema
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.logical import Values
 from penstock.table.plan.row_schema import RowSchema
-from penstock.table.sql import parse_statement, sql_of
+from penstock.table.sql import parse_statement, to_sql
 
 TABLES = [
     "CREATE TABLE t (id BIGINT NOT NULL, name STRING COMMENT 'a \"name\"', PRIMARY KEY (id) NOT ENFORCED)",
@@ -57,8 +57,8 @@ def test_tables_come_back_as_they_were(ddl: str) -> None:
             (one.name, str(one.data_type), one.is_metadata, one.metadata_key, one.is_virtual, one.comment)
             for one in schema.columns
         ]
-        computed = [sql_of(one.expression) for one in schema.columns if one.expression is not None]
-        marks = [(one.column, sql_of(one.expression)) for one in schema.watermarks]
+        computed = [to_sql(one.expression) for one in schema.columns if one.expression is not None]
+        marks = [(one.column, to_sql(one.expression)) for one in schema.watermarks]
         key = schema.primary_key, schema.primary_key_name
         return (
             columns,
@@ -72,7 +72,7 @@ def test_tables_come_back_as_they_were(ddl: str) -> None:
         )
 
     table = table_of_ddl(parse_statement(ddl))  # type: ignore[arg-type]
-    assert shown(table_of(table_document(table))) == shown(table)
+    assert shown(build_catalog_table(table_document(table))) == shown(table)
 
 
 def test_a_view_without_a_text_is_refused(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_file_that_is_no_document_is_told_by_its_path(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from penstock.table.catalog.file.catalog import FileCatalog
-from penstock.table.catalog.from_ddl import table_of
+from penstock.table.catalog.from_ddl import build_catalog_table
 from penstock.table.catalog.objects import CatalogDatabase, ObjectPath
 from penstock.table.data.errors import ValidationError
 from penstock.table.sql import parse_statement
@@ -226,7 +226,7 @@ path, mine = sys.argv[1:]
 catalog = FileCatalog("c", path)
 won = 0
 for number in range(60):
-    table = table_of(parse_statement(f"CREATE TABLE t (a{mine} INT) WITH ('connector' = '{'x' * 2000}')"))
+    table = build_catalog_table(parse_statement(f"CREATE TABLE t (a{mine} INT) WITH ('connector' = '{'x' * 2000}')"))
     try:
         catalog.create_table(ObjectPath("default", f"t{number}"), table)
         won += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table.planned import CUSTOMERS, create, manager_of, plan_of
+from tests.table.planned import CUSTOMERS, create, manager_of, plan_query
 
 from penstock.table.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
 from penstock.table.catalog.schema import Schema
@@ -96,7 +96,7 @@ def test_a_view_is_its_query_where_it_was_made() -> None:
     create(manager, "CREATE VIEW romans (who) AS SELECT name FROM customers WHERE city = 'Rome'")
     manager.register_catalog("other", Catalog("other"))
     manager.use_catalog("other")
-    plan = plan_of("SELECT * FROM default_catalog.default_database.romans", manager)
+    plan = plan_query("SELECT * FROM default_catalog.default_database.romans", manager)
     assert plan.schema.names == ["who"]
     with pytest.raises(ValidationError, match="VIEW definition and input fields not match"):
         create(manager, "CREATE VIEW v (a, b) AS SELECT 1")

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.connector import Source
-from penstock.table.catalog.resolution import metadata_of, row_schema
+from penstock.table.catalog.resolution import list_metadata_columns, row_schema
 from penstock.table.connectors.built_in import built_in
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.tables import TableReader, TableWriter
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.plan.logical import Node, Scan, Values, Write
 from penstock.testing.connectors import SourceRun, read_source
 
@@ -23,18 +23,18 @@ LARGE = 1 << 16
 
 def scan_of(ddl: str, name: str = "t") -> Scan:
     """The node that reads a table."""
-    node: Node = plan_of(f"SELECT * FROM {name}", manager_of(ddl))
+    node: Node = plan_query(f"SELECT * FROM {name}", manager_of(ddl))
     while not isinstance(node, Scan):
         (node,) = node.inputs()
     return node
 
 
-def reader_of(ddl: str, connectors: Connectors | None = None) -> TableReader:
+def build_reader(ddl: str, connectors: Connectors | None = None) -> TableReader:
     """How a table is read."""
     return (connectors or built_in()).reader(scan_of(ddl))
 
 
-def write_of(ddl: str, name: str = "t", **more: Any) -> Write:
+def build_write(ddl: str, name: str = "t", **more: Any) -> Write:
     """A node that writes into all columns of a table."""
     manager = manager_of(ddl)
     found = manager.find((name,))
@@ -46,7 +46,7 @@ def write_of(ddl: str, name: str = "t", **more: Any) -> Write:
         input=Values(schema=schema, rows=()),
         path=("default_catalog", "default_database", name),
         options=tuple(found[1].options.items()),
-        metadata=metadata_of(columns),
+        metadata=list_metadata_columns(columns),
         partition_keys=found[1].partition_keys,
         **more,
     )
@@ -54,17 +54,17 @@ def write_of(ddl: str, name: str = "t", **more: Any) -> Write:
 
 def writer_of(ddl: str) -> TableWriter:
     """How a table is written."""
-    return built_in().writer(write_of(ddl))
+    return built_in().writer(build_write(ddl))
 
 
-def rows_of(source: Source[Any, Any], parallelism: int = 1, hostile: bool = False, size: int = LARGE) -> list[Any]:
+def read_rows(source: Source[Any, Any], parallelism: int = 1, hostile: bool = False, size: int = LARGE) -> list[Any]:
     """The rows of a source that ends, as tuples of Python's values."""
     return [tuple(row) for row in read_source(source, size, parallelism, hostile).all_values]
 
 
 def held_rows(columns: pa.RecordBatch, kinds: Sequence[Any]) -> list[tuple[Any, ...]]:
     """The rows of columns, as held values."""
-    found = [values_of(column, kind) for column, kind in zip(columns.columns, kinds, strict=True)]
+    found = [to_values(column, kind) for column, kind in zip(columns.columns, kinds, strict=True)]
     return list(zip(*found, strict=True))
 
 

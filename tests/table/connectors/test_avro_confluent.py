@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.servers.registry import registry_server
-from tests.table.connectors.tables import held_rows, reader_of, writer_of
+from tests.table.connectors.tables import build_reader, held_rows, writer_of
 
 from penstock.codecs.messages import Deserialized
 from penstock.datastream.formats.avro import AvroSchema, ConfluentRegistryAvroSerializationSchema
-from penstock.table.catalog.schema import type_of
+from penstock.table.catalog.schema import parse_data_type
 from penstock.table.connectors.formats.avro import avro_schema
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
@@ -58,8 +58,8 @@ def url() -> Iterator[str]:
         yield found
 
 
-def schema_of(columns: dict[str, str]) -> RowSchema:
-    return RowSchema(tuple(PlanColumn(name, type_of(kind)) for name, kind in columns.items()))
+def make_schema(columns: dict[str, str]) -> RowSchema:
+    return RowSchema(tuple(PlanColumn(name, parse_data_type(kind)) for name, kind in columns.items()))
 
 
 def found_format(name: str, options: dict[str, str]) -> tuple[Any, TableOptions]:
@@ -71,9 +71,9 @@ def encoded(
     name: str, columns: dict[str, str], rows: list[tuple[Any, ...]], kinds: bytes | None = None, **options: str
 ) -> list[bytes]:
     found, below = found_format(name, options)
-    schema = schema_of(columns)
+    schema = make_schema(columns)
     encoder = pickle.loads(pickle.dumps(found.encoding(schema, below).messages))
-    arrays = [column_of(values, kind) for values, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
+    arrays = [to_column(values, kind) for values, kind in zip(zip(*rows, strict=True), schema.types, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema.names)
     messages: list[bytes] = encoder.encode(batch) if kinds is None else encoder.encode_changes(batch, kinds)
     return messages
@@ -83,7 +83,7 @@ def decoded(
     name: str, columns: dict[str, str], messages: list[bytes], wanted: list[int] | None = None, **options: str
 ) -> Deserialized:
     found, below = found_format(name, options)
-    schema = schema_of(columns)
+    schema = make_schema(columns)
     decoding = found.decoding(schema, range(len(schema)) if wanted is None else wanted, below)
     result: Deserialized = pickle.loads(pickle.dumps(decoding.messages)).decode(messages)
     return result
@@ -93,7 +93,7 @@ def test_messages_without_a_registry_have_all_types() -> None:
     messages = encoded("avro", ALL_TYPES, ROWS)
     found = decoded("avro", ALL_TYPES, messages)
     assert not found.bad
-    assert held_rows(found.columns, schema_of(ALL_TYPES).types) == ROWS
+    assert held_rows(found.columns, make_schema(ALL_TYPES).types) == ROWS
 
 
 def test_only_what_is_wanted_is_made() -> None:
@@ -112,13 +112,13 @@ def test_bad_messages_are_told_with_the_field() -> None:
         (2, "field 'i': it ends too early"),
     ]
     avro, options = found_format("avro", {"ignore-parse-errors": "true"})
-    assert avro.decoding(schema_of(columns), [0], options).skips_bad
+    assert avro.decoding(make_schema(columns), [0], options).skips_bad
 
 
 def test_schema_is_as_flink_makes_it() -> None:
     """Names of records inside, and NULL as the default, so that data without a column can be read."""
     columns = {"a": "INT NOT NULL", "r": "ROW<x ARRAY<ROW<y INT>>>"}
-    assert json.loads(avro_schema(schema_of(columns)).text) == {
+    assert json.loads(avro_schema(make_schema(columns)).text) == {
         "type": "record",
         "name": "record",
         "namespace": "org.apache.flink.avro.generated",
@@ -164,7 +164,7 @@ def test_all_types_go_through_a_registry(url: str) -> None:
     assert {message[:1] for message in messages} == {b"\0"}
     found = decoded("avro-confluent", ALL_TYPES, messages, url=url)
     assert not found.bad
-    assert held_rows(found.columns, schema_of(ALL_TYPES).types) == ROWS
+    assert held_rows(found.columns, make_schema(ALL_TYPES).types) == ROWS
 
 
 def test_columns_are_found_in_whichever_schema_a_record_has(url: str) -> None:
@@ -181,7 +181,7 @@ def test_columns_are_found_in_whichever_schema_a_record_has(url: str) -> None:
     columns = {"id": "BIGINT", "kind": "STRING", "at": "TIMESTAMP(3)", "absent": "STRING"}
     found = decoded("avro-confluent", columns, [message], url=url)
     assert not found.bad
-    assert held_rows(found.columns, schema_of(columns).types) == [(7, "B", 1_002_000_000, None)]
+    assert held_rows(found.columns, make_schema(columns).types) == [(7, "B", 1_002_000_000, None)]
 
 
 def test_schema_may_be_given(url: str) -> None:
@@ -204,7 +204,7 @@ def test_debezium_tells_changes(url: str) -> None:
     found = decoded("debezium-avro-confluent", columns, [*messages[:1], b"", *messages[1:]], url=url)
     shown = [SHORT[kind] for kind in found.kinds or b""]
     assert shown == ["+I", "-D", "+I", "-D"]
-    assert held_rows(found.columns, schema_of(columns).types) == rows
+    assert held_rows(found.columns, make_schema(columns).types) == rows
     assert found.of_records(range(5)) == [0, 2, 3, 4]
 
 
@@ -229,7 +229,7 @@ def test_debezium_update_is_two_rows_and_needs_the_row_as_it_was(url: str) -> No
     columns = {"v": "BIGINT", "id": "INT"}
     found = decoded("debezium-avro-confluent", columns, messages, url=url)
     assert [SHORT[kind] for kind in found.kinds or b""] == ["+I", "-U", "+U"]
-    assert held_rows(found.columns, schema_of(columns).types) == [(5, 1), (5, 1), (6, 1)]
+    assert held_rows(found.columns, make_schema(columns).types) == [(5, 1), (5, 1), (6, 1)]
     reasons = [bad.reason for bad in found.bad]
     assert [bad.place for bad in found.bad] == [2, 3, 4]
     assert all("must be set to REPLICA IDENTITY FULL" in reason for reason in reasons[:2])
@@ -237,7 +237,7 @@ def test_debezium_update_is_two_rows_and_needs_the_row_as_it_was(url: str) -> No
 
 
 def test_options_that_are_needed_are_asked_for() -> None:
-    columns = schema_of({"id": "INT"})
+    columns = make_schema({"id": "INT"})
     for name in ("avro-confluent", "debezium-avro-confluent"):
         found, without = found_format(name, {})
         with pytest.raises(ValidationError, match=rf"Missing required options are: {name}\.url"):
@@ -254,6 +254,6 @@ def test_options_that_are_needed_are_asked_for() -> None:
 def test_files_are_refused() -> None:
     ddl = "CREATE TABLE t (a INT) WITH ('connector' = 'filesystem', 'path' = '/x', 'format' = 'avro-confluent', "
     ddl += "'avro-confluent.url' = 'http://localhost:1', 'avro-confluent.subject' = 's')"
-    for use in (reader_of, writer_of):
+    for use in (build_reader, writer_of):
         with pytest.raises(ValidationError, match="Format 'avro-confluent' has only messages, and no files"):
             use(ddl)

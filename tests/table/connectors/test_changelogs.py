@@ -12,19 +12,19 @@ from tests.table.connectors.tables import held_rows
 
 from penstock.codecs.messages import Deserialized
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.catalog.schema import type_of
+from penstock.table.catalog.schema import parse_data_type
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 ROW = {"id": "INT", "name": "STRING"}
 
 
-def schema_of(columns: dict[str, str]) -> RowSchema:
-    return RowSchema(tuple(PlanColumn(name, type_of(kind)) for name, kind in columns.items()))
+def make_schema(columns: dict[str, str]) -> RowSchema:
+    return RowSchema(tuple(PlanColumn(name, parse_data_type(kind)) for name, kind in columns.items()))
 
 
 def found_format(name: str, options: dict[str, str]) -> tuple[Any, TableOptions]:
@@ -40,7 +40,7 @@ def decoded(
     options: dict[str, str] | None = None,
 ) -> Deserialized:
     found, below = found_format(name, options or {})
-    schema = schema_of(columns)
+    schema = make_schema(columns)
     places = {schema.names.index(column): key for column, key in (metadata or {}).items()}
     decoding = found.decoding_with_metadata(schema, range(len(schema)), below, places)
     assert decoding.changes == ALL
@@ -50,7 +50,7 @@ def decoded(
 
 def shown(found: Deserialized, columns: dict[str, str] = ROW) -> list[tuple[Any, ...]]:
     kinds = found.kinds or bytes(len(found.values))
-    rows = held_rows(found.columns, schema_of(columns).types)
+    rows = held_rows(found.columns, make_schema(columns).types)
     return [(SHORT[kind], *row) for kind, row in zip(kinds, rows, strict=True)]
 
 
@@ -139,10 +139,10 @@ def test_messages_are_changes(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_updates_are_written_as_rows_that_go_and_come(name: str) -> None:
     found, below = found_format(name, {})
-    schema = schema_of(ROW)
+    schema = make_schema(ROW)
     encoding = found.encoding(schema, below)
     assert encoding.accepts == ALL
-    columns = [column_of([value] * 4, kind) for value, kind in zip((1, "a"), schema.types, strict=True)]
+    columns = [to_column([value] * 4, kind) for value, kind in zip((1, "a"), schema.types, strict=True)]
     batch = pa.RecordBatch.from_arrays(columns, schema.names)
     came, went = WRITTEN[name]
     assert encoding.messages.encode_changes(batch, bytes([0, 1, 2, 3])) == [came, went, came, went]
@@ -193,7 +193,7 @@ def test_schema_beside_the_payload() -> None:
     assert shown(found, columns) == [("+I", '{"type":"struct"}', 1, 5_000_000)]
     with pytest.raises(ValidationError, match=r"debezium-json\.schema-include"):
         found_format("debezium-json", {})[0].encoding(
-            schema_of(ROW), found_format("debezium-json", {"schema-include": "true"})[1]
+            make_schema(ROW), found_format("debezium-json", {"schema-include": "true"})[1]
         )
 
 

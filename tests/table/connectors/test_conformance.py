@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.table.connectors.tables import reader_of
+from tests.table.connectors.tables import build_reader
 from tests.table.connectors.test_datagen import ddl as datagen_ddl
-from tests.table.connectors.test_datagen import source_of
+from tests.table.connectors.test_datagen import plan_source
 
 from penstock.testing.connectors import (
     SOURCE_CASES,
@@ -24,7 +24,7 @@ def tuples(rows: list[Any]) -> list[Any]:
 
 def generated() -> SourceUnderTest:
     sequence = ("'fields.id.kind' = 'sequence'", "'fields.id.start' = '1'", "'fields.id.end' = '20'")
-    source = source_of(datagen_ddl("id BIGINT", *sequence))
+    source = plan_source(datagen_ddl("id BIGINT", *sequence))
     return SourceUnderTest(source, [(n,) for n in range(1, 21)], result=tuples)
 
 
@@ -38,7 +38,7 @@ def files(folder: Path) -> Callable[[], SourceUnderTest]:
         f"CREATE TABLE t (part INT, name STRING) PARTITIONED BY (part) "
         f"WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'csv')"
     )
-    return lambda: SourceUnderTest(reader_of(ddl).source, rows, result=tuples)
+    return lambda: SourceUnderTest(build_reader(ddl).source, rows, result=tuples)
 
 
 @pytest.mark.parametrize("case", SOURCE_CASES)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 from tests.table.connectors.tables import held_rows
-from tests.table.connectors.test_formats import schema_of
+from tests.table.connectors.test_formats import make_schema
 
 from penstock.formats.stream_format import DecodedBlock
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.table_options import TableOptions
 
-SCHEMA = schema_of(a="STRING", b="INT")
+SCHEMA = make_schema(a="STRING", b="INT")
 LINES = st.one_of(
     st.sampled_from(("x,1", "ä,2", ",", "x", "", " ", "x,1,2", "x,y", "#x,1", "x,", " x , 1 ")),
     st.text("x1, \r\t\0", max_size=6),

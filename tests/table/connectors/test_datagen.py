@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.table.connectors.tables import reader_of, scan_of
+from tests.table.connectors.tables import build_reader, scan_of
 
 from penstock.codecs.map_columns import NULLABLE_KEY
 from penstock.core.columns.batch import SplitColumnBatch
@@ -28,9 +28,9 @@ def ddl(columns: str, *options: str) -> str:
     return f"CREATE TABLE t ({columns}) WITH ({all_options})"
 
 
-def source_of(text: str) -> GeneratedColumnsSource:
+def plan_source(text: str) -> GeneratedColumnsSource:
     """The source, with a clock that says when its first row is due."""
-    source = reader_of(text).source
+    source = build_reader(text).source
     assert isinstance(source, GeneratedColumnsSource)
     source._now_ms = moment
     return source
@@ -68,9 +68,9 @@ ALL_TYPES = (
 def test_rows_of_all_types_are_the_same_after_restarts(parallelism: int, hostile: bool) -> None:
     """G8: a position is the number of a row, and a row depends on its number alone."""
     table = ddl(ALL_TYPES, "'number-of-rows' = '50'", "'fields.s.var-len' = 'true'", "'fields.ts.max-past' = '1 d'")
-    expected = ticking(source_of(table), size=50)
+    expected = ticking(plan_source(table), size=50)
     assert len(expected) == 50
-    found = ticking(source_of(table), parallelism, hostile)
+    found = ticking(plan_source(table), parallelism, hostile)
     assert Counter(map(repr, found)) == Counter(map(repr, expected))
 
 
@@ -81,7 +81,7 @@ def test_a_sequence_counts_and_ends_the_table() -> None:
         *(f"'fields.{one}.kind' = 'sequence', 'fields.{one}.start' = '-1'" for one in "nds"),
         "'fields.n.end' = '1', 'fields.d.end' = '5', 'fields.s.end' = '9'",
     )
-    source = source_of(table)
+    source = plan_source(table)
     assert source.boundedness is Boundedness.BOUNDED
     assert ticking(source) == [(-1, Decimal("-1.00"), "-1"), (0, Decimal("0.00"), "0"), (1, Decimal("1.00"), "1")]
 
@@ -93,7 +93,7 @@ def test_numbers_keep_to_their_bounds() -> None:
         "'number-of-rows' = '2000'",
         *(f"'fields.{one}.min' = '-2', 'fields.{one}.max' = '2'" for one in "ide"),
     )
-    rows = ticking(source_of(table), size=5_000)
+    rows = ticking(plan_source(table), size=5_000)
     assert {row[0] for row in rows} == {-2, -1, 0, 1, 2}
     assert all(-2 <= row[1] <= 2 for row in rows)
     assert {row[2] for row in rows} == {Decimal(n) / 10 for n in range(-20, 21)}
@@ -106,7 +106,7 @@ def test_null_rate_and_lengths() -> None:
         "'number-of-rows' = '2000', 'fields.a.null-rate' = '0.25', 'fields.s.length' = '5'",
         "'fields.v.length' = '5', 'fields.v.var-len' = 'true', 'fields.m.length' = '2'",
     )
-    rows = ticking(source_of(table), size=5_000)
+    rows = ticking(plan_source(table), size=5_000)
     assert 400 < sum(row[0] is None for row in rows) < 600
     assert {len(row[1]) for row in rows} == {5}
     assert {len(row[2]) for row in rows} == {1, 2, 3, 4, 5}
@@ -115,21 +115,21 @@ def test_null_rate_and_lengths() -> None:
 
 def test_a_key_is_in_a_map_once() -> None:
     """Although it may be drawn twice."""
-    rows = ticking(source_of(ddl("m MAP<BOOLEAN, INT>", "'number-of-rows' = '20', 'fields.m.length' = '5'")))
+    rows = ticking(plan_source(ddl("m MAP<BOOLEAN, INT>", "'number-of-rows' = '20', 'fields.m.length' = '5'")))
     assert all(len({key[NULLABLE_KEY] for key, _ in row[0]}) == len(row[0]) for row in rows)
 
 
 def test_times_go_on_with_the_rows() -> None:
     """A row has the time at which it is due at the rate of the table."""
     table = ddl("ts TIMESTAMP(3), t0 TIMESTAMP(0)", "'number-of-rows' = '5'").replace("100000000", "2")
-    rows = ticking(source_of(table))
+    rows = ticking(plan_source(table))
     assert [(row[0].timestamp() - rows[0][0].timestamp()) for row in rows] == [0.0, 0.5, 1.0, 1.5, 2.0]
     assert {row[1].microsecond for row in rows} == {0}
 
 
 def test_without_an_end_rows_come_for_ever() -> None:
     """Ten thousand a second, unless the table says otherwise."""
-    assert source_of(ddl("a INT")).boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    assert plan_source(ddl("a INT")).boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_without_an_end_rows_come_for_ever() -> None:
 def test_options_that_say_nothing_are_refused(columns: str, options: str, said: str) -> None:
     """With the field and the reason."""
     with pytest.raises(ValidationError, match=said):
-        reader_of(ddl(columns, options))
+        build_reader(ddl(columns, options))
 
 
 def test_columns_and_limits_are_pushed_down() -> None:
@@ -171,7 +171,7 @@ def test_columns_and_limits_are_pushed_down() -> None:
     assert isinstance(scan, ProjectionPushDown)
     narrow = scan.with_columns((2, 0))
     assert isinstance(narrow, LimitPushDown)
-    whole = ticking(source_of(table))
+    whole = ticking(plan_source(table))
     assert ticking(narrow.with_limit(4).reader().source) == [(row[2], row[0]) for row in whole[:4]]
     assert narrow == replace(narrow)  # type: ignore[type-var]
 
@@ -179,16 +179,16 @@ def test_columns_and_limits_are_pushed_down() -> None:
 def test_rows_are_read_by_any_number_of_subtasks() -> None:
     """Each makes its share."""
     table = ddl("n BIGINT", "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10'")
-    cluster = SourceRun(source_of(table), 4)
+    cluster = SourceRun(plan_source(table), 4)
     assert cluster.source.max_parallelism() is None
     cluster.close()
-    assert sorted(ticking(source_of(table), 4)) == [(n,) for n in range(1, 11)]
+    assert sorted(ticking(plan_source(table), 4)) == [(n,) for n in range(1, 11)]
 
 
 def test_a_subtask_with_several_series_reads_the_earliest_rows_first() -> None:
     """After a restart with fewer subtasks: each series has a watermark of its own, and none is left for later."""
     host = ReaderHost()
-    reader = source_of(
+    reader = plan_source(
         ddl("n BIGINT", "'fields.n.kind' = 'sequence'", "'fields.n.start' = '0'", "'fields.n.end' = '9'")
     )
     read = reader.create_reader(host)
@@ -207,7 +207,7 @@ def test_a_subtask_with_several_series_reads_the_earliest_rows_first() -> None:
 
 def test_a_series_that_is_paused_is_not_read() -> None:
     host = ReaderHost()
-    read = source_of(ddl("n BIGINT")).create_reader(host)
+    read = plan_source(ddl("n BIGINT")).create_reader(host)
     read.add_splits([RowsSplit(one, 2, None, moment()) for one in (0, 1)])
     host.now = 1_000
     read.pause_or_resume_splits(["0 of 2"], [])

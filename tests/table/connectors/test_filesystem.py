@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.table.connectors.tables import reader_of, rows_of, scan_of, table_rows, writer_of
+from tests.table.connectors.tables import build_reader, read_rows, scan_of, table_rows, writer_of
 
 from penstock.base.errors import FormatError, UnsupportedError
 from penstock.core.connector import Boundedness
@@ -114,11 +114,11 @@ def test_partitions_columns_and_limits_are_pushed_down(tmp_path: Path) -> None:
     assert scan.partitions() == [{"k": "0"}, {"k": "1"}, {"k": "2"}]
     (tmp_path / "k=1" / "broken").write_text("{")
     one = scan.with_partitions([{"k": "2"}]).with_columns((2, 1))
-    assert sorted(rows_of(one.reader().source)) == sorted((2, f"b{n}") for n in range(2, 30, 3))
-    assert rows_of(scan.with_partitions([]).reader().source) == []
-    assert len(rows_of(one.with_limit(4).reader().source)) == 4
+    assert sorted(read_rows(one.reader().source)) == sorted((2, f"b{n}") for n in range(2, 30, 3))
+    assert read_rows(scan.with_partitions([]).reader().source) == []
+    assert len(read_rows(one.with_limit(4).reader().source)) == 4
     only_partition = scan.with_partitions([{"k": "0"}]).with_columns((2,))
-    assert rows_of(only_partition.reader().source) == [(0,)] * 10
+    assert read_rows(only_partition.reader().source) == [(0,)] * 10
     with pytest.raises(ValidationError, match="has values of k, not of a"):
         scan.with_partitions([{"a": "1"}])
 
@@ -159,9 +159,9 @@ def test_only_files_that_match_are_read(tmp_path: Path) -> None:
 
 def test_files_that_come_later_are_read_where_they_are_watched_for(tmp_path: Path) -> None:
     """Then the table never ends."""
-    watched = reader_of(ddl(tmp_path, "a INT", more=", 'source.monitor-interval' = '1 s'")).source
+    watched = build_reader(ddl(tmp_path, "a INT", more=", 'source.monitor-interval' = '1 s'")).source
     assert watched.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    assert reader_of(ddl(tmp_path, "a INT")).source.boundedness is Boundedness.BOUNDED
+    assert build_reader(ddl(tmp_path, "a INT")).source.boundedness is Boundedness.BOUNDED
 
 
 @pytest.mark.parametrize(("name", "bad"), [("csv", "1,x"), ("json", '{"a": 1, "b": "x"}'), ("json", "{")])
@@ -218,7 +218,7 @@ def test_a_partition_that_is_no_value_is_named(tmp_path: Path) -> None:
 def test_options_that_are_not_built_or_not_known(tmp_path: Path, more: str, kind: type[Exception], said: str) -> None:
     """By name."""
     with pytest.raises(kind, match=said):
-        reader_of(ddl(tmp_path, "a INT", more=more))
+        build_reader(ddl(tmp_path, "a INT", more=more))
 
 
 def test_a_sink_refuses_what_it_cannot_write(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from tests.table.connectors.tables import held_rows, reader_of, rows_of
+from tests.table.connectors.tables import build_reader, held_rows, read_rows
 
 from penstock.base.errors import FormatError, PenstockError, UnsupportedError
 from penstock.codecs.csv_row import CsvRowDeserializationSchema
@@ -20,16 +20,16 @@ from penstock.codecs.messages import Deserialized
 from penstock.common import Types
 from penstock.formats.csv import CsvFormat
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.catalog.schema import type_of
+from penstock.table.catalog.schema import parse_data_type
 from penstock.table.connectors.formats.built_in import built_in_formats
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 
-def schema_of(**columns: str) -> RowSchema:
-    return RowSchema(tuple(PlanColumn(name, type_of(kind)) for name, kind in columns.items()))
+def make_schema(**columns: str) -> RowSchema:
+    return RowSchema(tuple(PlanColumn(name, parse_data_type(kind)) for name, kind in columns.items()))
 
 
 def decoded(name: str, schema: RowSchema, messages: list[bytes], **options: str) -> Deserialized:
@@ -52,7 +52,7 @@ def encoded(name: str, schema: RowSchema, values: list[tuple[Any, ...]], **optio
     found, below = built_in_formats().find(TableOptions("t", texts))
     encoder = found.encoding(schema, below).messages
     assert encoder is not None
-    arrays = [column_of(column, kind) for column, kind in zip(zip(*values, strict=True), schema.types, strict=True)]
+    arrays = [to_column(column, kind) for column, kind in zip(zip(*values, strict=True), schema.types, strict=True)]
     return pickle.loads(pickle.dumps(encoder)).encode(pa.RecordBatch.from_arrays(arrays, schema.names))  # type: ignore[no-any-return]
 
 
@@ -68,7 +68,7 @@ START = st.integers(0, 12)
 
 def test_csv_quotes_what_it_has_to() -> None:
     """Delimiters, quotes and line feeds; a field that is quoted without need is read, too."""
-    schema = schema_of(a="STRING", b="INT")
+    schema = make_schema(a="STRING", b="INT")
     values = [("plain", 1), ("a,b", 2), ('say "hi"', 3), ("two\nlines", None), ("", 5)]
     messages = encoded("csv", schema, values)
     assert messages == [b"plain,1", b'"a,b",2', b'"say ""hi""",3', b'"two\nlines",', b",5"]
@@ -78,19 +78,19 @@ def test_csv_quotes_what_it_has_to() -> None:
 
 def test_csv_with_its_own_characters() -> None:
     """Delimiter, quote, escape, the text that is NULL, and what stands between elements."""
-    schema = schema_of(a="STRING", b="ARRAY<INT>", c="ROW<x INT, y STRING>")
+    schema = make_schema(a="STRING", b="ARRAY<INT>", c="ROW<x INT, y STRING>")
     options = {"field_delimiter": "|", "quote_character": "'", "null_literal": "n/a", "array_element_delimiter": ":"}
     values = [("it's", [1, None, 3], (7, "z")), (None, None, None)]
     messages = encoded("csv", schema, values, **options)
     assert messages == [b"'it''s'|1:n/a:3|7:z", b"n/a|n/a|n/a"]
     assert rows("csv", schema, messages, **options) == values
-    tab = encoded("csv", schema_of(a="INT", b="INT"), [(1, 2)], field_delimiter="\\t")
+    tab = encoded("csv", make_schema(a="INT", b="INT"), [(1, 2)], field_delimiter="\\t")
     assert tab == [b"1\t2"]
 
 
 def test_csv_without_quotes_escapes_or_refuses() -> None:
     """A text with the delimiter in it is not written so that it would be read as two."""
-    schema = schema_of(a="STRING", b="INT")
+    schema = make_schema(a="STRING", b="INT")
     options = {"disable_quote_character": "true"}
     with pytest.raises(UnsupportedError, match="'a,b' cannot be written as CSV without quotes"):
         encoded("csv", schema, [("a,b", 1)], **options)
@@ -102,11 +102,11 @@ def test_csv_without_quotes_escapes_or_refuses() -> None:
 
 @given(st.lists(st.tuples(st.one_of(st.none(), st.text('a,"\r\nä', max_size=3)), MOMENTS), max_size=12), START)
 def test_csv_lines_of_a_file_are_messages_one_behind_the_other(values: list[tuple[Any, ...]], start: int) -> None:
-    schema = schema_of(a="STRING", b="TIMESTAMP(3)")
+    schema = make_schema(a="STRING", b="TIMESTAMP(3)")
     found, below = built_in_formats().find(TableOptions("t", {"format": "csv"}))
     encoder = found.encoding(schema, below).messages
     assert encoder is not None
-    arrays = [column_of([one[place] for one in values], kind) for place, kind in enumerate(schema.types)]
+    arrays = [to_column([one[place] for one in values], kind) for place, kind in enumerate(schema.types)]
     columns = pa.RecordBatch.from_arrays(arrays, schema.names).slice(start)
     messages = encoder.encode(columns)
     assert encoder.lines(columns) == b"".join(one + b"\n" for one in messages)
@@ -117,7 +117,7 @@ def test_csv_lines_of_a_file_are_messages_one_behind_the_other(values: list[tupl
 @pytest.mark.parametrize("count", [1, 3])
 def test_csv_line_may_end_with_a_delimiter(tmp_path: Path, is_file: bool, count: int) -> None:
     """K2: one delimiter and blanks, as Flink 2.3 reads them; TPC-H's own files have it."""
-    schema = schema_of(id="INT", name="STRING")
+    schema = make_schema(id="INT", name="STRING")
     good = [b"1|a|", b"2|b| ", b"3|", b'4|"c"|', b"5|d"][:: 1 if count > 1 else 4] * count
     expected = [(1, "a"), (2, "b"), (3, ""), (4, "c"), (5, "d")][:: 1 if count > 1 else 4] * count
     if not is_file:
@@ -129,12 +129,12 @@ def test_csv_line_may_end_with_a_delimiter(tmp_path: Path, is_file: bool, count:
         return
     for lines, values in ((good, expected), ([b"1|a|"] * 9, [(1, "a")] * 9)):
         (tmp_path / "f").write_bytes(b"\n".join(lines) + b"\n")
-        reader = reader_of(
+        reader = build_reader(
             "CREATE TABLE t (id INT, name STRING) WITH ('connector' = 'filesystem', 'format' = 'csv', "
             f"'path' = '{tmp_path}', 'csv.field-delimiter' = '|')"
         )
         assert reader.source is not None
-        found = rows_of(reader.source)
+        found = read_rows(reader.source)
         assert [tuple(one) for one in found] == values
 
 
@@ -149,7 +149,7 @@ def test_csv_line_may_end_with_a_delimiter_in_streams() -> None:
 
 def test_csv_booleans_are_those_of_flink() -> None:
     """K2: TRUE in any letters, and any other text is FALSE; the empty text stays NULL."""
-    schema = schema_of(id="INT", b="BOOLEAN", a="ARRAY<BOOLEAN>")
+    schema = make_schema(id="INT", b="BOOLEAN", a="ARRAY<BOOLEAN>")
     texts = ["1", "yes", "true", " TRUE ", "tRuE", "t", "true1", "0", ""]
     found = rows("csv", schema, [f"1,{one},{one};true".encode() for one in texts])
     expected = [False, False, True, True, True, False, False, False, None]
@@ -161,14 +161,14 @@ def test_csv_moments_are_as_short_as_they_are_exact() -> None:
     texts = ["1970-01-01 00:00:00", "1970-01-01 00:00:00.5", "1970-01-01 00:00:00.01", "1970-01-01 01:00:00"]
     for times in (1, 4):  # each is shown once where it comes several times
         for kind in ("TIMESTAMP(3)", "TIMESTAMP(9)"):
-            messages = encoded("csv", schema_of(a=kind, b="INT"), [(one, 7) for one in moments] * times)
+            messages = encoded("csv", make_schema(a=kind, b="INT"), [(one, 7) for one in moments] * times)
             assert messages == [f"{one},7".encode() for one in texts] * times
-    assert encoded("csv", schema_of(a="TIMESTAMP(0)"), [(0,)]) == [b"1970-01-01 00:00:00"]
+    assert encoded("csv", make_schema(a="TIMESTAMP(0)"), [(0,)]) == [b"1970-01-01 00:00:00"]
 
 
 def test_what_is_no_csv_says_column_and_value() -> None:
     """Or how many fields there are."""
-    schema = schema_of(a="INT", b="DATE")
+    schema = make_schema(a="INT", b="DATE")
     found = decoded("csv", schema, [b"1,2020-01-01", b"x,2020-01-01", b"1", b"1,2,3", b"1,2020-13-01", b'"1,2'])
     assert held_rows(found.columns, schema.types) == [(1, 18262)]
     assert reasons(found) == [
@@ -182,7 +182,7 @@ def test_what_is_no_csv_says_column_and_value() -> None:
 
 def test_csv_that_ignores_errors_has_null_for_them() -> None:
     """A row that lacks fields gets NULL, too; one that cannot be cut is left out."""
-    schema = schema_of(a="INT", b="DATE")
+    schema = make_schema(a="INT", b="DATE")
     found = decoded("csv", schema, [b"x,2020-01-01", b"1", b"1,2,3"], ignore_parse_errors="true")
     assert held_rows(found.columns, schema.types) == [(None, 18262), (1, None)]
     assert [one.place for one in found.bad] == [2]
@@ -196,7 +196,9 @@ MANY = 50
 @pytest.mark.parametrize("count", [1, MANY])
 def test_json_takes_values_as_flink_does(count: int) -> None:
     """Whether lines are read at once or one by one: text for numbers, numbers for text, objects for text."""
-    schema = schema_of(a="INT", b="STRING", c="DOUBLE", d="DECIMAL(6, 2)", e="ROW<x INT, y ARRAY<STRING>>", f="BOOLEAN")
+    schema = make_schema(
+        a="INT", b="STRING", c="DOUBLE", d="DECIMAL(6, 2)", e="ROW<x INT, y ARRAY<STRING>>", f="BOOLEAN"
+    )
     message = (
         b'{"a": "5", "b": {"k": 1.50}, "c": 3, "d": 1.25, "e": {"x": 1, "y": ["u", null]}, "f": "TRUE", "other": 1}'
     )
@@ -209,7 +211,7 @@ def test_json_takes_values_as_flink_does(count: int) -> None:
 @pytest.mark.parametrize("count", [1, MANY])
 def test_json_of_plain_columns_is_the_same_at_once(count: int) -> None:
     """Missing fields are NULL."""
-    schema = schema_of(a="BIGINT", b="STRING", t="TIMESTAMP(3)", d="DATE", x="ROW<y INT>")
+    schema = make_schema(a="BIGINT", b="STRING", t="TIMESTAMP(3)", d="DATE", x="ROW<y INT>")
     message = b'{"b": "\\u00e4", "a": 7, "t": "2020-01-02 03:04:05.678", "x": {"y": 3}}'
     row = (7, "\u00e4", 1_577_934_245_678_000_000, None, (3,))
     assert rows("json", schema, [message] * count) == [row] * count
@@ -218,7 +220,7 @@ def test_json_of_plain_columns_is_the_same_at_once(count: int) -> None:
 @pytest.mark.parametrize("count", [1, MANY])
 def test_what_is_no_json_says_column_and_value(count: int) -> None:
     """Good lines around it are read."""
-    schema = schema_of(a="INT", t="TIMESTAMP(3)")
+    schema = make_schema(a="INT", t="TIMESTAMP(3)")
     good = b'{"a": 1}'
     bad = [b'{"a": "x"}', b'"x"', b"{", b'{"a": 3000000000}', b'{"t": "2020-01-02T03:04:05"}']
     found = decoded("json", schema, [good] * count + bad)
@@ -233,7 +235,7 @@ def test_what_is_no_json_says_column_and_value(count: int) -> None:
 
 def test_json_errors_by_option() -> None:
     """Ignored ones are NULL, and missing fields may be errors."""
-    schema = schema_of(a="INT", r="ROW<x INT>")
+    schema = make_schema(a="INT", r="ROW<x INT>")
     found = decoded("json", schema, [b'{"a": "x", "r": {"x": "y"}}', b"nothing"], ignore_parse_errors="true")
     assert held_rows(found.columns, schema.types) == [(None, (None,))]
     assert [one.place for one in found.bad] == [1]
@@ -246,7 +248,7 @@ def test_json_errors_by_option() -> None:
 
 def test_json_times_in_both_standards() -> None:
     """A point on the time line has a Z."""
-    schema = schema_of(t="TIMESTAMP(9)", z="TIMESTAMP_LTZ(3)", d="DATE", o="TIME(3)")
+    schema = make_schema(t="TIMESTAMP(9)", z="TIMESTAMP_LTZ(3)", d="DATE", o="TIME(3)")
     values = [(1_577_934_245_000_000_100, 1_577_934_245_120_000_000, 18263, 3_723_004)]
     sql = encoded("json", schema, values)
     assert sql == [
@@ -261,14 +263,14 @@ def test_json_times_in_both_standards() -> None:
 
 def test_json_maps_and_nulls_by_option() -> None:
     """Fields that are NULL may be left out."""
-    schema = schema_of(m="MAP<STRING, INT>", a="INT")
+    schema = make_schema(m="MAP<STRING, INT>", a="INT")
     values = [([("k", 1), ("l", None)], None)]
     assert encoded("json", schema, values) == [b'{"m":{"k":1,"l":null},"a":null}']
     left_out = encoded("json", schema, values, **{"encode.ignore-null-fields": "true"})
     assert left_out == [b'{"m":{"k":1,"l":null}}']
     assert rows("json", schema, left_out) == values
     with pytest.raises(UnsupportedError, match="column 'm': JSON only has maps and multisets with texts as keys"):
-        encoded("json", schema_of(m="MAP<INT, INT>"), [([],)])
+        encoded("json", make_schema(m="MAP<INT, INT>"), [([],)])
 
 
 # --- raw and others --------------------------------------------------------------------------------------------------
@@ -287,7 +289,7 @@ def test_json_maps_and_nulls_by_option() -> None:
 )
 def test_raw_is_the_value_alone(kind: str, value: Any, message: bytes) -> None:
     """In big-endian order, unless the option says otherwise."""
-    schema = schema_of(a=kind)
+    schema = make_schema(a=kind)
     assert encoded("raw", schema, [(value,)]) == [message]
     assert rows("raw", schema, [message]) == [(value,)]
     if kind == "INT":
@@ -296,13 +298,13 @@ def test_raw_is_the_value_alone(kind: str, value: Any, message: bytes) -> None:
 
 def test_raw_says_what_it_cannot_read() -> None:
     """Bytes of another length, another charset, or tables of more columns."""
-    assert reasons(decoded("raw", schema_of(a="INT"), [b"1"]))[0][1].startswith("column 'a': the bytes are no INT")
-    assert rows("raw", schema_of(a="STRING"), ["ä".encode("latin-1")], charset="latin-1") == [("ä",)]
-    assert decoded("raw", schema_of(a="STRING"), ["ä".encode("latin-1")]).bad
+    assert reasons(decoded("raw", make_schema(a="INT"), [b"1"]))[0][1].startswith("column 'a': the bytes are no INT")
+    assert rows("raw", make_schema(a="STRING"), ["ä".encode("latin-1")], charset="latin-1") == [("ä",)]
+    assert decoded("raw", make_schema(a="STRING"), ["ä".encode("latin-1")]).bad
     with pytest.raises(ValidationError, match=r"only supports single physical column. But table t has 2: a, b"):
-        decoded("raw", schema_of(a="INT", b="INT"), [])
+        decoded("raw", make_schema(a="INT", b="INT"), [])
     with pytest.raises(UnsupportedError, match="'raw' has no form for column 'a' of type DATE"):
-        decoded("raw", schema_of(a="DATE"), [])
+        decoded("raw", make_schema(a="DATE"), [])
 
 
 @pytest.mark.parametrize(
@@ -322,7 +324,7 @@ def test_types_that_a_format_has_not_are_named_when_a_query_is_planned(name: str
     found, options = built_in_formats().find(TableOptions("t", {"format": name}))
     for use in (found.encoding, lambda schema, given: found.decoding(schema, [0], given)):
         with pytest.raises(UnsupportedError, match="column 'a'"):
-            use(schema_of(a=kind), options)
+            use(make_schema(a=kind), options)
 
 
 def test_a_format_that_is_unknown_is_refused_with_those_that_are_known() -> None:
@@ -349,7 +351,7 @@ def test_a_format_that_is_unknown_is_refused_with_those_that_are_known() -> None
 def test_values_of_options_are_checked(name: str, option: str, value: str, said: str) -> None:
     """By the format."""
     with pytest.raises((ValidationError, UnsupportedError), match=said):
-        decoded(name, schema_of(a="STRING"), [], **{option: value})
+        decoded(name, make_schema(a="STRING"), [], **{option: value})
 
 
 @pytest.mark.parametrize(
@@ -371,7 +373,7 @@ def test_values_of_options_are_checked(name: str, option: str, value: str, said:
 )
 def test_numbers_are_written_as_flink_writes_them(name: str, options: dict[str, str], expected: list[bytes]) -> None:
     """Decimals without zeros at the end, and numbers of 32 bits with the digits that they have."""
-    schema = schema_of(n="DECIMAL(20, 10)", m="DECIMAL(10, 0)", f="FLOAT")
+    schema = make_schema(n="DECIMAL(20, 10)", m="DECIMAL(10, 0)", f="FLOAT")
     values = [(Decimal("0.0000000100"), Decimal(100_000), 0.1), (Decimal("12.5"), Decimal(7), 1e-5)]
     keys = {key.replace("encode_", "encode.", 1): value for key, value in options.items()}
     messages = encoded(name, schema, values, **keys)
@@ -385,7 +387,7 @@ def test_numbers_are_written_as_flink_writes_them(name: str, options: dict[str, 
 
 def test_keys_of_maps_that_are_null_in_json() -> None:
     """K2: FAIL, DROP and LITERAL, as in Flink; nested maps and changelogs as well."""
-    schema = schema_of(m="MAP<STRING, ARRAY<MAP<STRING, INT>>>")
+    schema = make_schema(m="MAP<STRING, ARRAY<MAP<STRING, INT>>>")
     values = [([(None, [[("a", 1), (None, 2)]]), ("b", None)],), (None,)]
     with pytest.raises(FormatError, match=r"column 'm': a key of a map is NULL.*'map-null-key.mode' = 'DROP'"):
         encoded("json", schema, values)

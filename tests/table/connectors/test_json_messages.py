@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.table.connectors.tables import held_rows, table_rows
-from tests.table.connectors.test_formats import decoded, reasons, rows, schema_of
+from tests.table.connectors.test_formats import decoded, make_schema, reasons, rows
 
 import penstock
 from penstock.codecs.messages import Deserialized
@@ -71,7 +71,7 @@ def test_every_type_is_read_the_same_alone_and_among_others(
     kind: str, values: list[Any], ignores: bool, escapes: bool
 ) -> None:
     """K1: whatever a field holds; and so is a message that a byte order mark keeps from the quick way."""
-    schema = schema_of(a=kind, b="INT")
+    schema = make_schema(a=kind, b="INT")
     messages = [
         json.dumps({"a": value, "b": 1}, ensure_ascii=escapes).encode("utf-8", "surrogatepass") for value in values
     ]
@@ -120,12 +120,12 @@ def test_every_type_is_read_the_same_alone_and_among_others(
 )
 def test_unusual_values_are_read_as_flink_reads_them(around: int, kind: str, field: bytes, expected: Any) -> None:
     """K2: also in fields that no column has."""
-    schema = schema_of(a=kind, b="INT")
+    schema = make_schema(a=kind, b="INT")
     good = [b'{"b": 1}'] * around
     found = rows("json", schema, [*good, b'{"a": ' + field + b', "b": 2}', *good])
     assert found[around] == (expected, 2)
     assert len(found) == 2 * around + 1
-    assert rows("json", schema_of(b="INT"), [*good, b'{"a": ' + field + b', "b": 2}'])[around] == (2,)
+    assert rows("json", make_schema(b="INT"), [*good, b'{"a": ' + field + b', "b": 2}'])[around] == (2,)
 
 
 @pytest.mark.parametrize("around", [0, AROUND])
@@ -158,7 +158,7 @@ def test_values_that_flink_refuses_are_bad_and_null_where_errors_are_ignored(
     around: int, kind: str, field: bytes
 ) -> None:
     """K2: the message is bad; with ignore-parse-errors the innermost value is NULL."""
-    schema = schema_of(a=kind, b="INT")
+    schema = make_schema(a=kind, b="INT")
     good = [b'{"b": 1}'] * around
     message = b'{"a": ' + field + b', "b": 2}'
     [(place, reason)] = reasons(decoded("json", schema, [*good, message, *good]))
@@ -172,7 +172,7 @@ def test_values_that_flink_refuses_are_bad_and_null_where_errors_are_ignored(
 @pytest.mark.parametrize("field", [b"NaN", b"-Infinity", b"01", b"1.", b"+1", b"tru", b'"\\q"', b'"\xff"', b'"\xc3"'])
 def test_tokens_that_json_does_not_have_make_a_message_bad(around: int, field: bytes) -> None:
     """K2: in fields of columns, in others and in names; with ignore-parse-errors it is left out."""
-    schema = schema_of(a="STRING", b="INT")
+    schema = make_schema(a="STRING", b="INT")
     good = [b'{"b": 1}'] * around
     name = field if field.startswith(b'"') else b'"' + field
     bad = [b'{"a": ' + field + b"}", b'{"b": 2, "c": [' + field + b"]}", b'{"b": 2, ' + name + b": 3}"]
@@ -184,7 +184,7 @@ def test_tokens_that_json_does_not_have_make_a_message_bad(around: int, field: b
 
 def test_message_of_no_bytes_and_arrays_of_objects() -> None:
     """K2: a message of 0 bytes is no row, and each object of an array is one; their places are told."""
-    schema = schema_of(a="INT")
+    schema = make_schema(a="INT")
     messages = [b"", b'[{"a": 1}, {"a": "2"}]', b'{"a": 3}', b"[]", b'[{"a": 4}]', b""]
     found = decoded("json", schema, messages)
     assert not found.bad
@@ -201,27 +201,27 @@ def test_message_of_no_bytes_and_arrays_of_objects() -> None:
 def test_field_that_would_lose_something_is_not_read(kind: str, field: bytes) -> None:
     """Flink reads 1, FALSE and NULL, but for TINYINT."""
     for message in (b'{"a": ' + field + b"}", b'{"a": ' + field + b', "b": "\t"}'):
-        assert len(decoded("json", schema_of(a=kind), [message]).bad) == 1
-        assert rows("json", schema_of(a=kind), [message], ignore_parse_errors="true") == [(None,)]
+        assert len(decoded("json", make_schema(a=kind), [message]).bad) == 1
+        assert rows("json", make_schema(a=kind), [message], ignore_parse_errors="true") == [(None,)]
 
 
 def test_fields_of_json_may_have_all_forms_of_a_cast() -> None:
     """Flink takes only one form of each type."""
-    schema = schema_of(d="DATE", t="TIMESTAMP(3)")
+    schema = make_schema(d="DATE", t="TIMESTAMP(3)")
     message = b'{"d": "2024-1-2", "t": "2024-01-02"}'
     assert rows("json", schema, [message]) == [(19_724, 1_704_153_600_000_000_000)]
 
 
 def test_last_of_two_fields_with_the_same_name_counts() -> None:
     """Flink may take the first, or leave out the fields after it."""
-    schema = schema_of(a="STRING", b="INT")
+    schema = make_schema(a="STRING", b="INT")
     for message in (b'{"a":"x","a":"y","b":1}', b'{"a":"x","b":1,"a":"y"}', b'{"a":5,"b":1,"a":"y"}'):
         assert rows("json", schema, [message]) == [("y", 1)]
 
 
 def test_bytes_behind_an_object_are_an_error() -> None:
     """Flink reads the first object and drops the rest."""
-    schema = schema_of(a="INT")
+    schema = make_schema(a="INT")
     assert len(decoded("json", schema, [b'{"a": 1} {"a": 2}']).bad) == 1
     assert rows("json", schema, [b' {"a": 1}\r\n']) == [(1,)]
 
@@ -229,7 +229,7 @@ def test_bytes_behind_an_object_are_an_error() -> None:
 def test_deep_nesting_is_an_error_of_the_message() -> None:
     """A field that no column has, or one that is a text, may hold anything."""
     deep = b"[" * 100_000 + b"]" * 100_000
-    schema = schema_of(a="STRING")
+    schema = make_schema(a="STRING")
     for ignores in ("false", "true"):
         bad = [b'{"a": ' + deep + b"}", b'{"b": ' + deep + b"}", deep]
         found = decoded("json", schema, [b'{"a": "x"}', *bad], ignore_parse_errors=ignores)
@@ -245,7 +245,7 @@ def test_deep_nesting_is_an_error_of_the_message() -> None:
 def test_other_encodings_of_unicode_are_found_out(encoding: str) -> None:
     """K2: by the first bytes."""
     text = '{"a": "\N{GRINNING FACE}ä"}'
-    assert rows("json", schema_of(a="STRING"), [b'{"a": "x"}'] * AROUND + [text.encode(encoding)])[-1] == (
+    assert rows("json", make_schema(a="STRING"), [b'{"a": "x"}'] * AROUND + [text.encode(encoding)])[-1] == (
         "\N{GRINNING FACE}ä",
     )
 
@@ -253,7 +253,7 @@ def test_other_encodings_of_unicode_are_found_out(encoding: str) -> None:
 @pytest.mark.parametrize("text", ["0000-01-01 00:00:00", "2020-02-30 03:04:05", "1500-01-01 00:00:00"])
 def test_text_that_a_kernel_reads_is_the_same_alone(text: str) -> None:
     """K1: a kernel reads a column of times whose texts all have the usual form."""
-    schema = schema_of(a="TIMESTAMP(3)")
+    schema = make_schema(a="TIMESTAMP(3)")
     message = json.dumps({"a": text}).encode()
     alone = shown(decoded("json", schema, [message]), schema)
     among = shown(decoded("json", schema, [message] + [b'{"a": "2020-01-02 03:04:05"}'] * AROUND), schema)
@@ -266,7 +266,7 @@ def test_text_that_a_kernel_reads_is_the_same_alone(text: str) -> None:
 @pytest.mark.parametrize("around", [0, AROUND])
 def test_debezium_reads_what_flink_reads(around: int) -> None:
     """K2: control characters, surrogates, a byte order mark; other encodings and shapes are bad."""
-    schema = schema_of(a="STRING", b="INT")
+    schema = make_schema(a="STRING", b="INT")
     good = [b'{"op":"c","after":{"a":"x","b":1}}'] * around
     read = [
         (b'{"op":"c","after":{"a":"x\ty","b":1}}', ("x\ty", 1)),
@@ -311,7 +311,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def of_table(name: str, **options: str) -> Callable[[list[bytes]], Deserialized]:
-    return lambda messages: decoded(name, schema_of(a="INT", b="STRING", d="DATE"), messages, **options)
+    return lambda messages: decoded(name, make_schema(a="INT", b="STRING", d="DATE"), messages, **options)
 
 
 DECODERS: dict[str, Callable[[list[bytes]], Deserialized]] = {

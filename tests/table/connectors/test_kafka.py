@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.servers.kafka import KafkaCluster
-from tests.table.connectors.tables import reader_of
+from tests.table.connectors.tables import build_reader
 
 from penstock.core.connector import Boundedness
 from penstock.table import EnvironmentSettings, TableEnvironment
@@ -22,7 +22,7 @@ def ddl(columns: str, options: dict[str, str]) -> str:
     return f"CREATE TABLE t ({columns}) WITH ({given})"
 
 
-def rows_of(kafka: KafkaCluster, columns: str, options: dict[str, str], query: str = "SELECT * FROM t") -> list[Any]:
+def read_rows(kafka: KafkaCluster, columns: str, options: dict[str, str], query: str = "SELECT * FROM t") -> list[Any]:
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     tables.get_config().set("execution.target", "local")
     servers = {"properties.bootstrap.servers": kafka.bootstrap_servers}
@@ -42,7 +42,7 @@ def orders(kafka: KafkaCluster) -> str:
 
 def test_a_query_reads_a_topic(kafka: KafkaCluster) -> None:
     query = "SELECT city, COUNT(*), SUM(id) FROM t WHERE city IS NOT NULL GROUP BY city"
-    rows = rows_of(kafka, "id BIGINT, city STRING", {"topic": orders(kafka)}, query)
+    rows = read_rows(kafka, "id BIGINT, city STRING", {"topic": orders(kafka)}, query)
     assert rows[-1] == ("Delft", 2, 4)
 
 
@@ -52,7 +52,7 @@ def test_metadata_columns_tell_about_the_record(kafka: KafkaCluster) -> None:
         "`offset` BIGINT METADATA VIRTUAL, id INT, ts TIMESTAMP(3) METADATA FROM 'timestamp', topic STRING METADATA, "
         "`partition` INT METADATA, headers MAP<STRING, BYTES> METADATA"
     )
-    first = rows_of(kafka, columns, {"topic": topic})[0]
+    first = read_rows(kafka, columns, {"topic": topic})[0]
     assert first == (0, 0, datetime.datetime(1970, 1, 1, 0, 0, 1), topic, 0, {"h": b"0"})
 
 
@@ -60,7 +60,7 @@ def test_the_time_of_a_record_can_be_the_time_of_the_row(kafka: KafkaCluster) ->
     columns = "id INT, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', WATERMARK FOR ts AS ts"
     query = "SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start"
     query += ", window_end"
-    assert rows_of(kafka, columns, {"topic": orders(kafka)}, query) == [(1,), (2,), (2,)]
+    assert read_rows(kafka, columns, {"topic": orders(kafka)}, query) == [(1,), (2,), (2,)]
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,16 @@ def test_the_time_of_a_record_can_be_the_time_of_the_row(kafka: KafkaCluster) ->
 def test_options_say_where_a_scan_begins_and_stops(
     kafka: KafkaCluster, options: dict[str, str], ids: list[int]
 ) -> None:
-    assert rows_of(kafka, "id INT", {"topic": orders(kafka), **options}) == [(number,) for number in ids]
+    assert read_rows(kafka, "id INT", {"topic": orders(kafka), **options}) == [(number,) for number in ids]
 
 
 def test_group_offsets_begin_where_the_group_is(kafka: KafkaCluster) -> None:
     topic = orders(kafka)
     group = {"topic": topic, "scan.startup.mode": "group-offsets", "properties.group.id": topic}
-    rows = rows_of(kafka, "id INT", {**group, "properties.auto.offset.reset": "latest"})
+    rows = read_rows(kafka, "id INT", {**group, "properties.auto.offset.reset": "latest"})
     assert rows == []
     kafka.commit(topic, topic, {0: 3})
-    assert rows_of(kafka, "id INT", group) == [(3,), (4,)]
+    assert read_rows(kafka, "id INT", group) == [(3,), (4,)]
 
 
 def test_columns_may_be_in_the_key(kafka: KafkaCluster) -> None:
@@ -97,15 +97,15 @@ def test_columns_may_be_in_the_key(kafka: KafkaCluster) -> None:
     query = "SELECT key_id, id, city FROM t WHERE key_id IS NOT NULL"
     columns = "id INT, key_id INT, city STRING"
     del_format = {key: value for key, value in options.items() if key != "format"}
-    assert rows_of(kafka, columns, del_format, query) == [(7, 1, "Gouda")]
-    assert len(rows_of(kafka, columns, del_format, "SELECT id FROM t WHERE key_id IS NULL")) == 1
+    assert read_rows(kafka, columns, del_format, query) == [(7, 1, "Gouda")]
+    assert len(read_rows(kafka, columns, del_format, "SELECT id FROM t WHERE key_id IS NULL")) == 1
 
 
 def test_messages_that_are_no_rows_are_skipped_when_the_format_says_so(kafka: KafkaCluster) -> None:
     topic = kafka.create_topic()
     kafka.produce(topic, ["{", json.dumps({"id": 1}), None])
     columns = "id INT, `offset` BIGINT METADATA"
-    assert rows_of(kafka, columns, {"topic": topic, "json.ignore-parse-errors": "true"}) == [(1, 1)]
+    assert read_rows(kafka, columns, {"topic": topic, "json.ignore-parse-errors": "true"}) == [(1, 1)]
 
 
 def test_changes_come_from_a_format_of_changes(kafka: KafkaCluster) -> None:
@@ -116,7 +116,9 @@ def test_changes_come_from_a_format_of_changes(kafka: KafkaCluster) -> None:
         {"before": before, "after": after, "op": "u"},
     ]
     kafka.produce(topic, [json.dumps(change) for change in changes])
-    rows = rows_of(kafka, "id INT, city STRING, `offset` BIGINT METADATA", {"topic": topic, "format": "debezium-json"})
+    rows = read_rows(
+        kafka, "id INT, city STRING, `offset` BIGINT METADATA", {"topic": topic, "format": "debezium-json"}
+    )
     assert len(rows) == 3
     assert rows.count((1, "Delft", 0)) == 1
 
@@ -140,10 +142,10 @@ GIVEN = {"properties.bootstrap.servers": "127.0.0.1:1", "topic": "orders", "form
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
-        reader_of(ddl("id INT", {**GIVEN, **options}))
+        build_reader(ddl("id INT", {**GIVEN, **options}))
 
 
 def test_a_table_is_bounded_only_if_it_stops() -> None:
-    source = reader_of(ddl("id INT", {**GIVEN, "scan.startup.mode": "earliest-offset"})).source
+    source = build_reader(ddl("id INT", {**GIVEN, "scan.startup.mode": "earliest-offset"})).source
     assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    assert reader_of(ddl("id INT", {**GIVEN, **STOPS})).source.boundedness is Boundedness.BOUNDED
+    assert build_reader(ddl("id INT", {**GIVEN, **STOPS})).source.boundedness is Boundedness.BOUNDED

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.table.connectors.tables import reader_of, rows_of, scan_of
+from tests.table.connectors.tables import build_reader, read_rows, scan_of
 
 from penstock.base.errors import UnsupportedError
 from penstock.core.connector import Boundedness
@@ -52,7 +52,7 @@ def events(count: int, columns: tuple[str, ...] = tuple(COLUMNS), **more: Any) -
     return NexmarkColumnsSource(NexmarkSettings(events=count, **more), columns)
 
 
-def columns_of(source: NexmarkColumnsSource) -> pa.Table:
+def read_chunks(source: NexmarkColumnsSource) -> pa.Table:
     chunks: list[pa.RecordBatch] = []
     while (chunk := source.chunk(len(chunks))) is not None:
         chunks.append(chunk.columns)
@@ -64,9 +64,9 @@ def columns_of(source: NexmarkColumnsSource) -> pa.Table:
 def test_each_event_comes_once(parallelism: int, hostile: bool) -> None:
     """G8: chunks are shared by subtasks, and each is the same whoever makes it."""
     count = 3 * CHUNK_EVENTS + 100
-    expected = rows_of(events(count, ("event_type", "bid")))
+    expected = read_rows(events(count, ("event_type", "bid")))
     assert len(expected) == count
-    found = rows_of(events(count, ("event_type", "bid")), parallelism, hostile)
+    found = read_rows(events(count, ("event_type", "bid")), parallelism, hostile)
     assert Counter(map(repr, found)) == Counter(map(repr, expected))
     if parallelism == 1:
         assert found == expected
@@ -84,7 +84,7 @@ def test_a_rate_stops_and_goes_on_in_the_middle_of_a_chunk() -> None:
         cluster.deliver()
     cluster.close()
     assert Counter(map(repr, map(tuple, cluster.all_values))) == Counter(
-        map(repr, rows_of(events(3_000, ("event_type", "bid"), rate=1_000)))
+        map(repr, read_rows(events(3_000, ("event_type", "bid"), rate=1_000)))
     )
 
 
@@ -97,7 +97,7 @@ def test_a_subtask_reads_in_order_of_time_what_several_have_left() -> None:
     found = []
     while isinstance(batch := reader.poll_next(1_000), Batch):
         found += batch.values
-    assert list(map(tuple, found)) == rows_of(events(3 * CHUNK_EVENTS, ("event_type",)))[100:]
+    assert list(map(tuple, found)) == read_rows(events(3 * CHUNK_EVENTS, ("event_type",)))[100:]
 
 
 def test_a_subtask_leaves_the_chunks_of_others_alone() -> None:
@@ -113,26 +113,26 @@ def test_a_subtask_leaves_the_chunks_of_others_alone() -> None:
 
 def test_fewer_events_are_a_part_of_more() -> None:
     """Also their texts, which lie side by side in memory."""
-    few, many = columns_of(events(1_000)), columns_of(events(CHUNK_EVENTS + 500))
+    few, many = read_chunks(events(1_000)), read_chunks(events(CHUNK_EVENTS + 500))
     assert many.slice(0, 1_000).combine_chunks().equals(few.combine_chunks())
 
 
 def test_columns_do_not_depend_on_each_other() -> None:
     """Those that nobody wants are not made."""
-    whole, narrow = columns_of(events(2_000)), columns_of(events(2_000, ("bid", "event_type")))
+    whole, narrow = read_chunks(events(2_000)), read_chunks(events(2_000, ("bid", "event_type")))
     assert narrow.column(0).equals(whole.column(3))
     assert narrow.column(1).equals(whole.column(0))
 
 
 def test_other_seeds_give_other_events() -> None:
     """And the same seed the same."""
-    assert columns_of(events(500)).equals(columns_of(events(500)))
-    assert not columns_of(events(500)).equals(columns_of(events(500, seed=1)))
+    assert read_chunks(events(500)).equals(read_chunks(events(500)))
+    assert not read_chunks(events(500)).equals(read_chunks(events(500, seed=1)))
 
 
 def test_events_are_those_of_the_benchmark() -> None:
     """Proportions, and what belongs to what."""
-    table = columns_of(events(100_000))
+    table = read_chunks(events(100_000))
     kinds = Counter(table.column(0).to_pylist())
     assert kinds == {0: 2_000, 1: 6_000, 2: 92_000}
     for place, kind in ((1, 0), (2, 1), (3, 2)):
@@ -159,7 +159,7 @@ def test_events_are_those_of_the_benchmark() -> None:
 
 def test_events_are_of_the_size_that_is_asked_for() -> None:
     """On average, as the extra texts fill them up."""
-    table = columns_of(events(50_000, bid_bytes=200, person_bytes=400, auction_bytes=600))
+    table = read_chunks(events(50_000, bid_bytes=200, person_bytes=400, auction_bytes=600))
 
     def size(one: dict[str, Any]) -> int:
         return sum(len(part) if isinstance(part, str) else 8 for part in one.values())
@@ -174,7 +174,7 @@ def test_events_are_of_the_size_that_is_asked_for() -> None:
 
 def test_times_go_by_the_rate() -> None:
     """They are the same in every run."""
-    times = columns_of(events(101, ("bid",), rate=50)).column(0)
+    times = read_chunks(events(101, ("bid",), rate=50)).column(0)
     assert times[100].as_py() is None
     assert (times[99].as_py()["dateTime"] - times[4].as_py()["dateTime"]).total_seconds() == 1.9
 
@@ -214,12 +214,12 @@ def test_only_wanted_columns_are_made() -> None:
     """The planner says which."""
     scan = built_in().scan(scan_of(TABLE % (100, "")))
     assert isinstance(scan, ProjectionPushDown)
-    assert rows_of(scan.with_columns((3,)).reader().source) == [row[3:] for row in rows_of(scan.reader().source)]
+    assert read_rows(scan.with_columns((3,)).reader().source) == [row[3:] for row in read_rows(scan.reader().source)]
 
 
 def test_without_a_number_events_come_for_ever() -> None:
     """`events.num` is 0 then."""
-    assert reader_of(TABLE % (0, "")).source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    assert build_reader(TABLE % (0, "")).source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ def test_without_a_number_events_come_for_ever() -> None:
 def test_what_no_event_has_is_refused(text: str, said: str) -> None:
     """With what there is."""
     with pytest.raises(ValidationError, match=said):
-        reader_of(text)
+        build_reader(text)
 
 
 def test_a_rate_that_changes_is_not_supported() -> None:
     """It is said, and not left out."""
     with pytest.raises(UnsupportedError, match=r"'next-event.rate' must be the same as 'first-event.rate'"):
-        reader_of((TABLE % (1, "")).replace("'next-event.rate' = '10000'", "'next-event.rate' = '5'"))
+        build_reader((TABLE % (1, "")).replace("'next-event.rate' = '10000'", "'next-event.rate' = '5'"))

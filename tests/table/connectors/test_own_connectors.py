@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
-from tests.table.connectors.tables import reader_of, rows_of, scan_of, write_of
+from tests.table.connectors.tables import build_reader, build_write, read_rows, scan_of
 
 from penstock.base.config_options import ConfigOptions
 from penstock.base.watermark_strategy import WatermarkStrategy
@@ -97,13 +97,13 @@ def numbers(options: str, columns: str = "n BIGINT") -> str:
 
 def test_a_reader_is_enough() -> None:
     """A connector of a few lines reads a table."""
-    assert rows_of(reader_of(numbers("'count' = '3', 'step' = '5'"), OWN).source) == [(0,), (5,), (10,)]
+    assert read_rows(build_reader(numbers("'count' = '3', 'step' = '5'"), OWN).source) == [(0,), (5,), (10,)]
 
 
 def test_an_option_that_is_unknown_is_listed_with_those_that_are_known() -> None:
     """All of the unknown ones at once."""
     with pytest.raises(ValidationError) as refused:
-        reader_of(numbers("'count' = '1', 'colour' = 'red', 'cuont' = '1'"), OWN)
+        build_reader(numbers("'count' = '1', 'colour' = 'red', 'cuont' = '1'"), OWN)
     assert str(refused.value) == (
         "Unsupported options found for 'numbers' of table default_catalog.default_database.t: colour, cuont. "
         "Supported options: connector, count, pause, size, step"
@@ -113,7 +113,7 @@ def test_an_option_that_is_unknown_is_listed_with_those_that_are_known() -> None
 def test_an_option_that_is_missing_is_named() -> None:
     """As soon as a query is planned."""
     with pytest.raises(ValidationError, match="Missing required options are: count"):
-        reader_of(numbers("'step' = '1'"), OWN)
+        build_reader(numbers("'step' = '1'"), OWN)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_option_that_is_missing_is_named() -> None:
 def test_a_value_that_cannot_be_read_is_shown(option: str, said: str) -> None:
     """With the table and the option."""
     with pytest.raises(ValidationError, match=said) as refused:
-        reader_of(numbers(option), OWN)
+        build_reader(numbers(option), OWN)
     assert "default_catalog.default_database.t" in str(refused.value)
 
 
@@ -148,9 +148,9 @@ def test_options_below_a_prefix_keep_their_whole_key_in_errors() -> None:
 def test_partitions_and_metadata_are_refused_where_there_are_none() -> None:
     """And not left out in silence."""
     with pytest.raises(ValidationError, match="connector 'numbers' has no partitions"):
-        reader_of("CREATE TABLE t (n BIGINT) PARTITIONED BY (n) WITH ('connector' = 'numbers', 'count' = '1')", OWN)
+        build_reader("CREATE TABLE t (n BIGINT) PARTITIONED BY (n) WITH ('connector' = 'numbers', 'count' = '1')", OWN)
     with pytest.raises(ValidationError, match=r"Invalid metadata key 'place' in column 'place' .* keys: none"):
-        reader_of(numbers("'count' = '1'", "n BIGINT, place STRING METADATA"), OWN)
+        build_reader(numbers("'count' = '1'", "n BIGINT, place STRING METADATA"), OWN)
 
 
 def test_metadata_must_be_of_a_type_that_fits() -> None:
@@ -164,7 +164,7 @@ def test_metadata_must_be_of_a_type_that_fits() -> None:
 def test_what_a_connector_does_not_do_is_said() -> None:
     """Writing, and being asked for keys."""
     with pytest.raises(ValidationError, match="can only be used as a source"):
-        OWN.writer(write_of(numbers("'count' = '1'")))
+        OWN.writer(build_write(numbers("'count' = '1'")))
     with pytest.raises(ValidationError, match="cannot be asked for the rows of keys"):
         OWN.lookup(scan_of(numbers("'count' = '1'")), (0,))
 
@@ -177,8 +177,8 @@ def test_abilities_give_changed_copies() -> None:
     scan = OWN.scan(scan_of(ABLE))
     assert isinstance(scan, AbleScan)
     narrow = scan.with_columns((1,))
-    assert rows_of(narrow.reader().source) == [("a",), ("b",), ("c",)]
-    assert rows_of(scan.reader().source) == [(1, "a"), (2, "b"), (3, "c")]
+    assert read_rows(narrow.reader().source) == [("a",), ("b",), ("c",)]
+    assert read_rows(scan.reader().source) == [(1, "a"), (2, "b"), (3, "c")]
     true, other = Constant(BooleanType(False), True), Constant(BooleanType(False), False)
     assert scan.with_conditions((true, other)) == Filtered(replace(scan, condition=true), (other,))
     monotonous = WatermarkStrategy.for_monotonous_timestamps()
@@ -191,7 +191,7 @@ def test_what_was_pushed_down_is_what_is_read() -> None:
     scan = OWN.scan(node)
     assert isinstance(scan, AbleScan)
     pushed = replace(node, source=scan.with_columns((1,)))
-    assert rows_of(OWN.reader(pushed).source) == [("a",), ("b",), ("c",)]
+    assert read_rows(OWN.reader(pushed).source) == [("a",), ("b",), ("c",)]
 
 
 def test_a_look_up_answers_for_many_keys_at_once() -> None:
@@ -220,7 +220,7 @@ def test_connectors_of_other_packages_are_found(monkeypatch: pytest.MonkeyPatch)
     point = importlib.metadata.EntryPoint("numbers", f"{__name__}:Numbers", "penstock.table.connectors")
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point] * (group == point.group))
     monkeypatch.setattr(importlib.metadata.EntryPoint, "load", lambda self: Numbers)
-    assert rows_of(built_in().reader(scan_of(numbers("'count' = '2'"))).source) == [(0,), (1,)]
+    assert read_rows(built_in().reader(scan_of(numbers("'count' = '2'"))).source) == [(0,), (1,)]
 
 
 def test_the_types_of_metadata_are_checked_both_ways() -> None:
@@ -234,8 +234,8 @@ def test_the_types_of_metadata_are_checked_both_ways() -> None:
 
     table = "CREATE TABLE t (n BIGINT, k {} METADATA FROM 'key') WITH ('connector' = 'sink')"
     with pytest.raises(ValidationError, match="can only be used as a source"):
-        Connectors(Sink()).writer(write_of(table.format("INT")))
+        Connectors(Sink()).writer(build_write(table.format("INT")))
     with pytest.raises(ValidationError, match="must be castable to metadata type 'BIGINT'"):
-        Connectors(Sink()).writer(write_of(table.format("DATE")))
+        Connectors(Sink()).writer(build_write(table.format("DATE")))
     with pytest.raises(ValidationError, match=r"Invalid metadata key 'other'.*writes these metadata keys: key"):
-        Connectors(Sink()).writer(write_of(table.replace("'key'", "'other'").format("INT")))
+        Connectors(Sink()).writer(build_write(table.replace("'key'", "'other'").format("INT")))

@@ -6,7 +6,7 @@ import socket
 import threading
 
 import pytest
-from tests.table.connectors.tables import reader_of
+from tests.table.connectors.tables import build_reader
 
 from penstock.base.errors import JobExecutionError
 from penstock.core.connector import Boundedness
@@ -68,10 +68,10 @@ def test_a_row_that_cannot_be_read_is_counted_from_the_first() -> None:
 
 def test_options_are_checked() -> None:
     """A port, a delimiter of one byte, and a format that has messages."""
-    assert reader_of(ddl(1, "csv", "a INT")).source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    assert build_reader(ddl(1, "csv", "a INT")).source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     with pytest.raises(ValidationError, match=r"'port' .* between 1 and 65535, not 0"):
-        reader_of(ddl(0, "csv", "a INT"))
+        build_reader(ddl(0, "csv", "a INT"))
     with pytest.raises(ValidationError, match=r"'byte-delimiter' .* from 0 to 127, not 200"):
-        reader_of(ddl(1, "csv", "a INT", ", 'byte-delimiter' = '200'"))
+        build_reader(ddl(1, "csv", "a INT", ", 'byte-delimiter' = '200'"))
     with pytest.raises(ValidationError, match="Format 'parquet' has only files"):
-        reader_of(ddl(1, "parquet", "a INT"))
+        build_reader(ddl(1, "parquet", "a INT"))

@@ -10,7 +10,7 @@ import pytest
 from tests.servers.kafka import KafkaCluster
 from tests.servers.waiting import await_true
 from tests.table.connectors.kafka_tables import insert, kafka_ddl, kafka_tables, messages
-from tests.table.connectors.tables import reader_of, write_of
+from tests.table.connectors.tables import build_reader, build_write
 
 from penstock.base.errors import PenstockError
 from penstock.codecs.column_data import ChangeData, ColumnData
@@ -163,7 +163,7 @@ class Clock:
 
 def held_back(rows: int) -> tuple[HoldingWriter, Written]:
     inner, context = Written(), cast("SinkWriterContext", Clock())
-    return HoldingWriter(inner, write_of(ddl({})).schema, Holding((0,), rows, 500), context), inner
+    return HoldingWriter(inner, build_write(ddl({})).schema, Holding((0,), rows, 500), context), inner
 
 
 def changes(*rows: tuple[int, str, int | None]) -> tuple[ColumnData, bytes]:
@@ -213,6 +213,6 @@ def ddl(options: dict[str, str], columns: str = COLUMNS) -> str:
 )
 def test_tables_that_are_no_upserts_are_refused(options: dict[str, str], columns: str, sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
-        reader_of(ddl(options, columns))
+        build_reader(ddl(options, columns))
     with pytest.raises(ValidationError, match=sentence):
         kafka_tables(ddl(options, columns)).execute_sql("INSERT INTO t SELECT * FROM t")

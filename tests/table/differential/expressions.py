@@ -63,7 +63,7 @@ class Expressions:
 
     def expression(self, inner: Relation, kind: Kind, depth: int) -> str:
         """An expression of a kind over the columns of a query."""
-        names = inner.names_of(kind)
+        names = inner.list_columns(kind)
         leaves = [*names, *names, *kind.constants, kind.null]
         if depth == 0 or self._flag():
             return self._pick(leaves)
@@ -111,7 +111,7 @@ class Expressions:
             one, other = (self.condition(inner, depth - 1) for _ in range(2))
             return self._pick([f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})"])
         kind = self._pick([INT, TEXT, *(kind for kind in inner.kinds() if kind not in (INT, TEXT, ROWTIME))])
-        names = inner.names_of(kind)
+        names = inner.list_columns(kind)
         if kind not in _FEW:
             return self._rare_condition(self._pick(names), kind, inner)
         one, other = self.expression(inner, kind, 0), self.expression(inner, kind, depth)
@@ -129,7 +129,7 @@ class Expressions:
         elif kind.has_scalar_equality and kind.constants:
             choices.append(f"{name} {self._pick(_COMPARISONS)} {self._pick(kind.constants)}")
         elif kind.has_scalar_equality:
-            choices.append(f"{name} {self._pick(_COMPARISONS)} {self._pick(inner.names_of(kind))}")
+            choices.append(f"{name} {self._pick(_COMPARISONS)} {self._pick(inner.list_columns(kind))}")
         field = self._field(inner)
         if field is not None and field[1] == INT:
             choices.append(f"{field[0]} {self._pick(_COMPARISONS)} 1")

@@ -17,7 +17,7 @@ from tests.table.differential.kinds import BOOLEAN, INT, LONG, ROWTIME, TEXT
 from tests.table.differential.tables import Table, TableChange
 
 from penstock.table.data.temporal_text import format_timestamp
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 
 #: kinds whose values JSON keeps
 _IN_JSON: Final = (INT, TEXT, LONG, BOOLEAN, ROWTIME)
@@ -56,7 +56,7 @@ def _parts(table: Table) -> list[list[TableChange]]:
 
 def _columns(table: Table, changes: Sequence[TableChange]) -> pa.Table:
     arrays = [
-        column_of([change.values[place] for change in changes], column.kind.type)
+        to_column([change.values[place] for change in changes], column.kind.type)
         for place, column in enumerate(table.columns)
     ]
     return pa.table(arrays, [column.name for column in table.columns])

@@ -37,7 +37,7 @@ from penstock.table.connectors.abilities import TableScan, WatermarkPushDown
 from penstock.table.connectors.connector import TableConnector
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.connectors.tables import NO_WATERMARKS, TableReader, TableWriter, column_names
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
 from penstock.table.plan.logical import Scan, Write
 
@@ -117,7 +117,7 @@ def batches_of(table: Table) -> list[tuple[pa.RecordBatch, bytes | None]]:
     for number in range(table.splits):
         changes = [change for change in table.changes if change.split == number]
         arrays = [
-            column_of([change.values[place] for change in changes], column.kind.type)
+            to_column([change.values[place] for change in changes], column.kind.type)
             for place, column in enumerate(table.columns)
         ]
         kinds = bytes(SHORT.index(change.kind) for change in changes) if table.declares_changes else None
@@ -265,7 +265,7 @@ class MemoryScan(TableScan, WatermarkPushDown):
 
 def _rows_left(table: Table) -> ColumnsSource:
     arrays = [
-        column_of([row[place] for row in table.rows], column.kind.type) for place, column in enumerate(table.columns)
+        to_column([row[place] for row in table.rows], column.kind.type) for place, column in enumerate(table.columns)
     ]
     return ColumnsSource(pa.RecordBatch.from_arrays(arrays, column_names(len(arrays))))
 

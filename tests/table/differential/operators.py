@@ -62,7 +62,7 @@ THRESHOLDS: Final = (
 )
 
 
-def options_of(operators: str) -> dict[str, str]:
+def get_planner_options(operators: str) -> dict[str, str]:
     """The options of the planner."""
     if operators != GENERAL:
         return {}

@@ -20,7 +20,7 @@ from tests.table.differential.worlds import World
 
 from penstock.codecs.map_columns import plain_column
 from penstock.table.data.logical_types import BigIntType, BooleanType, DataType, TimestampType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 
 #: the rows of a result by how often there are, each value as `kinds.comparable` has it
 Rows = Counter[tuple[Any, ...]]
@@ -73,7 +73,7 @@ def answer(world: World, drops_late_rows: bool = True) -> list[tuple[Any, ...]]:
     if found.num_rows > _RESULT_ROWS_MAX:
         raise UnsuitableWorldError(f"{found.num_rows} rows")
     columns = [
-        values_of(_one_chunk(column), one.kind.type) for column, one in zip(found.columns, world.columns, strict=True)
+        to_values(_one_chunk(column), one.kind.type) for column, one in zip(found.columns, world.columns, strict=True)
     ]
     return list(zip(*columns, strict=True))
 
@@ -144,7 +144,7 @@ def _load(
     columns: Sequence[tuple[str, DataType, str]],
     rows: list[tuple[Any, ...]],
 ) -> None:
-    arrays = [plain_column(column_of([row[place] for row in rows], kind)) for place, (_, kind, _) in enumerate(columns)]
+    arrays = [plain_column(to_column([row[place] for row in rows], kind)) for place, (_, kind, _) in enumerate(columns)]
     arrow = pa.table([pa.chunked_array([array]) for array in arrays], names=[column for column, _, _ in columns])
     connection.register("loaded", arrow)
     selected = ", ".join(f"CAST({column} AS {duckdb_type}) AS {column}" for column, _, duckdb_type in columns)
@@ -152,7 +152,7 @@ def _load(
     connection.unregister("loaded")
 
 
-def rows_of(values: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> Rows:
+def count_rows(values: list[tuple[Any, ...]], columns: tuple[Column, ...]) -> Rows:
     """Rows by how often there are, in a form in which equal rows are equal."""
     converters = [comparable(column.kind.type) for column in columns]
     return Counter(tuple(convert(value) for convert, value in zip(converters, row, strict=True)) for row in values)

@@ -12,7 +12,7 @@ from tests.table.differential.memory import Change
 
 from penstock.base.types import Row
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import held_of
+from penstock.table.data.conversion import to_internal
 from penstock.table.data.logical_types import (
     ArrayType,
     DataType,
@@ -25,7 +25,7 @@ from penstock.table.data.logical_types import (
     RowType,
     TimestampType,
 )
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 
 #: the time zone of the sessions
 ZONE: Final = "Europe/Berlin"
@@ -68,7 +68,7 @@ class Result:
 
 def row_converter(types: Iterable[DataType], zone: datetime.tzinfo) -> Callable[[Row], Change]:
     """A function from a `Row` to a change."""
-    converters = [held_of(kind, zone) for kind in types]
+    converters = [to_internal(kind, zone) for kind in types]
 
     def convert(row: Row) -> Change:
         values = tuple(held(value) for held, value in zip(converters, row, strict=True))
@@ -83,7 +83,7 @@ def add_arrow(result: Result, table: pa.Table) -> None:
     for name, column, kind in zip(result.names, table.columns, result.types, strict=True):
         if isinstance(kind, LocalZonedTimestampType) and column.type.tz != ZONE:
             result.faults.append(f"column {name} is in the zone {column.type.tz}, not in that of the session, {ZONE}")
-        columns.append(values_of(one_chunk(column), kind))
+        columns.append(to_values(one_chunk(column), kind))
     _add_columns(result, columns, table.num_rows)
 
 
@@ -103,7 +103,7 @@ def add_frame(result: Result, frame: Any) -> None:
             columns.append([_of_object(value, kind) for value in series])
             continue
         column = one_chunk(pa.Array.from_pandas(series))
-        columns.append(values_of(column.cast(wanted) if column.type != wanted else column, kind))
+        columns.append(to_values(column.cast(wanted) if column.type != wanted else column, kind))
     result.null_is_nan = frozenset(null_is_nan)
     _add_columns(result, columns, len(frame))
 
@@ -123,7 +123,7 @@ def _of_object(value: Any, kind: DataType) -> Any:
         case ArrayType():
             return [_of_object(element, kind.element_type) for element in value]
         case _:
-            return held_of(kind, datetime.UTC)(value)
+            return to_internal(kind, datetime.UTC)(value)
 
 
 def _in_utc(series: Any, result: Result, name: str) -> Any:

@@ -27,7 +27,7 @@ class PlanFacts:
     upsert_keys: tuple[tuple[int, ...], ...]
 
 
-def facts_of(plan: Node, connectors: Connectors, options: Mapping[str, str], session: Session) -> PlanFacts:
+def collect_facts(plan: Node, connectors: Connectors, options: Mapping[str, str], session: Session) -> PlanFacts:
     """What the planner says of a plan. Raises what planning raises."""
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(dict(options)))
     planner = StreamExecutor(connectors)._planner(environment, options, session)

@@ -147,7 +147,7 @@ class Queries(Aggregates):
     def _running(self, depth: int) -> Relation:
         """An aggregate OVER all rows up to the current one, by a column."""
         inner = self.relation(depth - 1)
-        numbers = inner.names_of(INT)
+        numbers = inner.list_columns(INT)
         orders = [column.name for column in inner.columns if column.kind.has_order and column.kind != ROWTIME]
         if not orders:
             return inner
@@ -179,7 +179,7 @@ class Queries(Aggregates):
     def _unnest(self, depth: int) -> Relation:
         """Each row with each element of an array."""
         inner = self.relation(depth - 1)
-        lists = inner.names_of(LIST)
+        lists = inner.list_columns(LIST)
         if not lists:
             return inner
         side, elements, column = self._alias(), self._alias(), self._column(DOUBLE)

@@ -25,7 +25,7 @@ class Relation:
     sql: str
     columns: tuple[Column, ...]
 
-    def names_of(self, kind: Kind) -> list[str]:
+    def list_columns(self, kind: Kind) -> list[str]:
         """The names of the columns of a kind."""
         return [column.name for column in self.columns if column.kind == kind]
 
@@ -73,7 +73,7 @@ class Timed:
     @property
     def time(self) -> str:
         """The name of the column of event time."""
-        (name,) = self.relation.names_of(ROWTIME)
+        (name,) = self.relation.list_columns(ROWTIME)
         return name
 
     @property

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 
 from tests.table.differential.files import can_be_files, write_files
 from tests.table.differential.memory import RUNS, MemoryConnector, MemorySink, Run
-from tests.table.differential.operators import operators_of, options_of
+from tests.table.differential.operators import get_planner_options, operators_of
 from tests.table.differential.oracle import UnsuitableWorldError
 from tests.table.differential.outputs import ZONE, Result, add_arrow, add_frame, row_converter
-from tests.table.differential.plans import PlanFacts, facts_of
+from tests.table.differential.plans import PlanFacts, collect_facts
 from tests.table.differential.settings import Setting, is_in_order
 from tests.table.differential.streams import can_be_stream, create_stream
 from tests.table.differential.tables import Table
@@ -38,7 +38,7 @@ from penstock.table.data.logical_types import LENGTH_MAX, VarCharType
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.runtimes import ExecutorOfMode
-from penstock.table.session.time_zones import zone_of
+from penstock.table.session.time_zones import parse_zone
 from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.table import Table as QueryTable
 from penstock.table.table_environment import StreamTableEnvironment
@@ -103,7 +103,7 @@ class WorldEnvironment(StreamTableEnvironment):
     def facts(self, query: QueryTable) -> PlanFacts:
         """What the planner of streams says of a query."""
         session = self._session
-        return facts_of(query._plan, CONNECTORS, session.config.to_map(), session.manager.calls().session)
+        return collect_facts(query._plan, CONNECTORS, session.config.to_map(), session.manager.calls().session)
 
 
 def run_world(world: World, setting: Setting, limit_s: float = LIMIT_S) -> Result:
@@ -273,14 +273,14 @@ class _WorldRun:
     # --- outputs ------------------------------------------------------------------------------------------------------
 
     def _collect(self, environment: WorldEnvironment, query: QueryTable, result: Result) -> None:
-        convert = row_converter(result.types, zone_of(ZONE))
+        convert = row_converter(result.types, parse_zone(ZONE))
         with environment.execute_sql(self._world.query).collect() as rows:
             result.changes += self._run.counted(map(convert, rows))
         result.has_changes, result.has_microseconds = self._setting.mode != "BATCH", True
 
     def _collect_changelog(self, environment: WorldEnvironment, query: QueryTable, result: Result) -> None:
         """The changes as rows that say in a column what they are; those of a key without the previous rows."""
-        convert = row_converter([_TEXT, *result.types], zone_of(ZONE))
+        convert = row_converter([_TEXT, *result.types], parse_zone(ZONE))
         mapping = "'INSERT', '+I', 'UPDATE_BEFORE', '-U', 'UPDATE_AFTER', '+U', 'DELETE', '-D'"
         if result.key is not None:
             mapping = "'INSERT, UPDATE_AFTER', '+I', 'DELETE', '-D'"
@@ -331,7 +331,7 @@ class _WorldRun:
         return f"'connector' = 'memory', 'run' = '{self._run_id}', 'table' = '{table}', 'changes' = '{changes}'"
 
     def _stream(self, environment: WorldEnvironment, query: QueryTable, result: Result) -> None:
-        convert = row_converter(result.types, zone_of(ZONE))
+        convert = row_converter(result.types, parse_zone(ZONE))
         result.has_microseconds = True
 
         def changes_of(environment: WorldEnvironment) -> Any:
@@ -418,7 +418,7 @@ class _WorldRun:
             "execution.checkpointing.dir": str(self._folder / "checkpoints"),
             "table.local-time-zone": ZONE,
             "table.exec.sink.not-null-enforcer": "DROP",
-            **options_of(setting.operators),
+            **get_planner_options(setting.operators),
             **dict(self._world.options),
         }
         if setting.mode == "BATCH":

@@ -15,7 +15,7 @@ from tests.table.differential.chance import Chance, Record
 from tests.table.differential.oracle import UnsuitableWorldError
 from tests.table.differential.settings import REFERENCE, Setting, restricted
 from tests.table.differential.tables import without_groups
-from tests.table.differential.tester import Failure, failure_of
+from tests.table.differential.tester import Failure, find_failure
 from tests.table.differential.worlds import World, draw_world
 
 _CHUNKS = (64, 32, 16, 8, 4, 2, 1)
@@ -83,7 +83,7 @@ def _replayed(record: Record, case: Case) -> Case | None:
 
 def _failing(world: World, record: Record, setting: Setting, failure: Failure) -> Case | None:
     try:
-        found = failure_of(world, setting)
+        found = find_failure(world, setting)
     except UnsuitableWorldError:
         return None
     if found is None or found.kind != failure.kind:

@@ -12,7 +12,7 @@ from penstock.base.types import Row, RowKind
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.table.catalog.schema import Schema
 from penstock.table.changelog_mode import ChangelogMode
-from penstock.table.data.conversion import seen_of
+from penstock.table.data.conversion import to_external
 from penstock.table.table_environment import StreamTableEnvironment
 
 _KINDS: Final = {kind.short_string: kind for kind in RowKind}
@@ -32,7 +32,7 @@ def can_be_stream(table: Table) -> bool:
 
 def create_stream(tables: StreamTableEnvironment, streams: StreamExecutionEnvironment, table: Table) -> None:
     """Create a view of the stream under the name of the table."""
-    seen = [seen_of(column.kind.type, UTC) for column in table.columns]
+    seen = [to_external(column.kind.type, UTC) for column in table.columns]
     names = [column.name for column in table.columns]
     rows = []
     for change in table.changes:

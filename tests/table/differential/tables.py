@@ -166,7 +166,7 @@ class TableMaker:
         make = makers.get(name, self._versions if name in "vw" else self._plain)
         return make(name, self._chance.branch(name))
 
-    def columns_of(self, name: str) -> tuple[Column, ...]:
+    def find_columns(self, name: str) -> tuple[Column, ...]:
         """The columns of the table of a name."""
         return self.timed_columns if name in TIMED_NAMES else self.columns
 

@@ -190,7 +190,7 @@ def test_a_failing_case_gets_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
         is_there = any(change.group == 2 for table in world.tables.values() for change in table.changes)
         return Failure(setting, "rows: the third row") if is_there else None
 
-    monkeypatch.setattr("tests.table.differential.shrink.failure_of", fails)
+    monkeypatch.setattr("tests.table.differential.shrink.find_failure", fails)
     chance = Chance("7/1")
     world = draw_world(chance)
     assert fails(world, REFERENCE) is not None

@@ -80,7 +80,7 @@ def check(world: World, settings: Sequence[Setting], record: Record, limit_s: fl
     return outcome
 
 
-def failure_of(world: World, setting: Setting, limit_s: float = LIMIT_S) -> Failure | None:
+def find_failure(world: World, setting: Setting, limit_s: float = LIMIT_S) -> Failure | None:
     """What a run of a world in a setting does wrong. Raises `UnsuitableWorldError` where DuckDB has no answer."""
     rows = _Oracle(world).rows(setting)
     facts = _planned(world)

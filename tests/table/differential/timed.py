@@ -77,12 +77,12 @@ class TimedQueries(WindowQueries):
         else:
             # Other windows refuse the option that asks for early results.
             rows = self._pick(self._timed_tables[:2])
-            inner = self._select_kinds(rows, self._kinds_of(rows), depth) if self._flag() else rows
+            inner = self._select_kinds(rows, self._choose_kinds(rows), depth) if self._flag() else rows
         return self._settled(self._grouped_rows(inner, self._pick(["TUMBLE", "HOP"]), lateness_s))
 
     def result_of_versions(self, depth: int) -> Relation:
         """A query whose last step finds versions."""
-        return self._settled(self._as_of(depth))
+        return self._settled(self._join_versions(depth))
 
     def timed(self, depth: int) -> Timed:
         """A query with a column of event time, which draws from a branch of its own."""
@@ -101,7 +101,7 @@ class TimedQueries(WindowQueries):
             self._timed_union,
             self._over_time,
             self._interval_join,
-            self._as_of,
+            self._join_versions,
             self._first_row,
             *([self._windowed] * 5),
             *([self._grouped] * 2),
@@ -135,9 +135,9 @@ class TimedQueries(WindowQueries):
 
     def _timed_select(self, depth: int) -> Timed:
         inner = self.timed(depth - 1)
-        return self._select_kinds(inner, self._kinds_of(inner), 2)
+        return self._select_kinds(inner, self._choose_kinds(inner), 2)
 
-    def _kinds_of(self, *inputs: Timed) -> list[Kind]:
+    def _choose_kinds(self, *inputs: Timed) -> list[Kind]:
         """Some kinds of columns that all inputs have."""
         kinds = [INT, TEXT]
         for kind in inputs[0].relation.kinds():
@@ -165,7 +165,7 @@ class TimedQueries(WindowQueries):
 
     def _timed_union(self, depth: int) -> Timed:
         one, other = self.timed(depth - 1), self.timed(depth - 1)
-        kinds = self._kinds_of(one, other)
+        kinds = self._choose_kinds(one, other)
         one, other = self._select_kinds(one, kinds, 1), self._select_kinds(other, kinds, 1)
         sql = f"({one.relation.sql}) UNION ALL ({other.relation.sql})"
         return Timed(Relation(sql, one.relation.columns), one.is_append_only and other.is_append_only)
@@ -272,10 +272,10 @@ class TimedQueries(WindowQueries):
 
     # --- versions -----------------------------------------------------------------------------------------------------
 
-    def _as_of(self, depth: int) -> Timed:
+    def _join_versions(self, depth: int) -> Timed:
         """Rows with the version of a key at their time. In DuckDB each version says until when it holds."""
         inner = self.timed(depth - 1)
-        numbers = inner.relation.names_of(INT)
+        numbers = inner.relation.list_columns(INT)
         if not numbers:
             return inner
         self.features.add(NO_BATCH)
@@ -309,7 +309,7 @@ class TimedQueries(WindowQueries):
         if allows_sessions(self._tables.table("l")):
             choices.append(self._late_sessions)
         found = self._pick(choices)()
-        if found.relation.names_of(ROWTIME) and depth > 1 and self._flag():
+        if found.relation.list_columns(ROWTIME) and depth > 1 and self._flag():
             found = self._aggregate_windows(self._rows_in(found, self._window(), True))
         return self._settled(found)
 
@@ -319,7 +319,7 @@ class TimedQueries(WindowQueries):
         columns, watermark = self._tables.timed_columns, self._column(TIME).name
         carried = both("", f", wm AS {watermark}")
         rows = Timed(Relation(f"SELECT {join_names(columns)}{carried} FROM l", columns), watermark=watermark)
-        return self._select_kinds(rows, self._kinds_of(rows), 1) if self._one_in(3) else rows
+        return self._select_kinds(rows, self._choose_kinds(rows), 1) if self._one_in(3) else rows
 
     def _late_windows(self) -> Timed:
         window = self._window()

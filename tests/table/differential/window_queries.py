@@ -10,7 +10,7 @@ from tests.table.differential.dialects import both
 from tests.table.differential.kinds import INT, MAP, ROWTIME, TEXT, TIME
 from tests.table.differential.queries import SET_OPERATORS, Queries
 from tests.table.differential.relations import NO_EDGES, Column, Relation, Timed, join_names, with_prefix
-from tests.table.differential.windows import Window, edges_around, grouped_call, windows_of
+from tests.table.differential.windows import Window, edges_around, grouped_call, render_windows
 
 
 class WindowQueries(Queries):
@@ -103,7 +103,7 @@ class WindowQueries(Queries):
         is_session = window.kind == "SESSION"
         sortable = [column for column in inner.relation.columns if column.kind not in (ROWTIME, MAP)]
         keys = self._several(sortable, 0, 2) if is_session and sortable else []
-        table = windows_of(window, inner.relation.sql, inner.time, [column.name for column in keys])
+        table = render_windows(window, inner.relation.sql, inner.time, [column.name for column in keys])
         rows = self._windowed_rows(table, inner.relation, inner.time, keys if is_session else None, by_window, inner)
         has_distinct_times = inner.has_distinct_times and not by_window and window.kind == "TUMBLE"
         return replace(rows, is_append_only=inner.is_append_only, has_distinct_times=has_distinct_times)
@@ -244,7 +244,7 @@ class WindowQueries(Queries):
             return self._window_rows(depth, window, True, append_only)
         one = self._in_windows(depth - 1, window, by_window=True, append_only=True, needs_time=needs_time)
         other = self._in_windows(depth - 1, window, by_window=True, append_only=True)
-        kept = [one.time] if one.relation.names_of(ROWTIME) else []
+        kept = [one.time] if one.relation.list_columns(ROWTIME) else []
         found = self._pairs_of_windows(self._sides(one, other), self._pick(["JOIN", "LEFT JOIN"]), kept)
         edges = [column.name for column in found.columns[-2 - len(kept) :][:2]]
         return Timed(found, edges=(edges[0], edges[1]))

@@ -23,7 +23,7 @@ class Window:
         return ", ".join(f"INTERVAL '{length}' SECOND" for length in lengths)
 
 
-def windows_of(window: Window, query: str, time: str, keys: Sequence[str] = ()) -> str:
+def render_windows(window: Window, query: str, time: str, keys: Sequence[str] = ()) -> str:
     """The rows of a query, each with each of its windows. `keys`: the columns that separate sessions."""
     by = f" PARTITION BY ({', '.join(keys)})" if keys else ""
     begin, end = f"TABLE({window.kind}((", f"){by}, DESCRIPTOR({time}), {window.arguments}))"

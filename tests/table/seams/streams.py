@@ -57,13 +57,13 @@ def texts(stream: DataStream) -> list[str]:
     return sorted(map(str, stream.collect()))
 
 
-def rows_of(table: Table) -> list[str]:
+def read_changes(table: Table) -> list[str]:
     """The changes of a table as text, in order of the text."""
     with table.execute().collect() as rows:
         return sorted(map(str, rows))
 
 
-def columns_of(table: Table) -> list[str]:
+def list_columns(table: Table) -> list[str]:
     """The columns of a table: their names and types."""
     return [str(column) for column in table.get_resolved_schema().get_columns()]
 

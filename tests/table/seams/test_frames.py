@@ -11,7 +11,7 @@ from typing import Any
 import pandas
 import pyarrow as pa
 import pytest
-from tests.table.seams.streams import columns_of, environments, rows_of
+from tests.table.seams.streams import environments, list_columns, read_changes
 
 from penstock.base.errors import UnsupportedError
 from penstock.drivers.spark.session import hand_back, obtain_spark
@@ -37,7 +37,7 @@ def test_arrow_comes_in_and_goes_out() -> None:
     """With its types, NULL and what is nested."""
     _, tables = environments()
     table = tables.from_arrow(DATA)
-    assert columns_of(table) == [
+    assert list_columns(table) == [
         "`name` STRING",
         "`age` INT",
         "`price` DECIMAL(6, 2)",
@@ -54,8 +54,8 @@ def test_a_schema_of_arrow_gives_names_or_types() -> None:
     """As for data frames of pandas."""
     _, tables = environments()
     data = DATA.select(["name", "age"])
-    assert columns_of(tables.from_arrow(data, ["n", "a"])) == ["`n` STRING", "`a` INT"]
-    assert columns_of(tables.from_arrow(data, [DataTypes.STRING(), DataTypes.BIGINT()]))[1] == "`age` BIGINT"
+    assert list_columns(tables.from_arrow(data, ["n", "a"])) == ["`n` STRING", "`a` INT"]
+    assert list_columns(tables.from_arrow(data, [DataTypes.STRING(), DataTypes.BIGINT()]))[1] == "`age` BIGINT"
     with pytest.raises(ValueError, match="the Arrow table has 2 columns, and the schema 1"):
         tables.from_arrow(data, ["n"])
     with pytest.raises(TypeError, match=r"takes a pyarrow\.Table or a RecordBatch"):
@@ -90,7 +90,7 @@ def test_a_frame_of_pandas_is_read_whatever_its_columns_are_called() -> None:
     _, tables = environments()
     frame = pandas.DataFrame({0: [1, 2], "t": pandas.to_datetime(["2026-01-02", "2026-01-03"]).tz_localize("UTC")})
     table = tables.from_pandas(frame, splits_num=4)
-    assert columns_of(table) == ["`0` BIGINT", "`t` TIMESTAMP_LTZ(9)"]
+    assert list_columns(table) == ["`0` BIGINT", "`t` TIMESTAMP_LTZ(9)"]
     assert table.to_pandas()["0"].tolist() == [1, 2]
     with pytest.raises(TypeError, match=r"expected pandas\.DataFrame"):
         tables.from_pandas(DATA)
@@ -113,8 +113,8 @@ def test_polars_comes_in_through_arrow(frame: object) -> None:
     """Its long texts and numbers without sign become Flink's; a lazy frame is collected."""
     _, tables = environments()
     table = tables.from_polars(frame)
-    assert columns_of(table) == ["`name` STRING", "`age` SMALLINT"]
-    assert rows_of(table) == ["+I[Anna, 4]"]
+    assert list_columns(table) == ["`name` STRING", "`age` SMALLINT"]
+    assert read_changes(table) == ["+I[Anna, 4]"]
     with pytest.raises(TypeError, match=r"takes a polars\.DataFrame"):
         tables.from_polars(object())
 
@@ -150,16 +150,16 @@ def test_a_frame_of_spark_is_a_table(spark: Any) -> None:
     frame = spark.createDataFrame([("Anna", 4, MOMENT, ["a"], Decimal("1.50"))], ddl)
     _, tables = environments()
     table = tables.from_dataframe(frame)
-    assert columns_of(table) == [
+    assert list_columns(table) == [
         "`name` STRING",
         "`age` INT",
         "`t` TIMESTAMP_LTZ(6)",
         "`tags` ARRAY<STRING>",
         "`d` DECIMAL(6, 2)",
     ]
-    assert rows_of(table) == ["+I[Anna, 4, 2026-01-02 03:04:05.000006+00:00, [a], 1.50]"]
+    assert read_changes(table) == ["+I[Anna, 4, 2026-01-02 03:04:05.000006+00:00, [a], 1.50]"]
     schema = Schema.new_builder().column("age", "BIGINT").column_by_expression("up", "UPPER(name)").build()
-    assert rows_of(tables.from_dataframe(frame, schema)) == ["+I[4, ANNA]"]
+    assert read_changes(tables.from_dataframe(frame, schema)) == ["+I[4, ANNA]"]
     with pytest.raises(ValidationError, match="named 'weight'"):
         tables.from_dataframe(frame, Schema.new_builder().column("weight", "INT").build())
 
@@ -175,7 +175,7 @@ def test_variant_of_spark_is_refused_when_planned(spark: Any, column: str) -> No
     for read in (tables.from_dataframe, streams.from_dataframe):
         with pytest.raises(UnsupportedError, match=r"column 'v' .*VARIANT.*to_json"):
             read(frame)
-    assert rows_of(tables.from_dataframe(frame.select("a"))) == ["+I[1]"]
+    assert read_changes(tables.from_dataframe(frame.select("a"))) == ["+I[1]"]
 
 
 def test_what_is_no_frame_of_spark() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.table.seams.streams import columns_of, environments, rows_of, texts, timed
+from tests.table.seams.streams import environments, list_columns, read_changes, texts, timed
 
 from penstock.base.errors import JobExecutionError
 from penstock.common import Instant, Row, RowKind, TypeInformation, Types
@@ -40,7 +40,7 @@ PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 def test_the_type_of_a_stream_says_which_columns_there_are(type_info: TypeInformation, columns: list[str]) -> None:
     """Fields of rows may be NULL; numbers alone and in tuples are not."""
     streams, tables = environments()
-    assert columns_of(tables.from_data_stream(streams.from_collection([], type_info))) == columns
+    assert list_columns(tables.from_data_stream(streams.from_collection([], type_info))) == columns
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_type_of_a_stream_says_which_columns_there_are(type_info: TypeInform
 def test_records_become_rows(type_info: TypeInformation, record: Any, row: str) -> None:
     """In each form that a record may have."""
     streams, tables = environments()
-    assert rows_of(tables.from_data_stream(streams.from_collection([record], type_info))) == [row]
+    assert read_changes(tables.from_data_stream(streams.from_collection([record], type_info))) == [row]
 
 
 def test_columns_stay_columns() -> None:
@@ -72,7 +72,7 @@ def test_columns_stay_columns() -> None:
         lambda batch: pa.RecordBatch.from_arrays([batch.column(1), batch.column(0)], ["age", "name"]),
         output_type=PERSON,
     )
-    assert rows_of(tables.from_data_stream(stream)) == ["+I[a, 1]", "+I[b, 2]"]
+    assert read_changes(tables.from_data_stream(stream)) == ["+I[a, 1]", "+I[b, 2]"]
 
 
 def test_a_schema_gives_types_and_an_order_and_adds_columns() -> None:
@@ -88,15 +88,17 @@ def test_a_schema_gives_types_and_an_order_and_adds_columns() -> None:
         .build()
     )
     table = tables.from_data_stream(stream, schema)
-    assert columns_of(table) == ["`age` DECIMAL(4, 1)", "`next` DECIMAL(12, 1)", "`name` STRING NOT NULL"]
-    assert rows_of(table) == ["+I[4.0, 5.0, Anna]"]
+    assert list_columns(table) == ["`age` DECIMAL(4, 1)", "`next` DECIMAL(12, 1)", "`name` STRING NOT NULL"]
+    assert read_changes(table) == ["+I[4.0, 5.0, Anna]"]
 
 
 def test_a_column_is_computed_of_a_field_that_the_schema_leaves_out() -> None:
     """As in PyFlink's examples of windows."""
     streams, tables = environments()
     schema = Schema.new_builder().column("age", "INT").column_by_expression("up", "UPPER(name)").build()
-    assert rows_of(tables.from_data_stream(streams.from_collection([("Anna", 4)], PERSON), schema)) == ["+I[4, ANNA]"]
+    assert read_changes(tables.from_data_stream(streams.from_collection([("Anna", 4)], PERSON), schema)) == [
+        "+I[4, ANNA]"
+    ]
 
 
 def test_a_schema_without_physical_columns_comes_after_all_fields() -> None:
@@ -104,7 +106,7 @@ def test_a_schema_without_physical_columns_comes_after_all_fields() -> None:
     streams, tables = environments()
     stream = streams.from_collection([("Anna", 4)], PERSON)
     table = tables.from_data_stream(stream, Schema.new_builder().column_by_expression("up", "UPPER(name)").build())
-    assert rows_of(table) == ["+I[Anna, 4, ANNA]"]
+    assert read_changes(table) == ["+I[Anna, 4, ANNA]"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_a_schema_says_what_untyped_records_are(
     builder = Schema.new_builder()
     for name, kind in columns:
         builder.column(name, kind)
-    assert rows_of(tables.from_data_stream(streams.from_collection(records), builder.build())) == rows
+    assert read_changes(tables.from_data_stream(streams.from_collection(records), builder.build())) == rows
 
 
 @pytest.mark.parametrize(
@@ -144,16 +146,16 @@ def test_a_schema_says_what_untyped_records_are(
 def test_expressions_name_fields(fields: tuple[object, ...], columns: list[str]) -> None:
     """By their names, in any order; or by their places where none of the names is there. Times may be added."""
     streams, tables = environments()
-    assert columns_of(tables.from_data_stream(streams.from_collection([], PERSON), *fields)) == columns
+    assert list_columns(tables.from_data_stream(streams.from_collection([], PERSON), *fields)) == columns
 
 
 def test_expressions_take_records_apart() -> None:
     """Names by places, and names by names, give the fields that they stand for."""
     streams, tables = environments()
     stream = streams.from_collection([("Anna", 4)], PERSON)
-    assert rows_of(tables.from_data_stream(stream, col("age").alias("n"))) == ["+I[4]"]
-    assert rows_of(tables.from_data_stream(stream, col("a"), col("b"))) == ["+I[Anna, 4]"]
-    assert rows_of(tables.from_data_stream(stream, [col("age"), col("name")])) == ["+I[4, Anna]"]
+    assert read_changes(tables.from_data_stream(stream, col("age").alias("n"))) == ["+I[4]"]
+    assert read_changes(tables.from_data_stream(stream, col("a"), col("b"))) == ["+I[Anna, 4]"]
+    assert read_changes(tables.from_data_stream(stream, [col("age"), col("name")])) == ["+I[4, Anna]"]
 
 
 def test_a_view_is_a_name_for_a_stream() -> None:
@@ -162,7 +164,7 @@ def test_a_view_is_a_name_for_a_stream() -> None:
     tables.create_temporary_view(
         "people", streams.from_collection([("Anna", 4), ("Ben", 5)], PERSON), col("n"), col("a")
     )
-    assert rows_of(tables.sql_query("SELECT n FROM people WHERE a > 4")) == ["+I[Ben]"]
+    assert read_changes(tables.sql_query("SELECT n FROM people WHERE a > 4")) == ["+I[Ben]"]
 
 
 def test_a_stream_joins_itself() -> None:
@@ -171,8 +173,8 @@ def test_a_stream_joins_itself() -> None:
     one = tables.from_data_stream(streams.from_collection([("Anna", 4)], PERSON))
     other = tables.from_data_stream(streams.from_collection([("Ben", 4)], PERSON), col("n"), col("a"))
     joined = one.join(other, col("age") == col("a")).select(col("name"), col("n"))
-    assert rows_of(joined) == ["+I[Anna, Ben]"]
-    assert rows_of(one.union_all(one)) == ["+I[Anna, 4]", "+I[Anna, 4]"]
+    assert read_changes(joined) == ["+I[Anna, Ben]"]
+    assert read_changes(one.union_all(one)) == ["+I[Anna, 4]", "+I[Anna, 4]"]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ def test_a_record_that_does_not_fit_fails_the_job(type_info: TypeInformation, re
     stream = streams.from_collection([0]).map(lambda _: record)
     stream._transformation.output_type = type_info
     with pytest.raises(JobExecutionError, match=message):
-        rows_of(tables.from_data_stream(stream))
+        read_changes(tables.from_data_stream(stream))
 
 
 def test_rows_that_change_are_no_new_rows() -> None:
@@ -235,7 +237,7 @@ def test_rows_that_change_are_no_new_rows() -> None:
     streams, tables = environments()
     row = Row.of_kind(RowKind.DELETE, "Anna", 4)
     with pytest.raises(JobExecutionError, match=r"may have rows of the kinds \+I and has one of the kind -D"):
-        rows_of(tables.from_data_stream(streams.from_collection([row], PERSON)))
+        read_changes(tables.from_data_stream(streams.from_collection([row], PERSON)))
 
 
 def test_timestamps_that_are_asked_for_and_not_there() -> None:
@@ -243,7 +245,7 @@ def test_timestamps_that_are_asked_for_and_not_there() -> None:
     streams, tables = environments()
     schema = Schema.new_builder().column_by_metadata("rowtime", "TIMESTAMP_LTZ(3)").build()
     with pytest.raises(JobExecutionError, match="Could not find timestamp in DataStream API record"):
-        rows_of(tables.from_data_stream(streams.from_collection([("Anna", 4)], PERSON), schema))
+        read_changes(tables.from_data_stream(streams.from_collection([("Anna", 4)], PERSON), schema))
 
 
 def test_a_stream_of_a_table_keeps_its_types() -> None:
@@ -257,7 +259,7 @@ def test_a_stream_of_a_table_keeps_its_types() -> None:
     back = tables.from_data_stream(tables.to_data_stream(table))
     same = [column.data_type.nullable() for column in table.get_resolved_schema().columns]
     assert [column.data_type.nullable() for column in back.get_resolved_schema().columns] == same
-    assert rows_of(back) == rows_of(table)
+    assert read_changes(back) == read_changes(table)
 
 
 def test_a_declared_watermark_is_for_the_table() -> None:
@@ -271,7 +273,7 @@ def test_a_declared_watermark_is_for_the_table() -> None:
         .build()
     )
     table = tables.from_data_stream(stream, schema)
-    assert columns_of(table)[-1] == "`at_` TIMESTAMP_LTZ(3) *ROWTIME*"
+    assert list_columns(table)[-1] == "`at_` TIMESTAMP_LTZ(3) *ROWTIME*"
     assert texts(tables.to_data_stream(table.select(col("name")))) == ["+I[Anna]", "+I[Ben]"]
 
 
@@ -283,7 +285,7 @@ def test_value_that_is_not_of_the_type_fails_with_column_and_value(value: object
         [(1, "a"), (value, "b")], Types.ROW_NAMED(["n", "name"], [Types.INT(), Types.STRING()])
     )
     with pytest.raises(JobExecutionError) as found:
-        rows_of(tables.from_data_stream(stream))
+        read_changes(tables.from_data_stream(stream))
     text = str(found.value)
     assert "column 'n' of type INT" in text
     assert (str(value) if isinstance(value, Decimal | int) else repr(value)) in text
@@ -294,4 +296,4 @@ def test_text_is_not_a_boolean() -> None:
     streams, tables = environments()
     stream = streams.from_collection([("false",)], Types.ROW_NAMED(["yes"], [Types.BOOLEAN()]))
     with pytest.raises(JobExecutionError, match="column 'yes' of type BOOLEAN cannot hold the value: 'false'"):
-        rows_of(tables.from_data_stream(stream))
+        read_changes(tables.from_data_stream(stream))

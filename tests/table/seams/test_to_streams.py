@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.table.seams.streams import changelog, columns_of, environments, rows_of, texts, timed, with_timestamps
+from tests.table.seams.streams import changelog, environments, list_columns, read_changes, texts, timed, with_timestamps
 
 from penstock.base.errors import JobExecutionError, UnsupportedError, WrongTimeError
 from penstock.common import Row, RowKind, TypeInformation, Types
@@ -178,7 +178,7 @@ def test_a_changelog_in_insert_only_mode_has_inserts() -> None:
     streams, tables = environments()
     stream = streams.from_collection(changelog((INSERT, ("a", 1)), (DELETE, ("a", 1))), WORDS)
     with pytest.raises(JobExecutionError, match="has one of the kind -D"):
-        rows_of(tables.from_changelog_stream(stream, None, ChangelogMode.insert_only()))
+        read_changes(tables.from_changelog_stream(stream, None, ChangelogMode.insert_only()))
 
 
 # --- event time ------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_timestamps_come_into_the_table_and_out_again() -> None:
     """The one event time of a table is the timestamp of its records."""
     streams, tables = environments()
     table = tables.from_data_stream(timed(streams, EVENTS[:2], WORDS, 1), ROWTIME)
-    assert columns_of(table)[-1] == "`rowtime` TIMESTAMP_LTZ(3) *ROWTIME*"
+    assert list_columns(table)[-1] == "`rowtime` TIMESTAMP_LTZ(3) *ROWTIME*"
     assert with_timestamps(tables.to_data_stream(table)) == [
         ("+I[a, 1, 1970-01-01 00:00:01+00:00]", 1_000),
         ("+I[b, 2, 1970-01-01 00:00:02+00:00]", 2_000),

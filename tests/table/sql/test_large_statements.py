@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 from tests.table.batch.batches import run_batch
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run
 
 from penstock.table.data.errors import ValidationError
@@ -18,7 +18,7 @@ from penstock.table.plan.changes import INSERTS
 from penstock.table.plan.identity import rows_text, state_id
 from penstock.table.plan.logical import Node
 from penstock.table.plan.text import plan_text
-from penstock.table.sql import SqlParserError, parse_statement, sql_of, statements
+from penstock.table.sql import SqlParserError, parse_statement, statements, to_sql
 from penstock.table.sql.script import _kept
 from penstock.table.sql.syntax import Call
 from penstock.table.streaming.planning.unique_keys import Course, courses
@@ -156,12 +156,12 @@ def test_a_large_statement_is_printed_explained_and_identified(name: str) -> Non
     sql, _ = QUERIES[name]
     statement = parse_statement(sql)
     assert isinstance(statement, statements.QueryStatement)
-    printed = sql_of(statement.query)
+    printed = to_sql(statement.query)
     again = parse_statement(printed)
     assert isinstance(again, statements.QueryStatement)
     assert again.query == statement.query
     manager = manager_of(T.ddl("t"))
-    one, other = plan_of(sql, manager), plan_of(printed, manager)
+    one, other = plan_query(sql, manager), plan_query(printed, manager)
     assert one == other
     assert hash(one.schema.columns) == hash(other.schema.columns)
     assert plan_text(one) == plan_text(other)
@@ -181,7 +181,7 @@ def test_lists_of_a_hundred_thousand_constants() -> None:
 
 def test_many_constants_of_in_are_one_operand() -> None:
     def condition(count: int) -> FunctionCall:
-        plan = plan_of(f"SELECT id FROM t WHERE v IN ({listed(count)})", manager_of(T.ddl("t")))
+        plan = plan_query(f"SELECT id FROM t WHERE v IN ({listed(count)})", manager_of(T.ddl("t")))
         found = plan.inputs()[0].condition  # type: ignore[attr-defined]
         assert isinstance(found, FunctionCall)
         return found
@@ -191,7 +191,7 @@ def test_many_constants_of_in_are_one_operand() -> None:
     assert str(condition(65)) == f"IN(v, {listed(65)})"
     assert condition(65) != condition(66)
     manager = manager_of(T.ddl("t"))
-    plans = [plan_of(f"SELECT id FROM t WHERE v IN ({listed(70)}, {last})", manager) for last in (100, 101)]
+    plans = [plan_query(f"SELECT id FROM t WHERE v IN ({listed(70)}, {last})", manager) for last in (100, 101)]
     assert state_id(plans[0], "Step") != state_id(plans[1], "Step")
 
 
@@ -258,7 +258,7 @@ def test_chains_of_the_table_api() -> None:
 
 
 def table() -> Node:
-    return plan_of("SELECT * FROM t", manager_of(T.ddl("t")))
+    return plan_query("SELECT * FROM t", manager_of(T.ddl("t")))
 
 
 def plans() -> Plans:
@@ -275,7 +275,7 @@ def test_top_n_by_the_sum_of_any_constant() -> None:
     }
     for constant, course in sign.items():
         grouped = f"SELECT id, SUM({constant}) AS s FROM t GROUP BY id"
-        aggregate = plan_of(grouped, manager_of(T.ddl("t"))).inputs()[0]
+        aggregate = plan_query(grouped, manager_of(T.ddl("t"))).inputs()[0]
         assert courses(aggregate, lambda node: INSERTS)[1] is course, constant
         ranked = f"SELECT id, s, ROW_NUMBER() OVER (ORDER BY s DESC) AS rn FROM ({grouped})"
         rows = Rows({"id": IntType(), "v": IntType()}, [(1, 1), (1, 2), (2, 3)])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import WrongTypeError
 from penstock.table.data.logical_types import IntervalResolution
-from penstock.table.sql import parse_statement, relations, sql_of, syntax
+from penstock.table.sql import parse_statement, relations, syntax, to_sql
 from penstock.table.sql.statements import QueryStatement
 from penstock.table.sql.syntax import Call, Expression
 from penstock.table.types import DataTypes
@@ -85,7 +85,7 @@ def parsed(sql: str) -> syntax.Query:
 def test_expressions(expressions: list[Expression], name: str) -> None:
     items = tuple(relations.SelectItem(expression, name) for expression in expressions)
     query = relations.Select(items, relations.NamedTable((name, name), alias=name))
-    assert parsed(sql_of(query)) == query
+    assert parsed(to_sql(query)) == query
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ def test_expressions(expressions: list[Expression], name: str) -> None:
 )
 def test_queries(sql: str) -> None:
     query = parsed(sql)
-    assert parsed(sql_of(query)) == query
+    assert parsed(to_sql(query)) == query
 
 
 def test_what_it_looks_like() -> None:
     query = parsed("select a, sum(b) from t where a > 1 or a is null and not b like 'x' group by a")
-    assert sql_of(query) == (
+    assert to_sql(query) == (
         "SELECT `a`, sum(`b`) FROM `t` WHERE ((`a` > 1) OR ((`a` IS NULL) AND (NOT (`b` LIKE 'x')))) GROUP BY `a`"
     )
 
 
 def test_what_is_no_syntax() -> None:
     with pytest.raises(WrongTypeError, match="int is no expression and no query"):
-        sql_of(1)
+        to_sql(1)

@@ -15,7 +15,7 @@ def parsed(sql: str) -> Query:
     return statement.query
 
 
-def source_of(text: str) -> str:
+def print_source(text: str) -> str:
     query = parsed(f"SELECT * FROM {text}")
     assert isinstance(query, Select)
     return shown(query.source)
@@ -95,7 +95,7 @@ def test_order_and_limit(clause: str, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_what_stands_in_from(text: str, expected: str) -> None:
-    assert source_of(text) == expected
+    assert print_source(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_joins(words: str, join_type: str) -> None:
 
 
 def test_using() -> None:
-    assert source_of("a CROSS JOIN b JOIN c USING (x, y)").endswith("join_type=INNER, using=(x, y))")
+    assert print_source("a CROSS JOIN b JOIN c USING (x, y)").endswith("join_type=INNER, using=(x, y))")
 
 
 def test_hints_of_a_query() -> None:

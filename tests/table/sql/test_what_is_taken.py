@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.table.sql import SqlParserError, parse_statement, sql_of
+from penstock.table.sql import SqlParserError, parse_statement, to_sql
 from penstock.table.sql.statements import QueryStatement
 
 TAKEN = (
@@ -63,7 +63,7 @@ REFUSED = (
 def test_taken(sql: str) -> None:
     found = parse_statement(sql)
     if isinstance(found, QueryStatement):
-        assert parse_statement(sql_of(found.query)) == found
+        assert parse_statement(to_sql(found.query)) == found
 
 
 @pytest.mark.parametrize("sql", REFUSED)

@@ -12,7 +12,7 @@ from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import StreamOperator
 from penstock.table.analyser.calls import Calls
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import SHORT
 from penstock.testing import TwoInputOperatorHarness
@@ -22,9 +22,9 @@ Change = tuple[Any, ...]
 CALLS = Calls(Session())
 
 
-def batch_of(types: Sequence[DataType], changes: Sequence[Change]) -> ColumnBatch:
+def create_batch(types: Sequence[DataType], changes: Sequence[Change]) -> ColumnBatch:
     """Changes as a batch of columns c0, c1 and on."""
-    arrays = [column_of([change[place + 1] for change in changes], kind) for place, kind in enumerate(types)]
+    arrays = [to_column([change[place + 1] for change in changes], kind) for place, kind in enumerate(types)]
     columns = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(types))])
     kinds = bytes(SHORT.index(change[0]) for change in changes)
     return ColumnBatch(columns, None, kinds if any(kinds) else None)
@@ -50,7 +50,7 @@ class Driven:
 
     def send(self, side: int, *changes: Change) -> list[Change]:
         """A batch for one side; what comes out."""
-        self.harness.operator.process_batch(batch_of(self._arguments[1][side], changes), side)
+        self.harness.operator.process_batch(create_batch(self._arguments[1][side], changes), side)
         return self.taken()
 
     def taken(self) -> list[Change]:
@@ -58,7 +58,7 @@ class Driven:
         found: list[Change] = []
         for batch in self._batches:
             columns = batch.columns.columns
-            lists = [values_of(column, kind) for column, kind in zip(columns, self._arguments[2], strict=True)]
+            lists = [to_values(column, kind) for column, kind in zip(columns, self._arguments[2], strict=True)]
             kinds = batch.kinds or bytes(len(batch))
             found += [(SHORT[kind], *row) for kind, row in zip(kinds, zip(*lists, strict=True), strict=True)]
         self._batches.clear()

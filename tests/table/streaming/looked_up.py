@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from tests.table.streaming.joined import Change, batch_of
+from tests.table.streaming.joined import Change, create_batch
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import StreamOperator
 from penstock.table.connectors.lookup import AsyncLookupReader, ColumnsLookup, LookedUp, LookupReader
 from penstock.table.data.logical_types import DataType, IntType, VarCharType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.changes import SHORT
 from penstock.table.streaming.lookups.async_lookup_join_operator import AsyncLookupJoinOperator
 from penstock.table.streaming.lookups.keyed_lookup_join_operator import KeyedLookupJoinOperator
@@ -48,7 +48,7 @@ class Names:
             self.failures -= 1
             raise OSError("the table is away")
         numbers, names = ([row[place] for row in self.rows] for place in (0, 1))
-        arrays = [column_of(numbers, RIGHT[0]), column_of(names, RIGHT[1])]
+        arrays = [to_column(numbers, RIGHT[0]), to_column(names, RIGHT[1])]
         return ColumnsLookup(pa.table(arrays, ["number", "name"]), [0]).lookup(keys)
 
 
@@ -128,7 +128,7 @@ class Asking:
 
     def send(self, *changes: Change) -> list[Change]:
         """A batch; what comes out."""
-        self.harness.operator.process_batch(batch_of(self._left, changes))
+        self.harness.operator.process_batch(create_batch(self._left, changes))
         self.harness.advance_processing_time(0)
         return self.taken()
 
@@ -141,7 +141,7 @@ class Asking:
         """What has come out since the last look: the kind, the id of the left row, the name."""
         found: list[Change] = []
         for batch in self._batches:
-            ids, names = (values_of(batch.columns.column(at), kind) for at, kind in ((0, self._left[0]), (3, RIGHT[1])))
+            ids, names = (to_values(batch.columns.column(at), kind) for at, kind in ((0, self._left[0]), (3, RIGHT[1])))
             kinds = batch.kinds or bytes(len(batch))
             found += [(SHORT[kind], one, name) for kind, one, name in zip(kinds, ids, names, strict=True)]
         self._batches.clear()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.core.columns.batch import ColumnBatch
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
-from penstock.table.data.values import column_of
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
+from penstock.table.data.values import to_column
 from penstock.table.plan import logical
 from penstock.table.plan.patterns import MatchRecognize
 from penstock.table.streaming.planning.plan_patterns import match_operator
-from penstock.table.streaming.planning.streams import names_of
+from penstock.table.streaming.planning.streams import name_columns
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.testing.operator_harness import OneInputOperatorHarness
@@ -28,10 +28,10 @@ _NS = 1_000_000
 def matched_plan(clauses: str) -> logical.Node:
     """The plan of a query with these clauses; DEFINE, which there has to be, says nothing of A where it is left out."""
     clauses += "" if "DEFINE" in clauses else " DEFINE A AS TRUE"
-    return plan_of(f"SELECT * FROM ticker MATCH_RECOGNIZE ({clauses}) AS t", manager_of(TABLE))
+    return plan_query(f"SELECT * FROM ticker MATCH_RECOGNIZE ({clauses}) AS t", manager_of(TABLE))
 
 
-def node_of(clauses: str) -> MatchRecognize:
+def plan_node(clauses: str) -> MatchRecognize:
     """The node of these clauses."""
     node = matched_plan(clauses)
     while not isinstance(node, MatchRecognize):
@@ -43,7 +43,7 @@ class Matching:
     """The operator. Rows are (symbol, price), then the time in ms, and the tax, which is 1 unless it is there."""
 
     def __init__(self, clauses: str) -> None:
-        self.node = node_of(clauses)
+        self.node = plan_node(clauses)
         self._checkpoint_id = 0
         self._clock = VirtualClock()
         self.harnesses = self._opened(1)
@@ -61,13 +61,13 @@ class Matching:
     def rows(self, *rows: tuple[Any, ...]) -> None:
         """A batch of rows."""
         for subtask, harness in enumerate(self.harnesses):
-            mine = [row for row in rows if self._subtask_of(row[0]) == subtask]
+            mine = [row for row in rows if self._find_subtask(row[0]) == subtask]
             if mine:
                 harness.operator.process_batch(self._batch(mine))
                 harness.context.keyed.settle()
 
-    def _subtask_of(self, symbol: Any) -> int:
-        group = key_group_of(symbol if self.node.partition else ONLY_KEY, 128)
+    def _find_subtask(self, symbol: Any) -> int:
+        group = assign_key_group(symbol if self.node.partition else ONLY_KEY, 128)
         return subtask_of_key_group(group, 128, len(self.harnesses))
 
     def _batch(self, rows: list[tuple[Any, ...]]) -> ColumnBatch:
@@ -80,8 +80,8 @@ class Matching:
             [0] * len(whole),
         ]
         schema = self.node.input.schema
-        arrays = [column_of(column, kind) for column, kind in zip(values, schema.types, strict=True)]
-        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, names_of(schema)), None)
+        arrays = [to_column(column, kind) for column, kind in zip(values, schema.types, strict=True)]
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, name_columns(schema)), None)
 
     def watermark(self, time: int) -> None:
         """Event time has come to a time (ms)."""

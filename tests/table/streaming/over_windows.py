@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.plan.transformation import Transformation
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 from penstock.table.connectors.tables import TableReader
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
@@ -22,7 +22,7 @@ from penstock.table.plan import logical
 from penstock.table.plan.changes import SHORT
 from penstock.table.streaming.planning.plan_over import over_operator
 from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.planning.streams import names_of
+from penstock.table.streaming.planning.streams import name_columns
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.testing.operator_harness import OneInputOperatorHarness
@@ -33,7 +33,7 @@ _COLUMNS, _NS = 4, 1_000_000
 
 def over_node(sql: str) -> logical.Over:
     """The window of a query."""
-    node = plan_of(sql, manager_of(TABLE))
+    node = plan_query(sql, manager_of(TABLE))
     while not isinstance(node, logical.Over):
         (node,) = node.inputs()
     return node
@@ -45,13 +45,13 @@ def calls_over(calls: str, window: str) -> str:
     return f"SELECT {selected} FROM t"
 
 
-def stream_of(sql: str, rows: str = "(VALUES ('a', 1), ('b', 2), ('a', 3))", wants_before: bool = True) -> Any:
+def plan_stream(sql: str, rows: str = "(VALUES ('a', 1), ('b', 2), ('a', 3))", wants_before: bool = True) -> Any:
     """The planned stream of a query over a view `u (k, v, p)` of constants."""
     manager = manager_of()
     made: list[Transformation] = []
     planner = StreamPlanner(made.append, _no_table, StreamSession(), manager.calls())
     view = f"(SELECT k, v, PROCTIME() AS p FROM {rows} AS u (k, v))"
-    return planner.query(plan_of(sql.replace(" u", f" {view}"), manager), wants_before)
+    return planner.query(plan_query(sql.replace(" u", f" {view}"), manager), wants_before)
 
 
 def _no_table(scan: logical.Scan) -> TableReader:
@@ -68,7 +68,7 @@ class Window:
         self.harnesses = self._opened(1)
 
     def _opened(self, parallelism: int, *snapshots: bytes) -> list[OneInputOperatorHarness]:
-        operator = over_operator(self.node, names_of(self.node.schema), StreamSession())
+        operator = over_operator(self.node, name_columns(self.node.schema), StreamSession())
         found = [OneInputOperatorHarness(operator, parallelism, subtask) for subtask in range(parallelism)]
         for harness in found:
             harness.restore(*snapshots)
@@ -79,24 +79,24 @@ class Window:
         """A batch of rows."""
         changes = [row if row[0] in SHORT else ("+I", *row) for row in rows]
         for subtask, harness in enumerate(self.harnesses):
-            mine = [row for row in changes if self._subtask_of(row[1]) == subtask]
+            mine = [row for row in changes if self._find_subtask(row[1]) == subtask]
             if mine:
                 harness.operator.process_batch(self._batch(mine))
                 harness.context.keyed.settle()
 
-    def _subtask_of(self, key: Any) -> int:
-        group = key_group_of(key if self.node.partition else ONLY_KEY, 128)
+    def _find_subtask(self, key: Any) -> int:
+        group = assign_key_group(key if self.node.partition else ONLY_KEY, 128)
         return subtask_of_key_group(group, 128, len(self.harnesses))
 
     def _batch(self, changes: list[tuple[Any, ...]]) -> ColumnBatch:
         rows = [(k, v, time[0] * _NS if time else None, None) for _, k, v, *time in changes]
         below = self.node.input
         types = below.schema.types[:_COLUMNS]
-        arrays = [column_of([row[index] for row in rows], kind) for index, kind in enumerate(types)]
+        arrays = [to_column([row[index] for row in rows], kind) for index, kind in enumerate(types)]
         if isinstance(below, logical.Project) and len(below.schema) > _COLUMNS:
             arrays = Evaluator(below.expressions, Session())(Columns(arrays, len(rows)))
         kinds = bytes(SHORT.index(kind) for kind, *_ in changes)
-        batch = pa.RecordBatch.from_arrays(arrays, names_of(self.node.input.schema))
+        batch = pa.RecordBatch.from_arrays(arrays, name_columns(self.node.input.schema))
         return ColumnBatch(batch, None, kinds if any(kinds) else None)
 
     def watermark(self, time: int) -> None:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.operators.base import StreamOperator
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 from penstock.table.data.logical_types import DataType, IntType, TimestampType, VarCharType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import SHORT
 from penstock.testing.operator_harness import OneInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock
@@ -50,13 +50,13 @@ class Under:
         """A batch of rows."""
         changes = [row if row[0] in SHORT else ("+I", *row) for row in rows]
         for subtask, harness in enumerate(self.harnesses):
-            mine = [row for row in changes if self._subtask_of(row[1]) == subtask]
+            mine = [row for row in changes if self._find_subtask(row[1]) == subtask]
             if mine:
                 harness.operator.process_batch(_batch(mine))
                 harness.context.keyed.settle()
 
-    def _subtask_of(self, key: Any) -> int:
-        group = key_group_of(key if self._is_partitioned else 0, 128)
+    def _find_subtask(self, key: Any) -> int:
+        group = assign_key_group(key if self._is_partitioned else 0, 128)
         return subtask_of_key_group(group, 128, len(self.harnesses))
 
     def watermark(self, timestamp: int) -> None:
@@ -95,7 +95,7 @@ class Under:
 
 def _batch(changes: list[tuple[Any, ...]]) -> ColumnBatch:
     rows = [(row[1], row[2], row[3] * _NS if len(row) > 3 else None) for row in changes]
-    arrays = [column_of(values, kind) for values, kind in zip(zip(*rows, strict=True), TYPES, strict=True)]
+    arrays = [to_column(values, kind) for values, kind in zip(zip(*rows, strict=True), TYPES, strict=True)]
     kinds = bytes(SHORT.index(row[0]) for row in changes)
     return ColumnBatch(pa.RecordBatch.from_arrays(arrays, NAMES), None, kinds if any(kinds) else None)
 

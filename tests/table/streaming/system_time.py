@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.table.later_lookup import LaterLookup
-from tests.table.planned import create, manager_of, plan_of
+from tests.table.planned import create, manager_of, plan_query
 from tests.table.running import Change
 
 from penstock.base.errors import UnsupportedError
@@ -20,7 +20,7 @@ from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation
 from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
 from penstock.table.connectors.tables import TableReader
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.logical import Scan
 from penstock.table.streaming.planning.lookups import Lookups
@@ -54,7 +54,7 @@ class Table:
     def batch(self, scan: Scan) -> tuple[pa.RecordBatch, bytes]:
         """Its rows, and their kinds."""
         rows = [one if one[0] in SHORT else ("+I", one) for one in self.rows]
-        arrays = [column_of([row[place] for _, row in rows], kind) for place, kind in enumerate(scan.schema.types)]
+        arrays = [to_column([row[place] for _, row in rows], kind) for place, kind in enumerate(scan.schema.types)]
         columns = pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
         return columns, bytes(SHORT.index(kind) for kind, _ in rows)
 
@@ -105,7 +105,7 @@ class Job:
             manager.calls(),
             lookups=Lookups(lambda scan, key: tables[scan.path[-1]].lookup(scan, key), options or {}),
         )
-        self.plan = plan_of(sql, manager)
+        self.plan = plan_query(sql, manager)
         stream = self.planner.query(self.plan, True)
         (self._upstream,) = self.planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
 

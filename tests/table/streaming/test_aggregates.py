@@ -40,7 +40,7 @@ def answer(call: str, table: Rows) -> Any:
     return value
 
 
-def type_of(call: str, kind: DataType, more: str = "") -> str:
+def find_result_type(call: str, kind: DataType, more: str = "") -> str:
     """The type of a call over a column of this type."""
     return str(run(f"SELECT {call} FROM t{more}", t=Rows({"a": kind, "b": INT})).types[0])
 
@@ -225,7 +225,7 @@ def test_bitmaps_of_numbers() -> None:
 )
 def test_types(call: str, kind: DataType, grouped: bool, wanted: str) -> None:
     """Without groups there may be no row, so most results may be NULL."""
-    assert type_of(call, kind, " GROUP BY b" if grouped else "") == wanted
+    assert find_result_type(call, kind, " GROUP BY b" if grouped else "") == wanted
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

@@ -104,10 +104,10 @@ def test_the_table_that_changes_come_to_is_duckdbs(
     query, in_duckdb = QUERIES[title]
     wanted = Counter(duck.execute(in_duckdb or query).fetchall())
     assert len(wanted) > 3
-    assert answer_of(query, parallelism, mini_batch) == wanted
+    assert run_query(query, parallelism, mini_batch) == wanted
 
 
-def answer_of(query: str, parallelism: int, mini_batch: bool) -> Counter[tuple[Any, ...]]:
+def run_query(query: str, parallelism: int, mini_batch: bool) -> Counter[tuple[Any, ...]]:
     """How often each row is there in the end."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     tables.get_config().set("execution.target", "local").set("parallelism.default", str(parallelism))

@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from tests.table.streaming.joined import batch_of
+from tests.table.streaming.joined import create_batch
 from tests.table.streaming.ranked import TS, TYPES, K, Under, V
 
 from penstock.table.data.logical_types import BigIntType, BooleanType, DataType, IntType, TinyIntType
@@ -98,5 +98,5 @@ def test_filters_of_several_calls_share_a_column() -> None:
     )
     found = Grouped(operator)
     rows = [("a", 1, True), ("a", 1, False), ("a", 2, None), ("a", 3, True), ("b", 4, False), ("a", 3, True)]
-    found.harnesses[0].operator.process_batch(batch_of(types, [("+I", *row) for row in rows]))
+    found.harnesses[0].operator.process_batch(create_batch(types, [("+I", *row) for row in rows]))
     assert {key: values for _, key, *values in found.taken()} == {"a": [2, 3, 3, 7], "b": [0, 1, 0, None]}

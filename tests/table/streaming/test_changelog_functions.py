@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table.planned import manager_of, plan_of, planned
+from tests.table.planned import manager_of, plan_query, planned
 from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError, UnsupportedError
@@ -146,12 +146,12 @@ def test_a_changelog_goes_there_and_back() -> None:
 def test_arguments_that_do_not_fit_are_refused(call: str, reason: str) -> None:
     manager = manager_of("CREATE TABLE t (id INT, op STRING, name STRING)")
     with pytest.raises(ValidationError, match=reason):
-        plan_of(f"SELECT * FROM {call}", manager)
+        plan_query(f"SELECT * FROM {call}", manager)
 
 
 def test_a_time_for_the_output_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="argument 'on_time' of TO_CHANGELOG"):
-        plan_of("SELECT * FROM TO_CHANGELOG(TABLE orders, on_time => DESCRIPTOR(ts))")
+        plan_query("SELECT * FROM TO_CHANGELOG(TABLE orders, on_time => DESCRIPTOR(ts))")
 
 
 def test_rows_that_change_are_no_input_of_from_changelog() -> None:

@@ -78,7 +78,7 @@ def test_runs_of_rows_give_what_their_groups_give(shares_panes: bool, rows: list
     group = {"time": np.array([time for time, _ in rows]), "key.0": np.zeros(len(rows), np.int64)}
     for call in calls():
         aggregates = ColumnAggregates([call], shares_panes)
-        arguments = aggregates.arguments_of(group, columns)
+        arguments = aggregates.build_arguments(group, columns)
         wanted = aggregates.grouped(arguments, list(group))
         found = aggregates.in_runs(arguments, list(group))
         assert found.schema == wanted.schema, call
@@ -91,7 +91,7 @@ def test_rows_in_many_runs_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_aggregates, "_RUNS_MAX", 3)
     aggregates = ColumnAggregates([AggregateCall("COUNT", (), BigIntType())], False)
     times = np.array([0, 1, 0, 1])
-    arguments = aggregates.arguments_of({"time": times}, pa.RecordBatch.from_pydict({"0": [1] * 4}))
+    arguments = aggregates.build_arguments({"time": times}, pa.RecordBatch.from_pydict({"0": [1] * 4}))
     assert in_groups(aggregates.in_runs(arguments, ["time"])) == [
         {"time": 0, "0.count": 2},
         {"time": 1, "0.count": 2},
@@ -104,7 +104,7 @@ def test_group_in_several_runs_has_one_row(shares_panes: bool) -> None:
     times = np.array([0, 1, 0, 1, 0])
     columns = pa.RecordBatch.from_pydict({"0": [1, 2, 3, 4, 5]})
     counted = ColumnAggregates([AggregateCall("SUM", (Field(BigIntType(), 0),), BigIntType())], shares_panes)
-    found = counted.in_runs(counted.arguments_of({"time": times}, columns), ["time"])
+    found = counted.in_runs(counted.build_arguments({"time": times}, columns), ["time"])
     assert found.select(["time", "0.sum"]).to_pylist() == [{"time": 0, "0.sum": 9}, {"time": 1, "0.sum": 6}]
     alone = ColumnAggregates([], shares_panes)
-    assert alone.in_runs(alone.arguments_of({"time": times}, columns), ["time"]).column("time").to_pylist() == [0, 1]
+    assert alone.in_runs(alone.build_arguments({"time": times}, columns), ["time"]).column("time").to_pylist() == [0, 1]

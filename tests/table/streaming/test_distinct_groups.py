@@ -49,7 +49,9 @@ def test_counts_of_distinct_values_are_merged_again() -> None:
     aggregates = ColumnAggregates([call], False)
 
     def partials(values: list[int]) -> pa.Table:
-        return aggregates.partials_of({"k": pa.array([1] * len(values))}, pa.record_batch({"c0": pa.array(values)}))
+        return aggregates.compute_partials(
+            {"k": pa.array([1] * len(values))}, pa.record_batch({"c0": pa.array(values)})
+        )
 
     merged = aggregates.merged([partials([1, 2]), partials([2, 3])], ["k"])
     again = aggregates.merged([merged, partials([3, 4])], ["k"])

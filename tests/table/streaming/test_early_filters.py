@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.table.plan.text import plan_text
 from penstock.table.streaming.rewrites.filters import with_early_filters
@@ -14,7 +14,9 @@ TABLE = "CREATE TABLE t (a INT, b STRING, c INT, ts TIMESTAMP(3), WATERMARK FOR 
 def lines(sql: str) -> list[str]:
     """The plan of a query with its filters further down, a node a line."""
     manager = manager_of(TABLE)
-    return [line.strip() for line in plan_text(with_early_filters(plan_of(sql, manager), manager.calls())).splitlines()]
+    return [
+        line.strip() for line in plan_text(with_early_filters(plan_query(sql, manager), manager.calls())).splitlines()
+    ]
 
 
 def below(found: list[str], upper: str, lower: str) -> bool:
@@ -73,5 +75,5 @@ def test_the_part_of_a_session_that_is_its_partition_goes_below() -> None:
 
 def test_a_plan_without_such_filters_stays_the_same_object() -> None:
     manager = manager_of(TABLE)
-    plan = plan_of("SELECT b, SUM(a) FROM t WHERE a > 1 GROUP BY b", manager)
+    plan = plan_query("SELECT b, SUM(a) FROM t WHERE a > 1 GROUP BY b", manager)
     assert with_early_filters(plan, manager.calls()) is plan

@@ -15,7 +15,7 @@ from tests.table.streaming.windowed import Timed
 
 from penstock.table.data.logical_types import DataType, DecimalType, DoubleType, FloatType, IntType
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.aggregates.accumulators import build_accumulator
 from penstock.table.streaming.aggregates.exact_floats import EMPTY, changed, to_float
 from penstock.table.typed.nodes import Field
 
@@ -28,7 +28,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.
 
 def after(kind: DataType, function: str, *steps: float | list[float]) -> Any:
     """The result of an aggregate of rows that may be retracted; those in lists are retracted."""
-    accumulator = accumulator_of(AggregateCall(function, (Field(kind, 0),), kind), True)
+    accumulator = build_accumulator(AggregateCall(function, (Field(kind, 0),), kind), True)
     held = accumulator.create()
     for step in steps:
         values = tuple(step) if isinstance(step, list) else (step,)
@@ -121,7 +121,7 @@ def test_floats_of_single_precision_are_rounded_once() -> None:
 )
 def test_state_of_an_earlier_release_goes_on(function: str, kind: DataType, held: Any, wanted: Any) -> None:
     """A sum was a float and a count, a variance a mean and squared distances."""
-    accumulator = accumulator_of(AggregateCall(function, (Field(kind, 0),), kind), True)
+    accumulator = build_accumulator(AggregateCall(function, (Field(kind, 0),), kind), True)
     one = Decimal(1) if isinstance(kind, DecimalType) else 1.0
     more = accumulator.add(held, (one,))
     values = accumulator.value(more), accumulator.value(accumulator.retract(more, (one,)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.table.batch.batches import run_batch
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run
 
 from penstock.table.data.logical_types import IntType
@@ -109,7 +109,7 @@ def test_batch_has_the_same_answers() -> None:
 
 
 def bounds(sql: str) -> tuple[int, int | None]:
-    plan = plan_of(sql, manager_of(M.ddl("m"), NOTHING.ddl("nothing")))
+    plan = plan_query(sql, manager_of(M.ddl("m"), NOTHING.ddl("nothing")))
     return least_rows(plan), most_rows(plan)
 
 
@@ -136,7 +136,7 @@ def test_how_many_rows_a_plan_has(sql: str, least: int, most: int | None) -> Non
 
 
 def test_a_settled_test_leaves_no_join_in_the_plan() -> None:
-    plan = plan_of(
+    plan = plan_query(
         "SELECT id FROM m WHERE EXISTS (SELECT MAX(e) FROM nothing)", manager_of(M.ddl("m"), NOTHING.ddl("nothing"))
     )
     nodes = [plan]

@@ -16,7 +16,7 @@ from tests.table.running import Change, folded
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.records import Batch
 from penstock.table.data.logical_types import ArrayType, DataType, MultisetType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.functions.signatures import BIGINT, BOOLEAN_TYPE, STRING
 from penstock.table.plan.changes import SHORT
 from penstock.table.plan.logical import AggregateCall
@@ -100,12 +100,12 @@ class Groups:
 
     def _take(self, batch: Batch) -> None:
         assert isinstance(batch, ColumnBatch)
-        columns = [values_of(column, kind) for column, kind in zip(batch.columns.columns, self.types, strict=True)]
+        columns = [to_values(column, kind) for column, kind in zip(batch.columns.columns, self.types, strict=True)]
         kinds = batch.kinds or bytes(len(batch))
         self.sent += [(SHORT[kind], row) for kind, row in zip(kinds, zip(*columns, strict=True), strict=True)]
 
     def process(self, changes: Sequence[Change]) -> None:
-        arrays = [column_of([row[place] for _, row in changes], kind) for place, kind in enumerate(TYPES)]
+        arrays = [to_column([row[place] for _, row in changes], kind) for place, kind in enumerate(TYPES)]
         kinds = bytes(SHORT.index(kind) for kind, _ in changes)
         columns = pa.RecordBatch.from_arrays(arrays, ["c0", "c1", "c2", "c3"])
         self._harness.operator.process_batch(ColumnBatch(columns, None, kinds if any(kinds) else None))

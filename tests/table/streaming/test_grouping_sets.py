@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.table.planned import columns_of, planned
+from tests.table.planned import list_columns, planned
 from tests.table.running import Rows, run
 
 from penstock.table.data.errors import ValidationError
@@ -130,7 +130,7 @@ class Watermarked(Rows):
 
 
 def test_keys_that_a_set_leaves_out_may_be_null() -> None:
-    assert columns_of("SELECT id, id + 1 AS next_id, GROUPING(id) AS g FROM orders GROUP BY ROLLUP (id)") == [
+    assert list_columns("SELECT id, id + 1 AS next_id, GROUPING(id) AS g FROM orders GROUP BY ROLLUP (id)") == [
         "id BIGINT",
         "next_id BIGINT",
         "g BIGINT NOT NULL",

@@ -34,7 +34,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     sizes: dict[str, dict[str, Any]] = {
         "as it is": {},
         "small chunks": small,
-        "all alike at first sight": {**small, "_marks_of": np.zeros_like},
+        "all alike at first sight": {**small, "_compute_marks": np.zeros_like},
         "always in order": {"_ASKED_MAX": 0, "_FACTOR": 2},
         "few in the table": {"_FEW_MAX": 9, "_MANY": 1, "_COMPARED_MIN": 8},
     }

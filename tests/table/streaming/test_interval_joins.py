@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.streaming.joined import CALLS, Change, Driven, folded
 
 from penstock.core.records import MAX_WATERMARK
@@ -19,7 +19,7 @@ from penstock.table.data.logical_types import IntType, TimestampType, VarCharTyp
 from penstock.table.plan.changes import ALL, INSERTS
 from penstock.table.plan.logical import Filter, Join, JoinType, Node
 from penstock.table.streaming.joins.interval_join_operator import Interval, SqlIntervalJoinOperator
-from penstock.table.streaming.joins.intervals import interval_of
+from penstock.table.streaming.joins.intervals import find_interval
 from penstock.table.streaming.joins.join_conditions import settled
 from penstock.table.streaming.planning.plan_joins import changes, planned
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -237,7 +237,7 @@ def joins_in(node: Node) -> list[Join]:
 
 def join_of(condition: str, kind: str = "JOIN", right: str = "b") -> Join:
     sql = f"SELECT a.id FROM a {kind} {right} b ON a.id = b.id AND {condition}"
-    return joins_in(plan_of(sql, manager_of(*TABLES)))[0]
+    return joins_in(plan_query(sql, manager_of(*TABLES)))[0]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def join_of(condition: str, kind: str = "JOIN", right: str = "b") -> Join:
     ],
 )
 def test_two_comparisons_of_times_are_an_interval(condition: str, bounds: tuple[int, int]) -> None:
-    found = interval_of(join_of(condition))
+    found = find_interval(join_of(condition))
     assert found is not None
     assert (found[0].lower, found[0].upper) == bounds
     assert found[0].is_event_time == ("a.p" not in condition)
@@ -269,12 +269,12 @@ def test_two_comparisons_of_times_are_an_interval(condition: str, bounds: tuple[
     ],
 )
 def test_other_conditions_on_times_are_none(condition: str) -> None:
-    assert interval_of(join_of(condition)) is None
+    assert find_interval(join_of(condition)) is None
 
 
 def test_the_interval_may_be_asked_above_the_join() -> None:
     sql = "SELECT a.id FROM a, b WHERE a.id = b.id AND a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' HOUR"
-    assert interval_of(joins_in(plan_of(sql, manager_of(*TABLES)))[0]) is not None
+    assert find_interval(joins_in(plan_query(sql, manager_of(*TABLES)))[0]) is not None
 
 
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "FULL JOIN"])
@@ -290,4 +290,4 @@ def test_interval_joins_take_only_inserts() -> None:
 
 def test_event_times_of_an_interval_have_one_type() -> None:
     sql = "SELECT a.id FROM a JOIN z ON a.id = z.id AND a.p <= z.ts AND a.p >= z.ts"
-    assert interval_of(joins_in(plan_of(sql, manager_of(*TABLES)))[0]) is None
+    assert find_interval(joins_in(plan_query(sql, manager_of(*TABLES)))[0]) is None

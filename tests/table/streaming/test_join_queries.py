@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.table.planned import manager_of, plan_of
-from tests.table.streaming.joined import Change, batch_of, folded
+from tests.table.planned import manager_of, plan_query
+from tests.table.streaming.joined import Change, create_batch, folded
 
 from penstock.common import Configuration
 from penstock.connectors.columns import ColumnsSource
@@ -65,7 +65,7 @@ class Query:
         self._keys = keys or {}
         self._tables = {**TABLES, **tables}
         self.planner = StreamPlanner(self._add, self._reader, StreamSession(), manager.calls())
-        self.plan: Node = plan_of(sql, manager)
+        self.plan: Node = plan_query(sql, manager)
 
     def _add(self, transformation: Transformation) -> None:
         self.steps.append(transformation)
@@ -73,7 +73,7 @@ class Query:
 
     def _reader(self, scan: Scan) -> TableReader:
         changes = self._tables[scan.path[-1]]
-        batch = batch_of(scan.schema.types, changes)
+        batch = create_batch(scan.schema.types, changes)
         source = ColumnsSource(batch.columns, batch.kinds)
         has_before = any(change[0] == "-U" for change in changes)
         key = self._keys.get(scan.path[-1], ())

@@ -9,7 +9,7 @@ from tests.table.streaming.looked_up import Asking, Names, NamesReader, at_once,
 from penstock.core.operators.base import UserCodeError
 from penstock.table.data.logical_types import DoubleType, IntType
 from penstock.table.streaming.lookups.lookup_settings import CacheSettings, LookupSettings
-from penstock.table.streaming.lookups.readers import reader_of
+from penstock.table.streaming.lookups.readers import wrap_reader
 
 PLAIN = LookupSettings()
 
@@ -150,7 +150,7 @@ def test_a_table_that_answers_at_once_is_asked_again_too() -> None:
         waits.append(seconds)
         table.rows.append((3, "three"))
 
-    reader = reader_of(NamesReader(table), LookupSettings(miss_retries=3, miss_delay_ms=1500), lambda: 0, wait)
+    reader = wrap_reader(NamesReader(table), LookupSettings(miss_retries=3, miss_delay_ms=1500), lambda: 0, wait)
     reader.open()
     found = reader.lookup(pa.record_batch([pa.array([3, 1], pa.int32())], ["c0"]))
     assert found.rows.column(1).to_pylist() == ["three", "one"]

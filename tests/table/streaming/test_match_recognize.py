@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 from tests.state.rocks import CanonicalRocks
-from tests.table.streaming.matching import Matching, matched_plan, node_of
+from tests.table.streaming.matching import Matching, matched_plan, plan_node
 
 from penstock.base.errors import UnsupportedError
 from penstock.core.operators.base import UserCodeError
@@ -198,7 +198,7 @@ def test_a_condition_behind_one_that_guards_it_does_not_fail() -> None:
 
 
 def test_match_rowtime_and_match_proctime_are_time_attributes() -> None:
-    node = node_of(
+    node = plan_node(
         """ORDER BY ts MEASURES A.price AS a, MATCH_ROWTIME() AS r, MATCH_ROWTIME(ts) AS s, MATCH_PROCTIME() AS p,
         A.ts AS t PATTERN (A) DEFINE A AS TRUE"""
     )
@@ -379,5 +379,5 @@ def test_what_is_refused(clauses: str, error: type[Exception], message: str) -> 
     if "DEFINE" not in clauses:
         clauses += " DEFINE A AS TRUE"
     with pytest.raises(error) as raised:
-        match_operator(node_of(clauses), StreamSession())
+        match_operator(plan_node(clauses), StreamSession())
     assert message in str(raised.value)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.streaming.test_null_times import (
     WATERMARKS,
     collected,
@@ -407,7 +407,7 @@ def steps(options: str, *inserts: str, columns: str = "id INT, text STRING") -> 
     return found
 
 
-def ids_of(found: list[Transformation]) -> set[str | None]:
+def collect_uids(found: list[Transformation]) -> set[str | None]:
     return {step.uid_hash for step in found}
 
 
@@ -419,17 +419,17 @@ ROUTED = ", 'scan.watermark.null-time' = 'route', 'scan.watermark.null-time.tabl
 def test_state_goes_on_when_rows_are_dropped_or_routed_from_now_on() -> None:
     """D2: the steps keep their ids; a route adds its own, also beside an INSERT into the same table."""
     for inserts in ((GOOD,), BOTH):
-        plain = ids_of(steps("", *inserts))
-        assert ids_of(steps(", 'scan.watermark.null-time' = 'drop'", *inserts)) == plain
-        routed = ids_of(steps(ROUTED, *inserts))
+        plain = collect_uids(steps("", *inserts))
+        assert collect_uids(steps(", 'scan.watermark.null-time' = 'drop'", *inserts)) == plain
+        routed = collect_uids(steps(ROUTED, *inserts))
         assert plain < routed
         assert None not in routed
 
 
 def test_dropping_reads_no_more_columns() -> None:
     insert = "INSERT INTO good SELECT 1, text, ts FROM t"
-    plain = ids_of(steps("", insert, columns="id INT, text STRING, other STRING"))
-    assert plain == ids_of(
+    plain = collect_uids(steps("", insert, columns="id INT, text STRING, other STRING"))
+    assert plain == collect_uids(
         steps(", 'scan.watermark.null-time' = 'drop'", insert, columns="id INT, text STRING, other STRING")
     )
 
@@ -446,7 +446,7 @@ SIDES = (
 
 def plan_with(options: str, watermark: str = ", WATERMARK FOR ts AS ts") -> Node:
     ddl = f"CREATE TABLE t (id INT, ts TIMESTAMP(3){watermark}) WITH ('connector' = 'x'{options})"
-    return plan_of("SELECT * FROM t", manager_of(ddl, *SIDES))
+    return plan_query("SELECT * FROM t", manager_of(ddl, *SIDES))
 
 
 def routed_to(table: str) -> str:

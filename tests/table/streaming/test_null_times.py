@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.table.running import Rows, run
-from tests.table.streaming.test_split_watermarks import Able, TwoAtOnce, polled, source_of
+from tests.table.streaming.test_split_watermarks import Able, TwoAtOnce, plan_source, polled
 
 from penstock.base.errors import JobExecutionError
 from penstock.common import Configuration, Row, Types
@@ -114,7 +114,7 @@ FAILING = NullTimes("ts", "t", ("ts",), "It needs one")
 REJECTING = replace(FAILING, is_rejecting=True)
 
 
-def batch_of(*rows: tuple[str, int | None]) -> ColumnBatch:
+def create_batch(*rows: tuple[str, int | None]) -> ColumnBatch:
     """Rows of one column, which is their time (ms), with their kinds."""
     times = pa.array([time for _, time in rows], pa.timestamp("ms"))
     return ColumnBatch(pa.record_batch({"c0": times}), None, bytes(SHORT.index(kind) for kind, _ in rows))
@@ -133,7 +133,7 @@ CHANGES = [("+I", 5), ("+U", None), ("-D", None), ("-U", 7), ("-U", None), ("+I"
 
 def taken_out(null_times: NullTimes) -> tuple[list[tuple[str, int | None]], list[tuple[str, int | None]]]:
     """Which of the changes stay and which leave. The timestamps of those that stay are their times."""
-    batch = batch_of(*CHANGES)
+    batch = create_batch(*CHANGES)
     found = null_times.take_out(batch, batch.columns.column(0))
     stays = shown(found.batch)
     times = [time for _, time in stays]
@@ -157,28 +157,28 @@ def test_row_without_time_deletes_the_previous_row_of_a_table_by_key() -> None:
 
 
 def test_deletions_without_time_stay_where_other_rows_fail() -> None:
-    batch = batch_of(("+I", 5), ("-D", None))
+    batch = create_batch(("+I", 5), ("-D", None))
     found = FAILING.take_out(batch, batch.columns.column(0))
     assert shown(found.batch) == [("+I", 5), ("-D", None)]
     assert found.rejected is None
 
 
 def test_batch_with_all_times_stays_as_it_is() -> None:
-    batch = batch_of(("+I", 5), ("-U", 7))
+    batch = create_batch(("+I", 5), ("-U", 7))
     found = REJECTING.take_out(batch, batch.columns.column(0))
     assert found.batch.data is batch.data
     assert found.rejected is None
 
 
 def test_error_survives_pickling() -> None:
-    batch = batch_of(("+I", 5), ("+I", None))
+    batch = create_batch(("+I", 5), ("+I", None))
     with pytest.raises(NullTimeError) as raised:
         FAILING.take_out(batch, batch.columns.column(0))
     copy = pickle.loads(pickle.dumps(raised.value))
     assert (str(copy), copy.record) == (str(raised.value), {"ts": None})
 
 
-def step_of(null_times: NullTimes, idle_ms: int = 0) -> OneInputOperatorHarness:
+def open_harness(null_times: NullTimes, idle_ms: int = 0) -> OneInputOperatorHarness:
     time = Field(TimestampType(3), 0)
     operator = partial(WatermarkAssignerOperator, 0, time, StreamSession(), null_times, 0, idle_ms)
     harness = OneInputOperatorHarness(operator)
@@ -187,10 +187,10 @@ def step_of(null_times: NullTimes, idle_ms: int = 0) -> OneInputOperatorHarness:
 
 
 def test_step_counts_rows_without_time_and_sends_them_aside() -> None:
-    harness = step_of(REJECTING)
+    harness = open_harness(REJECTING)
     assert harness.counters == {NULL_TIME_RECORDS: 0}
-    harness.operator.process_batch(batch_of(("+I", 5), ("+I", None), ("+I", 8)))
-    harness.operator.process_batch(batch_of(("+I", None)))
+    harness.operator.process_batch(create_batch(("+I", 5), ("+I", None), ("+I", 8)))
+    harness.operator.process_batch(create_batch(("+I", None)))
     assert [record.timestamp for record in harness.output] == [5, 8]
     assert harness.watermarks == [8]
     assert [record.timestamp for record in harness.side_output(REJECTED_ROWS)] == [None, None]
@@ -198,10 +198,10 @@ def test_step_counts_rows_without_time_and_sends_them_aside() -> None:
 
 
 def test_step_without_other_rows_becomes_idle() -> None:
-    harness = step_of(REJECTING, idle_ms=100)
-    harness.operator.process_batch(batch_of(("+I", 5)))
+    harness = open_harness(REJECTING, idle_ms=100)
+    harness.operator.process_batch(create_batch(("+I", 5)))
     harness.advance_processing_time(60)
-    harness.operator.process_batch(batch_of(("+I", None)))
+    harness.operator.process_batch(create_batch(("+I", None)))
     harness.advance_processing_time(60)
     assert harness.idle_changes == [True]
 
@@ -210,7 +210,7 @@ def source_operator(splits: dict[str, list[Any]], idle_ms: int = 0, **options: A
     """The source of a table whose rows without time leave it."""
     idle = f", 'scan.watermark.idle-timeout' = '{idle_ms} ms'" if idle_ms else ""
     drop = ", 'scan.watermark.null-time' = 'drop'"
-    return source_of(options=idle + drop, scan=Able(TwoAtOnce(splits)), **options)[1]
+    return plan_source(options=idle + drop, scan=Able(TwoAtOnce(splits)), **options)[1]
 
 
 def test_source_counts_rows_without_time_and_sends_them_aside() -> None:

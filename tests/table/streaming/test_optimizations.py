@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run_over
 
 from penstock.base.errors import ConfigurationError
@@ -56,15 +56,15 @@ def planned(sql: str, excluded: str) -> list[str]:
         manager.calls(),
         options=plan_options({EXCLUDED.key(): excluded}),
     )
-    planner.query(plan_of(sql, manager), True)
-    return [f"{step.name}: {name}" for step, _ in planner.steps for name in classes_in(step.node)]
+    planner.query(plan_query(sql, manager), True)
+    return [f"{step.name}: {name}" for step, _ in planner.steps for name in collect_classes(step.node)]
 
 
-def classes_in(operator: Any) -> Iterator[str]:
+def collect_classes(operator: Any) -> Iterator[str]:
     """The classes that a factory of operators names, and those of the objects that it hands them."""
     if isinstance(operator, partial):
         for part in (operator.func, *operator.args):
-            yield from classes_in(part)
+            yield from collect_classes(part)
     elif isinstance(operator, type):
         yield operator.__name__
     elif type(operator).__module__.startswith("penstock."):

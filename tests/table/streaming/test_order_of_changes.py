@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows
 
 from penstock.core.operators.base import StreamOperator
@@ -22,7 +22,7 @@ def parallelisms(sql: str, t: Rows) -> dict[str, int | None]:
     """That of each kind of step; None for that of the job. Tables are read by one subtask."""
     manager, made = manager_of(t.ddl("t")), list[Transformation]()
     planner = StreamPlanner(made.append, lambda scan: t.reader(), StreamSession(), manager.calls())
-    planner.rows(plan_of(sql, manager), ALL, True, "rows")
+    planner.rows(plan_query(sql, manager), ALL, True, "rows")
     return {one.kind: one.parallelism for one in made}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.table.planned import manager_of, plan_of
-from tests.table.streaming.over_windows import TABLE, over_node, stream_of
+from tests.table.planned import manager_of, plan_query
+from tests.table.streaming.over_windows import TABLE, over_node, plan_stream
 
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
@@ -17,7 +17,7 @@ from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.streaming.planning.plan_over import over_changes, over_operator
 from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.planning.streams import names_of
+from penstock.table.streaming.planning.streams import name_columns
 from penstock.table.streaming.rewrites.over_windows import check_windows
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -27,7 +27,7 @@ def plan(selected: str) -> None:
     """Plan a window as far as what runs it."""
     node = over_node(f"SELECT {selected} FROM t")
     check_windows(node)
-    over_operator(node, names_of(node.schema), StreamSession())
+    over_operator(node, name_columns(node.schema), StreamSession())
 
 
 @pytest.mark.parametrize(
@@ -85,21 +85,21 @@ def test_time_gives_inserts_and_other_columns_give_changes() -> None:
 
 
 def test_time_attributes_stay() -> None:
-    found = plan_of("SELECT ts, SUM(v) OVER (ORDER BY ts) FROM t", manager_of(TABLE))
+    found = plan_query("SELECT ts, SUM(v) OVER (ORDER BY ts) FROM t", manager_of(TABLE))
     assert found.schema[0].time is TimeAttribute.ROWTIME
 
 
 def test_in_the_order_of_time_rows_may_only_come() -> None:
     with pytest.raises(ValidationError) as raised:
-        stream_of("SELECT SUM(c) OVER (ORDER BY PROCTIME()) FROM (SELECT k, COUNT(*) AS c FROM u GROUP BY k)")
+        plan_stream("SELECT SUM(c) OVER (ORDER BY PROCTIME()) FROM (SELECT k, COUNT(*) AS c FROM u GROUP BY k)")
     assert str(raised.value).startswith(
         "OverAggregate doesn't support consuming update changes which is produced by node Aggregate("
     )
 
 
 def test_changes_come_with_the_row_before_even_if_nobody_asks() -> None:
-    assert stream_of("SELECT SUM(v) OVER (ORDER BY v) FROM u", wants_before=False).has_before
-    assert not stream_of("SELECT SUM(v) OVER (ORDER BY p) FROM u").has_before
+    assert plan_stream("SELECT SUM(v) OVER (ORDER BY v) FROM u", wants_before=False).has_before
+    assert not plan_stream("SELECT SUM(v) OVER (ORDER BY p) FROM u").has_before
 
 
 def run(sql: str) -> list[Any]:
@@ -110,7 +110,7 @@ def run(sql: str) -> list[Any]:
     environment.set_parallelism(1)
     manager = manager_of()
     planner = StreamPlanner(environment.add, lambda scan: None, StreamSession(), manager.calls())  # type: ignore[arg-type,return-value]
-    stream = planner.query(plan_of(sql, manager), True)
+    stream = planner.query(plan_query(sql, manager), True)
     rows = Transformation("To Rows", lambda: ToRowsOperator(stream.schema.types), stream.upstreams)
     environment.add(rows)
     found = DataStream(environment, (Upstream(rows),), None).execute_and_collect()

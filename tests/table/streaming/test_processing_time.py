@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Answer, Rows, run, run_over
 
 from penstock.connectors.columns import ColumnsSource
@@ -102,6 +102,6 @@ def test_a_processing_time_that_is_read_behind_such_a_step_is_of_the_present() -
     table = TableReader(ColumnsSource.__new__(ColumnsSource), ALL, has_before=True)
     planner = StreamPlanner(lambda one: None, lambda scan: table, StreamSession(), manager.calls())
     query = "SELECT k, p FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM t) WHERE n = 1"
-    shown = planner.explained(plan_of(query, manager)).splitlines()
+    shown = planner.explained(plan_query(query, manager)).splitlines()
     assert shown[0] == "Project(select=[k, PROCTIME() AS p], changelogMode=[I,UB,UA,D])"
     assert "PROCTIME" not in shown[2]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.connectors.built_in import built_in
@@ -300,7 +300,7 @@ def test_a_position_is_good_for_other_conditions(folder: Path) -> None:
         planner = StreamPlanner(
             made.append, built_in().reader, StreamSession(), manager.calls(), tables=PushDown(built_in().scan)
         )
-        planner.query(plan_of(f"SELECT id FROM t WHERE {where}", manager), True)
+        planner.query(plan_query(f"SELECT id FROM t WHERE {where}", manager), True)
         return made[0]
 
     manager = manager_of(
@@ -335,7 +335,7 @@ def test_what_a_table_takes_is_part_of_the_ids_of_what_is_above(folder: Path) ->
         planner = StreamPlanner(
             made.append, built_in().reader, StreamSession(), calls, tables=PushDown(built_in().scan)
         )
-        planner.query(plan_of(f"SELECT q, COUNT(*) FROM t WHERE {where} GROUP BY q", manager), True)
+        planner.query(plan_query(f"SELECT q, COUNT(*) FROM t WHERE {where} GROUP BY q", manager), True)
         return [one.uid_hash for one in made if one.is_stateful]
 
     manager = manager_of(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run
 from tests.table.streaming.windowed import Timed
 
@@ -35,7 +35,7 @@ def explained(sql: str) -> str:
     manager = manager_of(TIMED)
     source = ColumnsSource(pa.RecordBatch.from_arrays([pa.array([1])], ["c0"]))
     planner = StreamPlanner(lambda one: None, lambda scan: TableReader(source), StreamSession(), manager.calls())
-    plan = plan_of(sql, manager)
+    plan = plan_query(sql, manager)
     planner.query(plan, True)
     return planner.explained(plan)
 
@@ -50,7 +50,7 @@ def replaced_by(sql: str) -> set[tuple[int, ...]]:
     manager = manager_of(TIMED)
     source = ColumnsSource(pa.RecordBatch.from_arrays([pa.array([1])], ["c0"]))
     planner = StreamPlanner(lambda one: None, lambda scan: TableReader(source), StreamSession(), manager.calls())
-    return {tuple(sorted(key)) for key in planner.upsert_keys.of(planner.rewritten(plan_of(sql, manager)))}
+    return {tuple(sorted(key)) for key in planner.upsert_keys.of(planner.rewritten(plan_query(sql, manager)))}
 
 
 # --- top-N ------------------------------------------------------------------------------------------------------------

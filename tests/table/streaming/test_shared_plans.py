@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows
 
 from penstock.plan.transformation import Transformation
@@ -22,7 +22,7 @@ def steps(*queries: str, shares: bool = True, options: str = "'connector'='x'") 
     found: list[Transformation] = []
     planner = StreamPlanner(found.append, lambda scan: TABLE.reader(), StreamSession(), manager.calls(), shares)
     for query in queries:
-        planner.query(plan_of(query, manager), True)
+        planner.query(plan_query(query, manager), True)
     return found
 
 
@@ -105,7 +105,7 @@ def narrow_steps(*queries: str) -> list[Transformation]:
         found.append, connectors.reader, StreamSession(), manager.calls(), tables=PushDown(connectors.scan)
     )
     for query in queries:
-        planner.query(plan_of(query, manager), True)
+        planner.query(plan_query(query, manager), True)
     return found
 
 

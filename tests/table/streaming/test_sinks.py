@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows
 from tests.table.streaming.written import RETRACTS, UPSERTS, Source, by_key, planned_sink, written
 
@@ -306,7 +306,7 @@ def test_a_table_that_takes_keys_gets_the_changes_as_they_are() -> None:
 
 def test_tables_that_take_keys_and_others_do_not_share_deletions() -> None:
     manager, kinds = manager_of(BY_KEY.ddl("t")), []
-    plan = plan_of("SELECT * FROM t", manager)
+    plan = plan_query("SELECT * FROM t", manager)
 
     def add(step: Transformation) -> None:
         kinds.append(step.kind)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.base.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from penstock.common import Configuration
@@ -29,7 +29,7 @@ from penstock.core.operators.source.source import SourceOperator
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
-from penstock.plan.nodes import factory_of
+from penstock.plan.nodes import get_factory
 from penstock.plan.transformation import Transformation
 from penstock.table.connectors.abilities import TableScan, WatermarkPushDown
 from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
@@ -146,22 +146,22 @@ def answer(query: str, is_able: bool = True, columns: str = TIME) -> list[tuple[
     environment.set_parallelism(1)
     ddl = DDL.format(columns, "'connector' = 'x'")
     planner = planner_of(ddl, environment.add, Able(_ToTheEnd(SPLITS)), is_able)
-    stream = planner.query(plan_of(query, manager_of(ddl)), True)
+    stream = planner.query(plan_query(query, manager_of(ddl)), True)
     (upstream,) = planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
     found = DataStream(environment, (upstream,), None).execute_and_collect()
     return sorted((SHORT[kind], values) for kind, values in found)
 
 
-def source_of(
+def plan_source(
     columns: str = TIME, options: str = "", scan: Able | None = None, plan: PlanOptions = DEFAULTS
 ) -> tuple[list[Transformation], SourceOperator]:
     """The steps of a query, and the operator that reads its table."""
     steps: list[Transformation] = []
     ddl = DDL.format(columns, "'connector' = 'x'" + options)
     planner_of(ddl, steps.append, scan or Able(TwoAtOnce(SPLITS)), True, plan).stream(
-        plan_of("SELECT split FROM t", manager_of(ddl)), True
+        plan_query("SELECT split FROM t", manager_of(ddl)), True
     )
-    operator = factory_of(steps[0].node)()
+    operator = get_factory(steps[0].node)()
     assert isinstance(operator, SourceOperator)
     return steps, operator
 
@@ -185,17 +185,17 @@ def test_a_split_that_is_behind_is_not_late() -> None:
 def test_a_time_that_is_a_column_needs_no_step() -> None:
     columns = "ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
     scan = Able(TwoAtOnce(SPLITS))
-    steps, _ = source_of(columns, scan=scan)
+    steps, _ = plan_source(columns, scan=scan)
     assert [step.kind for step in steps][0:2] == ["Source", "Calc"]
     assert "Watermark Assigner" not in [step.kind for step in steps]
 
 
 def test_the_watermark_is_that_of_the_split_that_is_behind() -> None:
-    assert polled(source_of()[1]).watermarks == [23_000]
+    assert polled(plan_source()[1]).watermarks == [23_000]
 
 
 def test_rows_keep_their_kinds_and_have_their_times() -> None:
-    _, operator = source_of(scan=Able(TwoAtOnce(SPLITS, bytes([0, 3, 0, 0]))))
+    _, operator = plan_source(scan=Able(TwoAtOnce(SPLITS, bytes([0, 3, 0, 0]))))
     harness = polled(operator)
     first, second = harness.output[:2]
     assert [one.value.get_row_kind().short_string for one in (first, second)] == ["+I", "-D"]
@@ -204,22 +204,22 @@ def test_rows_keep_their_kinds_and_have_their_times() -> None:
 
 def test_watermarks_may_come_after_so_many_rows_of_a_split() -> None:
     every_other = ", 'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.emit.on-event.gap' = '3'"
-    assert polled(source_of(options=every_other)[1]).watermarks == [11_000]
+    assert polled(plan_source(options=every_other)[1]).watermarks == [11_000]
 
 
 def test_options_of_the_table_are_those_of_its_splits() -> None:
     aligned = ", 'scan.watermark.alignment.group' = 'g', 'scan.watermark.alignment.max-drift' = '1 s'"
-    strategy = source_of(options=f"{aligned}, 'scan.watermark.idle-timeout' = '2 s'")[1].strategy
+    strategy = plan_source(options=f"{aligned}, 'scan.watermark.idle-timeout' = '2 s'")[1].strategy
     assert strategy.idleness_ms == 2_000
     assert strategy.alignment == WatermarkAlignment("g", 1_000, 1_000)
-    assert source_of(options=aligned)[0][0].alignment == strategy.alignment
-    assert source_of(plan=PlanOptions(idle_ms=3_000))[1].strategy.idleness_ms == 3_000
-    assert source_of()[1].strategy.idleness_ms is None
+    assert plan_source(options=aligned)[0][0].alignment == strategy.alignment
+    assert plan_source(plan=PlanOptions(idle_ms=3_000))[1].strategy.idleness_ms == 3_000
+    assert plan_source()[1].strategy.idleness_ms is None
 
 
 def test_a_split_that_is_idle_holds_nothing_back() -> None:
     splits = {"ahead": [1, 11], "silent": [2]}
-    _, operator = source_of(options=", 'scan.watermark.idle-timeout' = '1 s'", scan=Able(TwoAtOnce(splits)))
+    _, operator = plan_source(options=", 'scan.watermark.idle-timeout' = '1 s'", scan=Able(TwoAtOnce(splits)))
     harness = OneInputOperatorHarness(lambda: operator)
     harness.open()
     operator.reader.add_splits(["all"])
@@ -235,14 +235,14 @@ def test_a_split_that_is_idle_holds_nothing_back() -> None:
 
 def test_a_watermark_that_asks_for_the_time_is_made_in_a_step_of_its_own() -> None:
     now = "ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS LEAST(ts, CURRENT_TIMESTAMP)"
-    steps, operator = source_of(now)
+    steps, operator = plan_source(now)
     assert operator.strategy == NO_WATERMARKS
     assert "Watermark Assigner" in [step.kind for step in steps]
 
 
 def test_a_row_without_a_time_fails_the_job_and_names_its_split() -> None:
     splits = {"ahead": [1, None], "behind": []}
-    _, operator = source_of(scan=Able(TwoAtOnce(splits)))  # type: ignore[arg-type]
+    _, operator = plan_source(scan=Able(TwoAtOnce(splits)))  # type: ignore[arg-type]
     with pytest.raises(UserCodeError, match=r"'split': 'ahead', 's': None") as failed:
         polled(operator)
     error = str(failed.value.__cause__)

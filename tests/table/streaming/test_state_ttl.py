@@ -22,7 +22,7 @@ from penstock.table.streaming.ranking.rank_operator import PARTITIONS, RankOpera
 from penstock.table.streaming.ranking.top_n import RetractableTopN, TopN
 from penstock.table.streaming.rows.normalize_operator import ROWS as NORMALIZED
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
-from penstock.table.streaming.rows.state_times import EXPIRIES, WRITTEN, due_at, lasting
+from penstock.table.streaming.rows.state_times import EXPIRIES, WRITTEN, compute_due_time, lasting
 from penstock.table.streaming.sinks.last_upsert_operator import ROWS as UPSERTED
 from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
 from penstock.table.typed.nodes import Field
@@ -168,7 +168,7 @@ def test_a_key_that_is_written_often_has_one_timer() -> None:
 @pytest.mark.parametrize(("ttl_ms", "due"), [(800, 1_900), (7, 1_008), (1, 1_002)])
 def test_keys_that_are_written_in_an_eighth_of_a_lifetime_go_together(ttl_ms: int, due: int) -> None:
     """That is a millisecond at least."""
-    assert due_at(1_001, ttl_ms) == due
+    assert compute_due_time(1_001, ttl_ms) == due
 
 
 @pytest.mark.parametrize("rows", [1, 100])

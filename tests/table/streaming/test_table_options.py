@@ -6,7 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.watermark_strategy import WatermarkAlignment
@@ -39,8 +39,8 @@ def table(options: str) -> str:
     return f"CREATE TABLE t (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'x', {options})"
 
 
-def options_of(options: str, sql: str = "SELECT * FROM t", idle_ms: int = 0) -> WatermarkOptions:
-    return watermark_options(plan_of(sql, manager_of(table(options))), idle_ms)
+def read_options(options: str, sql: str = "SELECT * FROM t", idle_ms: int = 0) -> WatermarkOptions:
+    return watermark_options(plan_query(sql, manager_of(table(options))), idle_ms)
 
 
 def steps(options: str, changes: Changes = INSERTS) -> list[Transformation]:
@@ -52,7 +52,7 @@ def steps(options: str, changes: Changes = INSERTS) -> list[Transformation]:
         return TableReader(ColumnsSource(pa.record_batch({"c0": [1]})), changes, True)
 
     planner = StreamPlanner(found.append, reader, StreamSession(), manager.calls())
-    planner.query(plan_of("SELECT id FROM t", manager), False)
+    planner.query(plan_query("SELECT id FROM t", manager), False)
     return found
 
 
@@ -60,32 +60,32 @@ def steps(options: str, changes: Changes = INSERTS) -> list[Transformation]:
 
 
 def test_a_table_says_how_its_event_time_goes_on() -> None:
-    assert options_of("'path' = 'p'") == WatermarkOptions()
-    assert options_of("'scan.watermark.idle-timeout' = '5 s'") == WatermarkOptions(5000)
-    assert options_of("'scan.watermark.emit.strategy' = 'on-periodic'") == WatermarkOptions()
-    assert options_of("'scan.watermark.emit.strategy' = 'on-event'") == WatermarkOptions(0, 1)
+    assert read_options("'path' = 'p'") == WatermarkOptions()
+    assert read_options("'scan.watermark.idle-timeout' = '5 s'") == WatermarkOptions(5000)
+    assert read_options("'scan.watermark.emit.strategy' = 'on-periodic'") == WatermarkOptions()
+    assert read_options("'scan.watermark.emit.strategy' = 'on-event'") == WatermarkOptions(0, 1)
     every_third = "'scan.watermark.emit.strategy' = 'on-event', 'scan.watermark.emit.on-event.gap' = '3'"
-    assert options_of(every_third) == WatermarkOptions(0, 3)
+    assert read_options(every_third) == WatermarkOptions(0, 3)
 
 
 def test_the_session_says_when_tables_are_idle_that_do_not() -> None:
     assert plan_options({"table.exec.source.idle-timeout": "2 s"}) == PlanOptions(idle_ms=2000)
-    assert options_of("'path' = 'p'", idle_ms=7) == WatermarkOptions(7)
-    assert options_of("'scan.watermark.idle-timeout' = '0'", idle_ms=7) == WatermarkOptions(0)
+    assert read_options("'path' = 'p'", idle_ms=7) == WatermarkOptions(7)
+    assert read_options("'scan.watermark.idle-timeout' = '0'", idle_ms=7) == WatermarkOptions(0)
 
 
 def test_a_hint_says_it_for_a_query() -> None:
     sql = "SELECT * FROM t /*+ OPTIONS('scan.watermark.idle-timeout' = '1 s') */"
-    assert options_of("'scan.watermark.idle-timeout' = '5 s'", sql) == WatermarkOptions(1000)
+    assert read_options("'scan.watermark.idle-timeout' = '5 s'", sql) == WatermarkOptions(1000)
 
 
 ALIGNED = "'scan.watermark.alignment.group' = 'g', 'scan.watermark.alignment.max-drift' = '5 s'"
 
 
 def test_tables_are_aligned_in_groups() -> None:
-    assert options_of(ALIGNED).alignment == WatermarkAlignment("g", 5000, 1000)
+    assert read_options(ALIGNED).alignment == WatermarkAlignment("g", 5000, 1000)
     every_minute = f"{ALIGNED}, 'scan.watermark.alignment.update-interval' = '1 min'"
-    assert options_of(every_minute).alignment == WatermarkAlignment("g", 5000, 60_000)
+    assert read_options(every_minute).alignment == WatermarkAlignment("g", 5000, 60_000)
 
 
 def test_alignment_is_refused_where_the_connector_makes_no_watermarks() -> None:
@@ -106,7 +106,7 @@ def test_alignment_is_refused_where_the_connector_makes_no_watermarks() -> None:
 )
 def test_other_values_are_refused(options: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        options_of(options)
+        read_options(options)
 
 
 def test_a_table_says_how_many_read_it() -> None:
@@ -126,7 +126,7 @@ def test_parallelism_that_cannot_be_is_refused() -> None:
 def write_steps(query: str, parallelism: str | None, key: tuple[int, ...] = ()) -> list[Transformation]:
     """The steps that write a query into a table: Rows and Sink."""
     manager, found = manager_of(table("'path' = 'p'")), list[Transformation]()
-    plan = plan_of(query, manager)
+    plan = plan_query(query, manager)
     columns = ColumnsSource(pa.record_batch({"c0": [1]}))
 
     def reader(scan: Scan) -> TableReader:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from tests.table.streaming.joined import CALLS, Driven, batch_of
+from tests.table.streaming.joined import CALLS, Driven, create_batch
 
 from penstock.codecs.column_data import ChosenColumns, ColumnData
 from penstock.connectors.print import DiscardingSink
@@ -31,7 +31,7 @@ NUMBER, WORD = Field(IntType(), 0), Field(TEXT, 1)
 NAMES = ["n", "t"]
 
 
-def chosen_of(
+def make_chosen(
     rows: int, numbers: Sequence[int], known: Sequence[int] = (), is_masked: bool = False
 ) -> tuple[ChosenColumns, ColumnData]:
     """Rows of a number and a text, and the same, cut. `known`: the places of columns that are cut already."""
@@ -58,7 +58,7 @@ CHOSEN = st.integers(1, 20).flatmap(
 @given(CHOSEN, st.lists(st.sampled_from(["column", "taken", "cut", "slice", "pickle", "columns", "rows"])))
 def test_whatever_is_read_first_is_what_is_there(chosen: Any, reads: list[str]) -> None:
     rows, numbers, known, is_masked = chosen
-    found, wanted = chosen_of(rows, numbers, list(known), is_masked)
+    found, wanted = make_chosen(rows, numbers, list(known), is_masked)
     places = np.array([0, len(numbers) - 1])
     for read in reads:
         assert len(found) == len(numbers)
@@ -82,7 +82,7 @@ def test_whatever_is_read_first_is_what_is_there(chosen: Any, reads: list[str]) 
 
 
 def test_reading_one_column_leaves_the_others() -> None:
-    found, wanted = chosen_of(10, range(8))
+    found, wanted = make_chosen(10, range(8))
     assert found.column(0).equals(wanted.column(0))
     assert found.taken(1, np.array([3])).to_pylist() == ["row 3"]
     assert not found.is_cut
@@ -92,7 +92,7 @@ def test_reading_one_column_leaves_the_others() -> None:
 @given(CHOSEN, st.booleans())
 def test_rows_with_their_keys_ahead(chosen: Any, is_cut: bool) -> None:
     rows, numbers, _, is_masked = chosen
-    data, wanted = chosen_of(rows, numbers, (), is_masked)
+    data, wanted = make_chosen(rows, numbers, (), is_masked)
     kept = UncutRows([wanted.column(1)], wanted if is_cut else data, ["key", *NAMES]).to_keep()
     assert isinstance(kept, pa.RecordBatch) == is_cut
     everything = pa.RecordBatch.from_arrays([wanted.column(1), *wanted.columns.columns], ["key", *NAMES])
@@ -113,7 +113,7 @@ def calculated(condition: Typed, expressions: Sequence[Typed] | None, rows: Sequ
     found: list[Any] = []
     with OneInputOperatorHarness(partial(CalcOperator, condition, expressions, names, StreamSession())) as harness:
         harness.captured.collect = found.append  # type: ignore[assignment, method-assign]
-        batch = batch_of(SIDE, rows)
+        batch = create_batch(SIDE, rows)
         harness.operator.process_batch(ColumnBatch(batch.data, np.arange(len(rows)), batch.kinds))
     (one,) = found
     assert isinstance(one, ColumnBatch)
@@ -174,7 +174,7 @@ def test_where_all_columns_are_computed_nothing_waits() -> None:
 
 
 def sent(driven: Driven, side: int, rows: int, numbers: Sequence[int]) -> ChosenColumns:
-    data, _ = chosen_of(rows, numbers)
+    data, _ = make_chosen(rows, numbers)
     driven.harness.operator.process_batch(ColumnBatch(data), side)
     return data
 
@@ -212,7 +212,7 @@ def test_a_key_with_null_goes_nowhere_and_the_rest_stays() -> None:
 
 
 def test_a_sink_that_keeps_nothing_makes_the_columns_all_the_same() -> None:
-    data, _ = chosen_of(10, range(8))
+    data, _ = make_chosen(10, range(8))
     context: Any = None
     DiscardingSink().create_writer(context).write_columns(data, None)
     assert data.is_cut

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run
 from tests.table.streaming.written import RETRACTS, Source, by_key, written
 
@@ -37,7 +37,7 @@ ROWS = Rows(
 def rewritten(sql: str) -> str:
     """A query's plan as it is run."""
     manager = manager_of(*TABLES.strip().split(";"))
-    return plan_text(without_unread_columns(with_ranks(plan_of(sql, manager), manager.calls()), no_narrower))
+    return plan_text(without_unread_columns(with_ranks(plan_query(sql, manager), manager.calls()), no_narrower))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,9 @@ def test_a_table_that_is_updated_by_key_is_read_with_its_key() -> None:
         return replace(scan, schema=RowSchema(tuple(scan.schema[place] for place in columns)), key=key)
 
     by_key = TableReader(CollectSink(True), ALL, key=(0,), is_upsert=True)
-    plan = with_normalizers(plan_of("SELECT SUM(d) FROM u", manager_of(*TABLES.strip().split(";"))), _as(by_key), False)
+    plan = with_normalizers(
+        plan_query("SELECT SUM(d) FROM u", manager_of(*TABLES.strip().split(";"))), _as(by_key), False
+    )
     found = without_unread_columns(plan, two_columns)
     while not isinstance(found, ChangelogNormalize):
         (found,) = found.inputs()
@@ -99,13 +101,13 @@ def _as(reader: TableReader) -> Callable[[Scan], TableReader]:
 def test_sets_of_groups_carry_only_what_is_read() -> None:
     manager = manager_of(*TABLES.strip().split(";"))
     sql = "SELECT a FROM (SELECT a, SUM(c) AS s, MAX(d) AS m FROM t GROUP BY ROLLUP (a)) WHERE m > 1"
-    plan = without_unread_columns(with_relations(plan_of(sql, manager), manager.calls()), no_narrower)
+    plan = without_unread_columns(with_relations(plan_query(sql, manager), manager.calls()), no_narrower)
     assert "Project(select=[a, d AS $f2])" in [one.strip() for one in plan_text(plan).splitlines()]
 
 
 def test_a_plan_that_loses_nothing_stays_the_same_object() -> None:
     manager = manager_of(*TABLES.strip().split(";"))
-    plan = plan_of("SELECT * FROM u WHERE a > 1", manager)
+    plan = plan_query("SELECT * FROM u WHERE a > 1", manager)
     assert without_unread_columns(plan, no_narrower) is plan
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.table.planned import manager_of, plan_of
+from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run_over
 
 from penstock.table.data.errors import ValidationError
@@ -34,7 +34,7 @@ def tables(is_null: bool = True) -> dict[str, Rows]:
     return found
 
 
-def rows_of(sql: str, is_null: bool = True) -> list[Any]:
+def read_rows(sql: str, is_null: bool = True) -> list[Any]:
     return sorted(run_over(tables(is_null), sql).rows(), key=str)
 
 
@@ -90,7 +90,7 @@ QUERIES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("sql", QUERIES)
 def test_a_merged_column_has_the_value_of_either_side_and_comes_first(sql: str) -> None:
     """K2: as Flink and standard SQL show `*`; for chains of outer joins as standard SQL."""
-    assert rows_of(sql) == QUERIES[sql]
+    assert read_rows(sql) == QUERIES[sql]
 
 
 @pytest.mark.parametrize("sql", QUERIES)
@@ -98,7 +98,7 @@ def test_the_same_with_keys_that_are_not_null(sql: str) -> None:
     """K1: neither the order of the columns nor a value depends on NOT NULL."""
     wanted = [row for row in QUERIES[sql] if row not in [(None, 5, None), (None, None, 6), (None, 2)]]
     wanted = [row for row in wanted if row[:1] != (None,) or "a.*" in sql]
-    assert rows_of(sql, is_null=False) == [row for row in wanted if row != (None, None, 6, None)]
+    assert read_rows(sql, is_null=False) == [row for row in wanted if row != (None, None, 6, None)]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_same_with_keys_that_are_not_null(sql: str) -> None:
 def test_a_merged_column_has_the_type_of_both(relation: str, columns: list[str]) -> None:
     kinds = {"a": "x INT, k INT", "b": "y INT, k INT", "n": "z INT, k INT NOT NULL", "big": "k BIGINT, w INT"}
     tables = [f"CREATE TABLE {name} ({text}) WITH ('connector' = 'datagen')" for name, text in kinds.items()]
-    plan = plan_of(f"SELECT * FROM {relation}", manager_of(*tables))
+    plan = plan_query(f"SELECT * FROM {relation}", manager_of(*tables))
     assert [f"{name} {kind}" for name, kind in zip(plan.schema.names, plan.schema.types, strict=True)] == columns
 
 
@@ -140,8 +140,8 @@ COMMAS: dict[str, list[Any]] = {
 @pytest.mark.parametrize("sql", COMMAS)
 def test_commas_and_joins_go_from_left_to_right(sql: str) -> None:
     """K2: in Flink; in standard SQL JOIN goes before the comma."""
-    assert rows_of(sql) == COMMAS[sql]
-    assert rows_of(sql.replace("FROM a, ", "FROM a CROSS JOIN ", 1)) == COMMAS[sql]
+    assert read_rows(sql) == COMMAS[sql]
+    assert read_rows(sql.replace("FROM a, ", "FROM a CROSS JOIN ", 1)) == COMMAS[sql]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_commas_and_joins_go_from_left_to_right(sql: str) -> None:
 )
 def test_columns_of_using_are_those_of_both_sides(sql: str, error: str) -> None:
     with pytest.raises(ValidationError, match=error):
-        rows_of(sql)
+        read_rows(sql)
 
 
 #: 0.1 as a FLOAT
@@ -196,7 +196,7 @@ def test_of_float_and_double_the_first_counts_for_a_star_and_the_wider_for_the_n
     }
     tables = [f"CREATE TABLE {name} ({text}) WITH ('connector' = 'datagen')" for name, text in kinds.items()]
     wanted, rows = FLOATS[sql]
-    assert str(plan_of(sql, manager_of(*tables)).schema.types[0]) == wanted
+    assert str(plan_query(sql, manager_of(*tables)).schema.types[0]) == wanted
     assert sorted(run_over(found, sql).rows(), key=str) == sorted(rows, key=str)
 
 
@@ -205,5 +205,5 @@ def test_of_timestamps_with_and_without_a_zone_the_first_counts_for_a_star(one: 
     """K2: the types that Flink gives."""
     kinds = {"a": one, "b": other}
     tables = [f"CREATE TABLE {name} (k {kind}) WITH ('connector' = 'datagen')" for name, kind in kinds.items()]
-    plan = plan_of("SELECT * FROM a FULL JOIN b USING (k)", manager_of(*tables))
+    plan = plan_query("SELECT * FROM a FULL JOIN b USING (k)", manager_of(*tables))
     assert [str(kind) for kind in plan.schema.types] == [one]

@@ -15,7 +15,7 @@ from penstock.table.data.logical_types import (
     TimestampType,
     YearMonthIntervalType,
 )
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.streaming.rows.null_times import NullTimes
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
@@ -38,7 +38,7 @@ def watermarks(kind: DataType, expression: Typed, gap: int = 0) -> list[int]:
     harness = OneInputOperatorHarness(operator)
     harness.open()
     for times in TIMES_MS:
-        column = column_of([time * MILLISECOND_NS + 500_000 for time in times], kind)
+        column = to_column([time * MILLISECOND_NS + 500_000 for time in times], kind)
         harness.operator.process_batch(ColumnBatch(pa.RecordBatch.from_arrays([column], ["ts"])))
     return harness.watermarks
 

@@ -20,7 +20,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.core.operators.base import StreamOperator
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MAX_WATERMARK
-from penstock.state.key_groups import key_group_of
+from penstock.state.key_groups import assign_key_group
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
 from penstock.table.plan.logical import JoinType
@@ -292,7 +292,7 @@ def test_rows_go_to_the_subtasks_of_their_keys(form: Kind, before: int, after: i
     drivens = [Driven(*driven._arguments, parallelism=before, subtask=index) for index in range(before)]
     keys = [f"k{number}" for number in range(20)]
     for place, key in enumerate(keys):
-        drivens[key_group_of(key, 128) * before // 128].send(place % 2, row(key, place))
+        drivens[assign_key_group(key, 128) * before // 128].send(place % 2, row(key, place))
     snapshots = [one.harness.snapshot(1) for one in drivens]
     seen = []
     for index in range(after):
@@ -300,7 +300,7 @@ def test_rows_go_to_the_subtasks_of_their_keys(form: Kind, before: int, after: i
         one = Driven(*joined(other)._arguments, *snapshots, parallelism=after, subtask=index)
         one.harness.operator.process_watermark(MAX_WATERMARK)
         found = [change[1] or change[5] for change in one.taken()]
-        assert all(key_group_of(key, 128) * after // 128 == index for key in found)
+        assert all(assign_key_group(key, 128) * after // 128 == index for key in found)
         seen += found
     assert sorted(seen) == sorted(keys)
 

@@ -34,7 +34,7 @@ def seconds(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [tuple(one // 10**9 if isinstance(one, int) and one >= 10**8 else one for one in row) for row in rows]
 
 
-def windows_of(kind: str, times: list[int]) -> list[tuple[int, int, list[int]]]:
+def compute_windows(kind: str, times: list[int]) -> list[tuple[int, int, list[int]]]:
     """Windows of these times (s), each with the places of the times in it."""
     if kind == "SESSION":
         found: list[list[int]] = []
@@ -67,7 +67,7 @@ def test_each_row_counts_in_all_its_windows(kind: str, more: str, rows: list[tup
     wanted = []
     for key in ("a", "b"):
         mine = [(v, ts) for k, v, ts in rows if k == key]
-        for start, end, places in windows_of(kind, [ts for _, ts in mine]):
+        for start, end, places in compute_windows(kind, [ts for _, ts in mine]):
             values = [mine[place][0] for place in places]
             known = [value for value in values if value is not None]
             total = sum(known) if known else None

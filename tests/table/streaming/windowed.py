@@ -14,7 +14,7 @@ from penstock.core.operators.base import StreamOperator
 from penstock.core.records import Batch
 from penstock.table.connectors.tables import TableReader
 from penstock.table.data.logical_types import BigIntType, IntType, LocalZonedTimestampType, TimestampType, VarCharType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import ALL, INSERTS, SHORT
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -65,7 +65,7 @@ class Timed(Rows):
         rows = self.changes()
         kinds = bytes(SHORT.index(kind) for kind, _ in rows)
         arrays = [
-            column_of([values[place] for _, values in rows], kind) for place, kind in enumerate(self.columns.values())
+            to_column([values[place] for _, values in rows], kind) for place, kind in enumerate(self.columns.values())
         ]
         batch = pa.RecordBatch.from_arrays(arrays, ["c0", "c1", "c2"])
         source = ColumnsThenWait(batch, kinds if any(kinds) else None, 1, False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.table.planned import create, manager_of, plan_of
+from tests.table.planned import create, manager_of, plan_query
 from tests.table.running import Change, Rows
 
 from penstock.common import Configuration
@@ -90,5 +90,5 @@ def planned_sink(
         return tables[node.path[-1]].reader()
 
     planner = StreamPlanner(environment.add, reader, StreamSession(), manager.calls(), options=plan_options(options))
-    write = Write(schema=schema, input=plan_of(sql, manager), path=found[0], key=key, conflict=conflict)
+    write = Write(schema=schema, input=plan_query(sql, manager), path=found[0], key=key, conflict=conflict)
     return environment, planner.written(write, writer)

@@ -18,12 +18,12 @@ from penstock.connectors.columns import ColumnsSource
 from penstock.core.columns.batch import ColumnBatch
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.manager import CatalogManager
 from penstock.table.connectors.tables import TableReader
-from penstock.table.data.conversion import seen_of
-from penstock.table.data.values import column_of
+from penstock.table.data.conversion import to_external
+from penstock.table.data.values import to_column
 from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import INSERTS, SHORT
 from penstock.table.plan.logical import Node, UserAggregateCall
@@ -114,7 +114,7 @@ def timed_rows(plan: Node, known: CatalogManager, *rows: tuple[Any, ...]) -> lis
     planner = StreamPlanner(environment.add, lambda scan: reader, StreamSession(), known.calls())
     stream = planner.query(plan, True)
     (upstream,) = planner.step("To Rows", partial(ToRowsOperator, stream.schema.types), stream.upstreams)
-    seen = [seen_of(kind, StreamSession().zone) for kind in stream.schema.types]
+    seen = [to_external(kind, StreamSession().zone) for kind in stream.schema.types]
     return [
         tuple(convert(value) for convert, value in zip(seen, values, strict=True))
         for _, values in DataStream(environment, (upstream,), None).execute_and_collect()
@@ -125,9 +125,9 @@ def _columns(rows: Sequence[tuple[Any, ...]], names: list[str]) -> pa.RecordBatc
     times = [row[2] * _NS if len(row) > 2 else None for row in rows]
     return pa.RecordBatch.from_arrays(
         [
-            column_of([row[0] for row in rows], STRING),
-            column_of([row[1] for row in rows], BIGINT),
-            column_of(times, TIMESTAMP),
+            to_column([row[0] for row in rows], STRING),
+            to_column([row[1] for row in rows], BIGINT),
+            to_column(times, TIMESTAMP),
         ],
         names,
     )
@@ -164,7 +164,7 @@ class Groups:
         changes = [row if row[0] in SHORT else ("+I", *row) for row in rows]
         found = []
         for subtask, harness in enumerate(self.harnesses):
-            mine = [row for row in changes if self._subtask_of(row[1]) == subtask]
+            mine = [row for row in changes if self._find_subtask(row[1]) == subtask]
             if mine:
                 kinds = bytes(SHORT.index(kind) for kind, *_ in mine)
                 columns = _columns([row[1:] for row in mine], ["c0", "c1", "c2"])
@@ -191,8 +191,8 @@ class Groups:
         counts = {name: len(table.entries(None)) for name, table in tables.items()}
         return {name: count for name, count in counts.items() if count}
 
-    def _subtask_of(self, key: Any) -> int:
-        return subtask_of_key_group(key_group_of(key, 128), 128, len(self.harnesses))
+    def _find_subtask(self, key: Any) -> int:
+        return subtask_of_key_group(assign_key_group(key, 128), 128, len(self.harnesses))
 
     def checkpoint(self) -> list[bytes]:
         """Take a checkpoint that completes."""

@@ -25,7 +25,7 @@ def environment(*options: tuple[str, str], **functions: Any) -> TableEnvironment
     return made
 
 
-def rows_of(made: TableEnvironment, query: str | Table) -> list[tuple[Any, ...]]:
+def read_rows(made: TableEnvironment, query: str | Table) -> list[tuple[Any, ...]]:
     """The rows that a query gives, in the order of their text."""
     found = made.execute_sql(query) if isinstance(query, str) else query.execute()
     with found.collect() as rows:

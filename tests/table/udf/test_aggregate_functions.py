@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.table.udf.aggregates import Greatest, Groups, Texts, Total
-from tests.table.udf.jobs import changes_of, environment, rows_of
+from tests.table.udf.jobs import changes_of, environment, read_rows
 
 from penstock.base.errors import UserFunctionError
 from penstock.table import DataTypes, Row
@@ -64,7 +64,7 @@ def test_a_function_is_called_in_the_table_api() -> None:
     grouped = made.from_path("sold").where(col("k") == "a").group_by(col("k"))
     table = grouped.select(col("k"), TOTAL(col("v")), call("total", col("v")).alias("b"), TOTAL(col("v")).distinct)
     assert table.get_schema().get_field_names() == ["k", "EXPR$0", "b", "EXPR$2"]
-    assert rows_of(made, table)[-1] == ("a", 7, 7, 4)
+    assert read_rows(made, table)[-1] == ("a", 7, 7, 4)
 
 
 def test_aggregate_takes_a_row_apart() -> None:
@@ -85,12 +85,12 @@ def test_aggregate_takes_a_row_apart() -> None:
     made = sold()
     table = made.from_path("sold").where(col("k") == "a")
     found = table.group_by(col("k").alias("key")).aggregate(ends(col("v"))).select(col("high") - col("low"), "key")
-    assert rows_of(made, found)[-1] == (2, "a")
+    assert read_rows(made, found)[-1] == (2, "a")
     named = table.aggregate(ends(col("v")).alias("x", "y")).select("*")
     assert named.get_schema().get_field_names() == ["x", "y"]
-    assert rows_of(made, named)[-1] == (1, 3)
+    assert read_rows(made, named)[-1] == (1, 3)
     one = table.aggregate(TOTAL(col("v"))).select("f0")
-    assert rows_of(made, one)[-1] == (7,)
+    assert read_rows(made, one)[-1] == (7,)
 
 
 def test_a_function_alone_gets_the_row() -> None:
@@ -103,8 +103,8 @@ def test_a_function_alone_gets_the_row() -> None:
 
     made = sold()
     table = made.from_path("sold").where(col("k") == "b")
-    assert rows_of(made, table.aggregate(udaf(Shown())).select("f0"))[-1] == ("bx,by",)
-    assert rows_of(made, table.aggregate(udaf(Shown()).alias("all")).select("all"))[-1] == ("bx,by",)
+    assert read_rows(made, table.aggregate(udaf(Shown())).select("f0"))[-1] == ("bx,by",)
+    assert read_rows(made, table.aggregate(udaf(Shown()).alias("all")).select("all"))[-1] == ("bx,by",)
 
 
 REFUSED = {
@@ -160,8 +160,8 @@ SEEN = {
 def test_values_come_as_python_has_them(sql: str) -> None:
     """Also those of DISTINCT."""
     made = sold()
-    assert rows_of(made, f"SELECT texts(x) FROM (VALUES ({sql})) AS t (x)") == [(SEEN[sql],)]
-    assert rows_of(made, f"SELECT texts(DISTINCT x) FROM (VALUES ({sql})) AS t (x)") == [(SEEN[sql],)]
+    assert read_rows(made, f"SELECT texts(x) FROM (VALUES ({sql})) AS t (x)") == [(SEEN[sql],)]
+    assert read_rows(made, f"SELECT texts(DISTINCT x) FROM (VALUES ({sql})) AS t (x)") == [(SEEN[sql],)]
 
 
 class Given(AggregateFunction[Any, Any]):
@@ -195,7 +195,7 @@ GIVEN: list[tuple[str, Any, Any]] = [
 def test_values_that_a_function_gives(kind: str, value: Any, expected: Any) -> None:
     """Are those of its type."""
     made = sold(given=udaf(Given(value), result_type=kind))
-    ((found,),) = rows_of(made, "SELECT given(v) FROM sold WHERE v = 2")
+    ((found,),) = read_rows(made, "SELECT given(v) FROM sold WHERE v = 2")
     assert list(found) == list(expected) if isinstance(expected, Row) else found == expected
 
 
@@ -212,7 +212,7 @@ def test_values_of_another_type_fail_the_job(kind: str, value: Any, message: str
     """With the function."""
     made = sold(given=udaf(Given(value), result_type=kind))
     with pytest.raises(UserFunctionError, match=message) as caught:
-        rows_of(made, "SELECT given(v) FROM sold")
+        read_rows(made, "SELECT given(v) FROM sold")
     assert "aggregate function 'given'" in str(caught.value)
 
 
@@ -254,7 +254,7 @@ def test_an_error_of_a_function_fails_the_job(where: str) -> None:
     """With the method, the function, and its own traceback."""
     made = sold(broken=udaf(Broken(where)))
     with pytest.raises(UserFunctionError, match="broken") as caught:
-        rows_of(made, "SELECT broken(s) FROM (SELECT k, COUNT(*) AS s FROM sold GROUP BY k)")
+        read_rows(made, "SELECT broken(s) FROM (SELECT k, COUNT(*) AS s FROM sold GROUP BY k)")
     assert f"{where}() of aggregate function 'broken'" in str(caught.value)
     assert "src/penstock" not in str(caught.value)
 
@@ -264,7 +264,7 @@ def test_none_is_no_accumulator() -> None:
     none = Broken("")
     none.create_accumulator = lambda: None  # type: ignore[method-assign]
     with pytest.raises(UserFunctionError, match="it returned None, which is no accumulator"):
-        rows_of(sold(nothing=udaf(none)), "SELECT nothing(v) FROM sold")
+        read_rows(sold(nothing=udaf(none)), "SELECT nothing(v) FROM sold")
 
 
 @pytest.mark.parametrize(("is_deterministic", "calls"), [(True, 2), (False, 3)])
@@ -377,12 +377,12 @@ def test_sql_makes_aggregate_functions_of_modules() -> None:
     module = "tests.table.udf.aggregates"
     made.execute_sql(f"CREATE TEMPORARY FUNCTION mine AS '{module}.Total' LANGUAGE PYTHON")
     made.execute_sql("CREATE FUNCTION other AS 'tests.table.udf.test_aggregate_functions.TEXTS' LANGUAGE PYTHON")
-    assert rows_of(made, "SELECT mine(v), other(v) FROM sold WHERE v = 2") == [(2, "2")]
+    assert read_rows(made, "SELECT mine(v), other(v) FROM sold WHERE v = 2") == [(2, "2")]
 
 
 def test_a_temporary_system_function_hides_an_aggregate_of_flink() -> None:
     """And is another one in plans."""
     made = sold()
     made.create_temporary_system_function("count", TEXTS)
-    assert rows_of(made, "SELECT COUNT(v) FROM sold WHERE v = 2") == [("2",)]
+    assert read_rows(made, "SELECT COUNT(v) FROM sold WHERE v = 2") == [("2",)]
     assert "`count`($f0)" in made.explain_sql("SELECT COUNT(v) FROM sold")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.table.udf import importable
-from tests.table.udf.jobs import environment, rows_of
+from tests.table.udf.jobs import environment, read_rows
 
 from penstock.base.errors import ConfigurationError, UserFunctionError
 from penstock.table.expressions import col
@@ -39,7 +39,7 @@ def test_the_calls_of_a_batch_wait_together() -> None:
     """Each would wait for ever alone."""
     made = environment()
     table = made.from_path("words").select(col("id"), udf(Meeting(3))(col("id")))
-    assert rows_of(made, table) == [(1, 10), (2, 20), (3, 30)]
+    assert read_rows(made, table) == [(1, 10), (2, 20), (3, 30)]
 
 
 def test_no_more_calls_are_out_than_the_option_says() -> None:
@@ -58,7 +58,7 @@ def test_no_more_calls_are_out_than_the_option_says() -> None:
 
     made = environment((f"{PREFIX}max-concurrent-operations", "2"))
     table = made.from_elements([(number,) for number in range(9)], ["n"]).select(counted(col("n")))
-    assert max(most for (most,) in rows_of(made, table)) == 2
+    assert max(most for (most,) in read_rows(made, table)) == 2
 
 
 def test_a_function_of_sql_is_asynchronous_too() -> None:
@@ -69,7 +69,7 @@ def test_a_function_of_sql_is_asynchronous_too() -> None:
         await asyncio.sleep(0)
         return number * 2
 
-    assert rows_of(environment(twice=twice), "SELECT twice(id) + 1 FROM words WHERE twice(id) > 2") == [(5,), (7,)]
+    assert read_rows(environment(twice=twice), "SELECT twice(id) + 1 FROM words WHERE twice(id) > 2") == [(5,), (7,)]
 
 
 @pytest.mark.parametrize(("strategy", "calls"), [("FIXED_DELAY", 3), ("NO_RETRY", 1)])
@@ -83,7 +83,7 @@ def test_a_call_that_fails_is_tried_again(strategy: str, calls: int) -> None:
 
     made = environment((f"{PREFIX}retry-strategy", strategy), (f"{PREFIX}retry-delay", "1 ms"), broken=udf(broken))
     with pytest.raises(UserFunctionError, match="no 2") as caught:
-        rows_of(made, "SELECT broken(id) FROM words WHERE id = 2")
+        read_rows(made, "SELECT broken(id) FROM words WHERE id = 2")
     assert len(importable.CALLS) == calls
     text = str(caught.value)
     assert "asynchronous scalar function 'broken'" in text
@@ -102,7 +102,7 @@ def test_a_call_that_fails_once_succeeds_at_the_second_time() -> None:
         return number
 
     made = environment((f"{PREFIX}retry-delay", "1 ms"), shaky=udf(shaky))
-    assert rows_of(made, "SELECT shaky(id) FROM words WHERE id = 1") == [(1,)]
+    assert read_rows(made, "SELECT shaky(id) FROM words WHERE id = 1") == [(1,)]
 
 
 def test_a_call_that_takes_too_long_fails() -> None:
@@ -114,14 +114,14 @@ def test_a_call_that_takes_too_long_fails() -> None:
 
     options = ((f"{PREFIX}timeout", "5 ms"), (f"{PREFIX}max-attempts", "1"))
     with pytest.raises(UserFunctionError, match=r"took longer than 5 ms \(table.exec.async-scalar.timeout\)"):
-        rows_of(environment(*options, endless=udf(endless)), "SELECT endless(id) FROM words")
+        read_rows(environment(*options, endless=udf(endless)), "SELECT endless(id) FROM words")
 
 
 def test_options_that_make_no_sense_are_refused() -> None:
     """When the job starts."""
     made = environment((f"{PREFIX}max-concurrent-operations", "0"))
     with pytest.raises(ConfigurationError, match="max-concurrent-operations must be at least 1, not 0"):
-        rows_of(made, "SELECT id FROM words")
+        read_rows(made, "SELECT id FROM words")
 
 
 def test_an_asynchronous_function_works_row_by_row() -> None:

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 from tests.state.rocks import CanonicalRocks, FolderRocks
-from tests.table.planned import plan_of
+from tests.table.planned import plan_query
 from tests.table.udf.aggregates import Groups, manager, timed_rows
 
 from penstock.base.types import Row
@@ -282,8 +282,8 @@ def test_views_in_windows_and_with_distinct_are_in_the_accumulator() -> None:
     assert groups.entries == {"groups": 1}
     known = manager(counted=udaf(Counted()))
     tumble = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)"
-    window = plan_of(f"SELECT counted(v) FROM {tumble} GROUP BY window_start, window_end", known)
-    over = plan_of("SELECT counted(v) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t", known)
+    window = plan_query(f"SELECT counted(v) FROM {tumble} GROUP BY window_start, window_end", known)
+    over = plan_query("SELECT counted(v) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t", known)
     rows = [("a", 1, 100), ("a", 2, 200), ("a", 3, 1200)]
     assert timed_rows(window, known, *rows) == [(expected([1, 2]),), (expected([3]),)]
     assert timed_rows(over, known, *rows) == [(expected([1]),), (expected([1, 2]),), (expected([2, 3]),)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.table.planned import ORDERS, manager_of, plan_of
+from tests.table.planned import ORDERS, manager_of, plan_query
 from tests.table.running import Rows, run
 
 from penstock.base.errors import UnsupportedError
@@ -73,4 +73,4 @@ def test_what_cannot_be_a_join_is_refused(sql: str) -> None:
     """With the reason."""
     error, message = REFUSED[sql]
     with pytest.raises(error, match=message):
-        plan_of(sql, manager_of(ORDERS))
+        plan_query(sql, manager_of(ORDERS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.table.udf import importable
-from tests.table.udf.jobs import environment, rows_of
+from tests.table.udf.jobs import environment, read_rows
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.data.errors import ValidationError
@@ -20,7 +20,7 @@ def test_sql_makes_functions_of_modules() -> None:
     made.execute_sql(f"CREATE TEMPORARY SYSTEM FUNCTION size_of AS '{MODULE}.length' LANGUAGE PYTHON")
     made.execute_sql(f"CREATE FUNCTION letters AS '{MODULE}.Letters' LANGUAGE PYTHON")
     sql = "SELECT plus(id, 1), size_of(text), f0 FROM words, LATERAL TABLE(letters(text)) WHERE id = 2"
-    assert rows_of(made, sql) == [(3, 1, "c")]
+    assert read_rows(made, sql) == [(3, 1, "c")]
     assert made.list_user_defined_functions() == ["letters", "plus", "size_of"]
     made.execute_sql("DROP TEMPORARY FUNCTION plus")
     with pytest.raises(ValidationError, match="No match found for function signature PLUS"):
@@ -32,9 +32,9 @@ def test_a_function_of_a_catalog_is_found_by_its_path() -> None:
     made = environment()
     made.execute_sql("CREATE DATABASE other")
     made.execute_sql(f"CREATE FUNCTION other.f AS '{MODULE}.add' LANGUAGE PYTHON")
-    assert rows_of(made, "SELECT default_catalog.other.f(1, 2), other.F(2, 3)") == [(3, 5)]
+    assert read_rows(made, "SELECT default_catalog.other.f(1, 2), other.F(2, 3)") == [(3, 5)]
     made.execute_sql(f"ALTER FUNCTION other.f AS '{MODULE}.length' LANGUAGE PYTHON")
-    assert rows_of(made, "SELECT other.f('abc')") == [(3,)]
+    assert read_rows(made, "SELECT other.f('abc')") == [(3,)]
     with pytest.raises(ValidationError, match="No match found"):
         made.sql_query("SELECT f(1, 2)")
 
@@ -43,15 +43,15 @@ def test_which_function_a_name_means() -> None:
     """A temporary system function, then Flink's own, then a temporary one, then one of the catalog."""
     made = environment()
     made.execute_sql(f"CREATE FUNCTION which AS '{MODULE}.length' LANGUAGE PYTHON")
-    assert rows_of(made, "SELECT which('abc')") == [(3,)]
+    assert read_rows(made, "SELECT which('abc')") == [(3,)]
     made.create_temporary_function("which", udf(lambda text: "temporary", result_type="STRING"))
-    assert rows_of(made, "SELECT which('abc')") == [("temporary",)]
+    assert read_rows(made, "SELECT which('abc')") == [("temporary",)]
     made.create_temporary_system_function("which", udf(lambda text: "system", result_type="STRING"))
-    assert rows_of(made, "SELECT which('abc')") == [("system",)]
+    assert read_rows(made, "SELECT which('abc')") == [("system",)]
     made.create_temporary_function("initcap", udf(lambda text: "mine", result_type="STRING"))
-    assert rows_of(made, "SELECT INITCAP('abc'), default_database.initcap('abc')") == [("Abc", "mine")]
+    assert read_rows(made, "SELECT INITCAP('abc'), default_database.initcap('abc')") == [("Abc", "mine")]
     made.create_temporary_system_function("initcap", udf(lambda text: "mine", result_type="STRING"))
-    assert rows_of(made, "SELECT INITCAP('abc') || '!'") == [("mine!",)]
+    assert read_rows(made, "SELECT INITCAP('abc') || '!'") == [("mine!",)]
 
 
 MISSING = {
@@ -96,4 +96,4 @@ def test_a_view_keeps_its_functions() -> None:
     made = environment()
     words = made.from_path("words")
     made.create_temporary_view("sums", words.select(importable.add(words.id, 1).alias("sum_")))
-    assert rows_of(made, "SELECT sum_ FROM sums") == [(2,), (3,), (4,)]
+    assert read_rows(made, "SELECT sum_ FROM sums") == [(2,), (3,), (4,)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.table.udf import importable
-from tests.table.udf.jobs import changes_of, environment, rows_of
+from tests.table.udf.jobs import changes_of, environment, read_rows
 
 from penstock.base.errors import UserFunctionError
 from penstock.table import DataTypes, Row
@@ -26,7 +26,7 @@ def upper(text: str | None) -> str | None:
 def test_a_function_is_called_in_sql_by_its_name() -> None:
     """In whatever case, inside other calls, and in conditions."""
     made = environment(shout=upper)
-    assert rows_of(made, "SELECT id, SHOUT(text) || '!' FROM words WHERE shout(text) <> 'C'") == [(1, "A BB!")]
+    assert read_rows(made, "SELECT id, SHOUT(text) || '!' FROM words WHERE shout(text) <> 'C'") == [(1, "A BB!")]
 
 
 def test_a_function_is_called_in_the_table_api() -> None:
@@ -37,13 +37,13 @@ def test_a_function_is_called_in_the_table_api() -> None:
         add(col("id"), 1), call(add, col("id"), 2).alias("b"), call("add", col("id"), lit(3)).alias("c")
     )
     assert table.get_schema().get_field_names() == ["_c0", "b", "c"]
-    assert rows_of(made, table) == [(2, 3, 4), (3, 4, 5), (4, 5, 6)]
+    assert read_rows(made, table) == [(2, 3, 4), (3, 4, 5), (4, 5, 6)]
 
 
 def test_null_is_none() -> None:
     """A function is called for NULL, too."""
     made = environment(is_none=udf(lambda text: text is None, result_type="BOOLEAN"))
-    assert rows_of(made, "SELECT id, is_none(text) FROM words") == [(1, False), (2, False), (3, True)]
+    assert read_rows(made, "SELECT id, is_none(text) FROM words") == [(1, False), (2, False), (3, True)]
 
 
 SEEN = {
@@ -67,16 +67,16 @@ SEEN = {
 def test_values_come_as_python_has_them(sql: str) -> None:
     """A constant is the same in every row, and comes as any other value."""
     made = environment(shown=udf(repr, result_type="STRING"))
-    assert rows_of(made, f"SELECT shown({sql})") == [(SEEN[sql],)]
-    assert rows_of(made, f"SELECT shown(x) FROM (VALUES ({sql})) AS t (x)") == [(SEEN[sql],)]
+    assert read_rows(made, f"SELECT shown({sql})") == [(SEEN[sql],)]
+    assert read_rows(made, f"SELECT shown(x) FROM (VALUES ({sql})) AS t (x)") == [(SEEN[sql],)]
 
 
 def test_a_point_in_time_has_the_zone_of_the_session() -> None:
     """TIMESTAMP_LTZ is a datetime with that zone, and one without a zone is in it."""
     seen = udf(lambda moment: f"{moment.isoformat()} {moment.tzinfo}", result_type="STRING")
     made = environment(seen=seen, back=udf(lambda: datetime.datetime(2024, 1, 1), result_type="TIMESTAMP_LTZ(3)"))
-    assert rows_of(made, "SELECT seen(TO_TIMESTAMP_LTZ(0, 3))") == [("1970-01-01T01:00:00+01:00 Europe/Berlin",)]
-    assert rows_of(made, "SELECT CAST(back() AS STRING)") == [("2024-01-01 00:00:00.000",)]
+    assert read_rows(made, "SELECT seen(TO_TIMESTAMP_LTZ(0, 3))") == [("1970-01-01T01:00:00+01:00 Europe/Berlin",)]
+    assert read_rows(made, "SELECT CAST(back() AS STRING)") == [("2024-01-01 00:00:00.000",)]
 
 
 RETURNED = {
@@ -99,7 +99,7 @@ def test_values_go_back_by_the_result_type(kind: str) -> None:
     expected = {"DOUBLE": 2.0, "DECIMAL(5, 2)": Decimal("1.01"), "BYTES": b"x", "ARRAY<INT>": [1, None]}
     expected |= {"ROW<a INT, b STRING>": Row(1, "x")}
     made = environment(f=udf(lambda: RETURNED[kind], result_type=kind))
-    assert rows_of(made, "SELECT f()") == [(expected.get(kind, RETURNED[kind]),)]
+    assert read_rows(made, "SELECT f()") == [(expected.get(kind, RETURNED[kind]),)]
 
 
 WRONG = {
@@ -119,7 +119,7 @@ def test_a_value_of_another_type_fails_with_the_function_and_the_row(kind: str) 
     """And not with something that is nearly the value."""
     made = environment(f=udf(lambda number: WRONG[kind], result_type=kind))
     with pytest.raises(UserFunctionError, match=r"it returned .*which is no") as caught:
-        rows_of(made, "SELECT f(id) FROM words WHERE id = 2")
+        read_rows(made, "SELECT f(id) FROM words WHERE id = 2")
     assert "scalar function 'f'" in str(caught.value)
     assert "(2,)" in str(caught.value)
 
@@ -132,7 +132,7 @@ def test_an_error_shows_the_function_the_row_and_the_users_own_lines() -> None:
 
     made = environment(inverse=udf(inverse))
     with pytest.raises(UserFunctionError) as caught:
-        rows_of(made, "SELECT inverse(id) FROM words")
+        read_rows(made, "SELECT inverse(id) FROM words")
     text = str(caught.value)
     assert "scalar function 'inverse'" in text
     assert "ZeroDivisionError" in text
@@ -144,7 +144,7 @@ def test_the_end_of_an_iterator_is_an_error() -> None:
     """It does not end the rows."""
     made = environment(f=udf(lambda number: next(iter(())), result_type="INT"))
     with pytest.raises(UserFunctionError, match="raised StopIteration"):
-        rows_of(made, "SELECT f(id) FROM words")
+        read_rows(made, "SELECT f(id) FROM words")
 
 
 # --- how it is made --------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_lambdas_partials_callables_and_objects_are_functions() -> None:
     twice = udf(functools.partial(scaled, 2))
     made = environment()
     fields = [one(col("id")) for one in (udf(lambda n: n + 1, result_type="INT"), twice, udf(Scale()), udf(Times(5)))]
-    assert rows_of(made, made.from_path("words").select(*fields))[0] == (2, 2, 7, 5)
+    assert read_rows(made, made.from_path("words").select(*fields))[0] == (2, 2, 7, 5)
     assert [repr(one) for one in (twice, udf(Scale()), udf(Times(5), name="five"))] == [
         "<scalar function 'scaled'>",
         "<scalar function 'Scale'>",
@@ -240,7 +240,7 @@ def test_operands_are_checked_when_the_query_is_planned() -> None:
         made.sql_query("SELECT add(id) FROM words")
     with pytest.raises(ValidationError, match="operand 1 of scalar function 'text' is STRING, and it takes DOUBLE"):
         made.sql_query("SELECT text(text) FROM words")
-    assert rows_of(made, "SELECT text(id) FROM words WHERE id = 1") == [("1.0",)]
+    assert read_rows(made, "SELECT text(id) FROM words WHERE id = 1") == [("1.0",)]
 
 
 # --- how often it is called ------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_it_is_opened_before_the_first_row_and_closed_after_the_last() -> None:
     made = environment(("pipeline.global-job-parameters", "greeting:hello"))
     noted = udf(importable.Noted())
     table = made.from_path("words").filter(noted(col("id")) > 0).select(noted(col("id")) + 0, noted(col("id") + 10))
-    rows_of(made, table)
+    read_rows(made, table)
     assert importable.CALLS[0] == "open 0 hello"
     assert importable.CALLS[-1] == "close"
     assert [one for one in importable.CALLS if not one.startswith("eval")] == ["open 0 hello", "close"]
@@ -264,7 +264,7 @@ def test_a_class_is_called_for_every_row() -> None:
     made = environment()
     table = made.from_elements([(5,)] * 40, ["n"])
     noted = udf(importable.Noted())
-    assert sorted(rows_of(made, table.select(noted(col("n"))))) == [(5 * count,) for count in range(1, 41)]
+    assert sorted(read_rows(made, table.select(noted(col("n"))))) == [(5 * count,) for count in range(1, 41)]
 
 
 CALLS: list[int] = []
@@ -282,7 +282,7 @@ def test_equal_rows_are_one_call_of_a_plain_function_that_is_deterministic(deter
     made = environment()
     counted = udf(lambda text: importable.CALLS.append(text), result_type="INT", deterministic=deterministic)
     importable.CALLS.clear()
-    rows_of(made, made.from_elements([("a",), (None,)] * 20, ["t"]).select(counted(col("t"))))
+    read_rows(made, made.from_elements([("a",), (None,)] * 20, ["t"]).select(counted(col("t"))))
     assert len(importable.CALLS) == (2 if deterministic else 40)
 
 
@@ -303,14 +303,14 @@ def test_what_is_not_deterministic_is_worked_out_once_a_row(sql: str) -> None:
         importable.CALLS.append("rolled")
         return number + 1
 
-    rows_of(environment(dice=udf(rolled, result_type="INT", deterministic=False)), sql)
+    read_rows(environment(dice=udf(rolled, result_type="INT", deterministic=False)), sql)
     assert len(importable.CALLS) == 3
 
 
 def test_two_calls_of_what_is_not_deterministic_are_two_values() -> None:
     """Each has its own."""
     dice = udf(number_of_call, result_type="INT", deterministic=False)
-    ((one, other),) = rows_of(environment(dice=dice), "SELECT dice(), dice()")
+    ((one, other),) = read_rows(environment(dice=dice), "SELECT dice(), dice()")
     assert one != other
 
 
@@ -318,8 +318,8 @@ def test_a_branch_that_is_not_taken_does_not_call() -> None:
     """CASE, COALESCE, AND and OR decide first."""
     inverse = udf(lambda number: 1 // (number - 2), result_type="INT")
     made = environment(inverse=inverse)
-    assert rows_of(made, "SELECT CASE WHEN id <> 2 THEN inverse(id) END FROM words") == [(-1,), (1,), (None,)]
-    assert rows_of(made, "SELECT id FROM words WHERE id <> 2 AND inverse(id) > 0") == [(3,)]
+    assert read_rows(made, "SELECT CASE WHEN id <> 2 THEN inverse(id) END FROM words") == [(-1,), (1,), (None,)]
+    assert read_rows(made, "SELECT id FROM words WHERE id <> 2 AND inverse(id) > 0") == [(3,)]
 
 
 def test_constants_are_not_folded() -> None:
@@ -329,7 +329,7 @@ def test_constants_are_not_folded() -> None:
     plan = made.explain_sql("SELECT noted(1), add(1, 2)")
     assert "select=[noted(1) AS EXPR$0, add(1, 2) AS EXPR$1]" in plan
     assert importable.CALLS == []
-    assert rows_of(made, "VALUES (add(1, 2)), (add(3, 4))") == [(3,), (7,)]
+    assert read_rows(made, "VALUES (add(1, 2)), (add(3, 4))") == [(3,), (7,)]
 
 
 def test_rows_keep_their_kinds() -> None:
@@ -345,6 +345,6 @@ def test_a_function_may_be_grouped_by_and_joined_on() -> None:
     counts = "SELECT odd(id), COUNT(*) FROM words GROUP BY odd(id)"
     assert changes_of(made, counts)[-1] == "+U[True, 2]"
     joined = "SELECT a.id, b.id FROM words AS a JOIN words AS b ON add(a.id, 1) = b.id"
-    assert rows_of(made, joined) == [(1, 2), (2, 3)]
+    assert read_rows(made, joined) == [(1, 2), (2, 3)]
     behind = "SELECT a.id, b.id FROM words AS a JOIN words AS b ON a.id <= b.id AND odd(CAST(add(a.id, b.id) AS INT))"
-    assert rows_of(made, behind) == [(1, 2), (2, 3)]
+    assert read_rows(made, behind) == [(1, 2), (2, 3)]

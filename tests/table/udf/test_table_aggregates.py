@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.table.udf.aggregates import Greatest, Groups, Total
-from tests.table.udf.jobs import environment, rows_of
+from tests.table.udf.jobs import environment, read_rows
 
 from penstock.base.errors import UnsupportedError, UserFunctionError
 from penstock.table import DataTypes, Row
@@ -49,7 +49,10 @@ def test_columns_have_the_names_of_the_type() -> None:
     grouped = sold(made).group_by(col("k").alias("key"))
     assert grouped.flat_aggregate(GREATEST(col("v"))).select("*").get_schema().get_field_names() == ["key", "f0", "f1"]
     named = udtaf(Greatest(), result_type="ROW<most BIGINT, place BIGINT>")
-    assert rows_of(made, grouped.flat_aggregate(named(col("v"))).select(col("most") * 10, col("key")))[-1] == (40, "b")
+    assert read_rows(made, grouped.flat_aggregate(named(col("v"))).select(col("most") * 10, col("key")))[-1] == (
+        40,
+        "b",
+    )
     by_name = grouped.flat_aggregate(call("two", col("v")).alias("x", "y")).select(col("x"))
     assert by_name.get_schema().get_field_names() == ["x"]
     tiny = udtaf(Greatest(), result_type=[DataTypes.BIGINT(), DataTypes.INT()])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.table.udf import importable
-from tests.table.udf.jobs import changes_of, environment, rows_of
+from tests.table.udf.jobs import changes_of, environment, read_rows
 
 from penstock.base.errors import UnsupportedError, UserFunctionError
 from penstock.table import DataTypes, Row
@@ -56,7 +56,7 @@ SQL = {
 @pytest.mark.parametrize("sql", SQL)
 def test_a_table_function_in_sql(sql: str) -> None:
     """Each row with each row that the function makes of it. Flink's own SPLIT, which gives one value, is not meant."""
-    assert rows_of(environment(split=split), sql) == SQL[sql]
+    assert read_rows(environment(split=split), sql) == SQL[sql]
 
 
 def test_lateral_joins_of_the_table_api() -> None:
@@ -64,9 +64,9 @@ def test_lateral_joins_of_the_table_api() -> None:
     made = environment()
     words = made.from_path("words").select(col("id"), col("text"))
     call = split(col("text")).alias("word", "n")
-    assert rows_of(made, words.join_lateral(call).select(col("word"))) == [("a",), ("bb",), ("c",)]
-    assert rows_of(made, words.join_lateral(call, col("n") == col("id")).select(col("word"))) == [("a",)]
-    assert rows_of(made, words.left_outer_join_lateral(call).select(col("id"), col("n")))[-1] == (3, None)
+    assert read_rows(made, words.join_lateral(call).select(col("word"))) == [("a",), ("bb",), ("c",)]
+    assert read_rows(made, words.join_lateral(call, col("n") == col("id")).select(col("word"))) == [("a",)]
+    assert read_rows(made, words.left_outer_join_lateral(call).select(col("id"), col("n")))[-1] == (3, None)
     assert words.join_lateral(split(col("text"))).get_schema().get_field_names() == ["id", "text", "f0", "f1"]
 
 
@@ -78,7 +78,7 @@ def test_flat_map_leaves_the_columns_out() -> None:
         return [row.id, row[0] + 10]
 
     words = made.from_path("words")
-    assert rows_of(made, words.flat_map(udtf(both, result_types="INT"))) == [(1,), (11,), (12,), (13,), (2,), (3,)]
+    assert read_rows(made, words.flat_map(udtf(both, result_types="INT"))) == [(1,), (11,), (12,), (13,), (2,), (3,)]
     table = words.flat_map(split(col("text"), "b").alias("x", "y"))
     assert table.get_schema().get_field_names() == ["x", "y"]
 
@@ -88,10 +88,10 @@ def test_map_takes_a_row_apart() -> None:
     made = environment()
     words = made.from_path("words")
     pair = udf(lambda row: Row(row.id + 1, row.text), result_type="ROW<a BIGINT, b STRING>")
-    assert rows_of(made, words.map(pair)) == [(2, "a bb"), (3, "c"), (4, None)]
+    assert read_rows(made, words.map(pair)) == [(2, "a bb"), (3, "c"), (4, None)]
     assert words.map(pair).get_schema().get_field_names() == ["a", "b"]
     assert words.map(pair.alias("x", "y")).get_schema().get_field_names() == ["x", "y"]
-    assert rows_of(made, words.map(importable.add(col("id"), 1))) == [(2,), (3,), (4,)]
+    assert read_rows(made, words.map(importable.add(col("id"), 1))) == [(2,), (3,), (4,)]
     with pytest.raises(ValidationError, match="Only a scalar function can be used in the map operator"):
         words.map(split)
 
@@ -110,13 +110,13 @@ def test_rows_come_in_many_forms(case: str) -> None:
     """Lists, ranges and iterators are many rows, and anything else is one."""
     given, expected = GIVEN[case]
     made = environment(f=udtf(lambda number: given, result_types="ROW<x INT, y STRING>"))
-    assert rows_of(made, "SELECT x, y FROM words, LATERAL TABLE(f(id)) WHERE id = 1") == expected
+    assert read_rows(made, "SELECT x, y FROM words, LATERAL TABLE(f(id)) WHERE id = 1") == expected
 
 
 def test_a_single_column_needs_no_tuples() -> None:
     """A range gives its numbers."""
     made = environment(upto=udtf(range, result_types=DataTypes.INT()))
-    assert rows_of(made, "SELECT id, n FROM words, LATERAL TABLE(upto(id)) AS r (n) WHERE id < 3") == [
+    assert read_rows(made, "SELECT id, n FROM words, LATERAL TABLE(upto(id)) AS r (n) WHERE id < 3") == [
         (1, 0),
         (2, 0),
         (2, 1),
@@ -157,7 +157,7 @@ def test_it_is_opened_and_closed() -> None:
             importable.CALLS.append("close")
 
     importable.CALLS.clear()
-    rows_of(environment(opened=udtf(Opened())), "SELECT * FROM words, LATERAL TABLE(opened(id))")
+    read_rows(environment(opened=udtf(Opened())), "SELECT * FROM words, LATERAL TABLE(opened(id))")
     assert importable.CALLS == ["open", "eval", "eval", "eval", "close"]
 
 
@@ -174,7 +174,7 @@ def test_what_does_not_fit_fails_with_the_function_and_the_row(case: str) -> Non
     function, message = WRONG[case]
     made = environment(wrong=udtf(function, result_types=["INT", "INT"]))
     with pytest.raises(UserFunctionError, match=message) as caught:
-        rows_of(made, "SELECT * FROM words, LATERAL TABLE(wrong(id)) WHERE id = 2")
+        read_rows(made, "SELECT * FROM words, LATERAL TABLE(wrong(id)) WHERE id = 2")
     assert "table function 'wrong'" in str(caught.value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.table.planned import ORDERS, columns_of, manager_of, plan_of
+from tests.table.planned import ORDERS, list_columns, manager_of, plan_query
 from tests.table.running import Rows, run
 
 from penstock.base.errors import UnsupportedError
@@ -103,12 +103,12 @@ def test_an_update_takes_back_the_elements_even_where_nobody_wants_rows_as_they_
 
 def test_columns_have_the_types_of_the_elements() -> None:
     """With NULL where a row may have none; the place is never NULL."""
-    assert columns_of("SELECT t.*, at_ FROM orders CROSS JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, at_)") == [
+    assert list_columns("SELECT t.*, at_ FROM orders CROSS JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, at_)") == [
         "tag STRING",
         "at_ INT NOT NULL",
         "at_ INT NOT NULL",
     ]
-    assert columns_of("SELECT at_ FROM orders LEFT JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, at_) ON TRUE") == [
+    assert list_columns("SELECT at_ FROM orders LEFT JOIN UNNEST(tags) WITH ORDINALITY AS t (tag, at_) ON TRUE") == [
         "at_ INT"
     ]
 
@@ -124,10 +124,10 @@ REFUSED = {
 def test_what_cannot_be_planned_is_refused(sql: str) -> None:
     """With the reason."""
     with pytest.raises(ValidationError, match=REFUSED[sql]):
-        plan_of(sql, manager_of(ORDERS))
+        plan_query(sql, manager_of(ORDERS))
 
 
 def test_shared_names_are_written_as_conditions() -> None:
     """NATURAL and USING are refused, rather than taken for a cross join."""
     with pytest.raises(UnsupportedError, match="write the condition after ON"):
-        plan_of("SELECT * FROM orders JOIN UNNEST(tags) AS t (customer) USING (customer)", manager_of(ORDERS))
+        plan_query("SELECT * FROM orders JOIN UNNEST(tags) AS t (customer) USING (customer)", manager_of(ORDERS))

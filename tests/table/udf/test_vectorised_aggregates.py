@@ -8,14 +8,14 @@ from typing import Any
 import pandas
 import pyarrow.compute as pc
 import pytest
-from tests.table.planned import plan_of
+from tests.table.planned import plan_query
 from tests.table.udf.aggregates import Texts, Total, manager, timed_rows
 
 from penstock.base.errors import UserFunctionError
 from penstock.table.data.errors import ValidationError
 from penstock.table.expressions import col, lit
 from penstock.table.plan.logical import UserAggregateCall
-from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.aggregates.accumulators import build_accumulator
 from penstock.table.table import Table
 from penstock.table.typed.nodes import Field
 from penstock.table.types import DataTypes
@@ -31,10 +31,10 @@ ROWS = [("a", 1, 1000), ("b", 4, 2000), ("a", 3, 3000), ("a", 8, 6000), ("b", No
 WINDOW = "TABLE t, DESCRIPTOR(ts), INTERVAL"
 
 
-def rows_of(sql: str, *rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def compute_rows(sql: str, *rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """What a query gives over rows."""
     known = manager(mean=MEAN, sum_of=SUM, total=TOTAL, texts=TEXTS)
-    return sorted(timed_rows(plan_of(sql, known), known, *(rows or ROWS)), key=str)
+    return sorted(timed_rows(plan_query(sql, known), known, *(rows or ROWS)), key=str)
 
 
 WINDOWED = {
@@ -66,7 +66,7 @@ WINDOWED = {
 @pytest.mark.parametrize("sql", WINDOWED)
 def test_windows_of_time(sql: str) -> None:
     """Of all kinds of functions, beside one another."""
-    assert rows_of(sql) == WINDOWED[sql]
+    assert compute_rows(sql) == WINDOWED[sql]
 
 
 OVER = {
@@ -88,7 +88,7 @@ OVER = {
 @pytest.mark.parametrize("sql", OVER)
 def test_over_windows(sql: str) -> None:
     """With a bound the oldest rows leave; without one nothing does."""
-    assert rows_of(sql) == OVER[sql]
+    assert compute_rows(sql) == OVER[sql]
 
 
 def test_the_window_of_the_table_api() -> None:
@@ -100,7 +100,7 @@ def test_the_window_of_the_table_api() -> None:
 
         _manager = known
 
-    table = Table(plan_of("SELECT * FROM t", known), Environment())  # type: ignore[arg-type]
+    table = Table(plan_query("SELECT * FROM t", known), Environment())  # type: ignore[arg-type]
     grouped = table.window(Tumble.over(lit(5).seconds).on(col("ts")).alias("w")).group_by(col("w"), col("k"))
     selected = grouped.select(col("k"), MEAN(col("v")).alias("m"), col("w").start)
     start = datetime.datetime(1970, 1, 1)
@@ -128,7 +128,7 @@ def test_a_class_gets_all_rows_at_once() -> None:
 
     known = manager(spread=udaf(Spread(), func_type="pandas"))
     sql = f"SELECT spread(v) FROM TUMBLE({WINDOW} '1' MINUTE) GROUP BY window_start, window_end"
-    assert timed_rows(plan_of(sql, known), known, *ROWS) == [(7,)]
+    assert timed_rows(plan_query(sql, known), known, *ROWS) == [(7,)]
 
 
 SEEN: list[tuple[str, Any, str, Any]] = [
@@ -148,7 +148,7 @@ def test_values_come_as_pandas_has_them(operand: str, function: Any, kind: str, 
     """And what NumPy and pandas give is taken as Python's; not a number is NULL."""
     known = manager(f=udaf(function, result_type=kind, func_type="pandas"))
     sql = f"SELECT f({operand}) FROM TUMBLE({WINDOW} '1' MINUTE) GROUP BY window_start, window_end"
-    ((found,),) = timed_rows(plan_of(sql, known), known, *ROWS)
+    ((found,),) = timed_rows(plan_query(sql, known), known, *ROWS)
     assert found == (expected if expected is not None or "DECIMAL" not in kind else 1)
 
 
@@ -157,10 +157,10 @@ def test_one_value_is_due() -> None:
     known = manager(f=udaf(lambda values: values, result_type="BIGINT", func_type="pandas"))
     sql = f"SELECT f(v) FROM TUMBLE({WINDOW} '1' MINUTE) GROUP BY window_start, window_end"
     with pytest.raises(UserFunctionError, match="gives one value for all rows, not a Series"):
-        timed_rows(plan_of(sql, known), known, *ROWS)
+        timed_rows(plan_query(sql, known), known, *ROWS)
 
 
-def call_of(function: Any) -> UserAggregateCall:
+def make_call(function: Any) -> UserAggregateCall:
     """A call with one operand."""
     user = define(function, "f")
     return UserAggregateCall("f", (Field(DataTypes.DOUBLE(), 0),), user.result_type, user=user)
@@ -175,7 +175,7 @@ def test_rows_that_go_leave_what_a_function_gets() -> None:
         return len(values)
 
     functions = OpenFunctions("Aggregate", FunctionContext(None, {}), datetime.UTC)  # type: ignore[arg-type]
-    accumulator = accumulator_of(call_of(udaf(noted, func_type="pandas")), True, functions)
+    accumulator = build_accumulator(make_call(udaf(noted, func_type="pandas")), True, functions)
     held = accumulator.create()
     for value in (1.0, float("nan"), 1.0, 2.0):
         held = accumulator.add(held, (value,))
@@ -209,4 +209,4 @@ REFUSED = {
 def test_what_is_refused(sql: str) -> None:
     """When the query is planned."""
     with pytest.raises(ValidationError, match=REFUSED[sql]):
-        rows_of(sql)
+        compute_rows(sql)

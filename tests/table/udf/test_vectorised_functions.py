@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.table.udf.jobs import environment, rows_of
+from tests.table.udf.jobs import environment, read_rows
 
 from penstock.base.errors import UserFunctionError
 from penstock.table import DataTypes
@@ -28,7 +28,7 @@ def test_a_pandas_function_gets_series() -> None:
         return price * factor
 
     made = environment(scaled=scaled)
-    assert rows_of(made, "SELECT scaled(CAST(price AS DOUBLE), 2) FROM words") == [(3.0,), (5.0,), (8.0,)]
+    assert read_rows(made, "SELECT scaled(CAST(price AS DOUBLE), 2) FROM words") == [(3.0,), (5.0,), (8.0,)]
 
 
 def test_an_arrow_function_gets_arrays() -> None:
@@ -38,13 +38,13 @@ def test_an_arrow_function_gets_arrays() -> None:
     def lengths(text: pa.Array) -> pa.Array:
         return pc.utf8_length(text)
 
-    assert rows_of(environment(lengths=lengths), "SELECT id, lengths(text) FROM words") == [(1, 4), (2, 1), (3, None)]
+    assert read_rows(environment(lengths=lengths), "SELECT id, lengths(text) FROM words") == [(1, 4), (2, 1), (3, None)]
 
 
 def test_constants_alone_come_as_columns() -> None:
     """So that the function can tell how many rows there are."""
     same = udf(lambda one: one, result_type="INT", func_type="pandas")
-    assert rows_of(environment(same=same), "SELECT same(5) FROM words") == [(5,), (5,), (5,)]
+    assert read_rows(environment(same=same), "SELECT same(5) FROM words") == [(5,), (5,), (5,)]
 
 
 def test_null_is_what_pandas_has_for_it() -> None:
@@ -52,7 +52,7 @@ def test_null_is_what_pandas_has_for_it() -> None:
     filled = udf(lambda text: text.fillna("-"), result_type="STRING", func_type="pandas")
     lost = udf(lambda number: number.where(number != 2), result_type="INT", func_type="pandas")
     made = environment(filled=filled, lost=lost)
-    assert rows_of(made, "SELECT filled(text), lost(id) FROM words") == [("-", 3), ("a bb", 1), ("c", None)]
+    assert read_rows(made, "SELECT filled(text), lost(id) FROM words") == [("-", 3), ("a bb", 1), ("c", None)]
 
 
 def test_points_in_time_keep_their_zone() -> None:
@@ -65,8 +65,8 @@ def test_points_in_time_keep_their_zone() -> None:
         hour_of=udf(hour, result_type="BIGINT", func_type="pandas"),
         later=udf(lambda t: t + datetime.timedelta(hours=1), result_type="TIMESTAMP(3)", func_type="pandas"),
     )
-    assert rows_of(made, "SELECT hour_of(t) FROM (VALUES (TO_TIMESTAMP_LTZ(0, 3))) AS x (t)") == [(1,)]
-    assert rows_of(made, "SELECT later(t) FROM (VALUES (TIMESTAMP '2024-01-01 00:00:00')) AS x (t)") == [
+    assert read_rows(made, "SELECT hour_of(t) FROM (VALUES (TO_TIMESTAMP_LTZ(0, 3))) AS x (t)") == [(1,)]
+    assert read_rows(made, "SELECT later(t) FROM (VALUES (TIMESTAMP '2024-01-01 00:00:00')) AS x (t)") == [
         (datetime.datetime(2024, 1, 1, 1),)
     ]
 
@@ -81,7 +81,7 @@ def test_map_gives_a_data_frame_and_takes_one() -> None:
     made = environment()
     table = made.from_path("words").map(twice)
     assert table.get_schema().get_field_names() == ["id", "twice"]
-    assert rows_of(made, table) == [(1, 8.0), (2, 5.0), (3, 3.0)]
+    assert read_rows(made, table) == [(1, 8.0), (2, 5.0), (3, 3.0)]
 
 
 WRONG: dict[str, tuple[str, Any, str]] = {
@@ -101,7 +101,7 @@ def test_what_does_not_fit_fails_with_the_function(case: str) -> None:
     made = environment()
     wrong = udf(function, result_type="INT", func_type=func_type, name="wrong")
     with pytest.raises(UserFunctionError, match=message) as caught:
-        rows_of(made, made.from_path("words").select(wrong(col("id"))))
+        read_rows(made, made.from_path("words").select(wrong(col("id"))))
     assert "scalar function 'wrong'" in str(caught.value)
 
 
@@ -110,7 +110,7 @@ def test_null_is_refused_where_the_type_has_none() -> None:
     made = environment()
     wrong = udf(lambda one: one, result_type="STRING NOT NULL", func_type="arrow", name="wrong")
     with pytest.raises(UserFunctionError, match="it returned NULL, and its result type is STRING NOT NULL"):
-        rows_of(made, made.from_path("words").select(wrong(col("text"))))
+        read_rows(made, made.from_path("words").select(wrong(col("text"))))
 
 
 def test_without_operands_there_is_nothing_to_work_on() -> None:
@@ -125,8 +125,8 @@ def test_maps_are_plain_ones(kind: str) -> None:
     """On the way in and on the way out. A key that is NULL has no place in them, and a function by rows gets it."""
     same = udf(lambda found: found, result_type="MAP<STRING, INT>", func_type=kind)
     sql = "SELECT same(MAP[text, id]) FROM words"
-    assert rows_of(environment(same=same), sql + " WHERE text IS NOT NULL") == [({"a bb": 1},), ({"c": 2},)]
+    assert read_rows(environment(same=same), sql + " WHERE text IS NOT NULL") == [({"a bb": 1},), ({"c": 2},)]
     with pytest.raises(UserFunctionError, match="it cannot get an operand: a key of a map is NULL"):
-        rows_of(environment(same=same), sql)
+        read_rows(environment(same=same), sql)
     by_rows = udf(lambda found: {**found, None: 7} if 2 in found.values() else found, result_type="MAP<STRING, INT>")
-    assert rows_of(environment(same=by_rows), sql) == [({"a bb": 1},), ({"c": 2, None: 7},), ({None: 3},)]
+    assert read_rows(environment(same=by_rows), sql) == [({"a bb": 1},), ({"c": 2, None: 7},), ({None: 3},)]

@@ -100,7 +100,7 @@ def run_name(context: SinkWriterContext) -> str:
     return f"penstock/{context.job_id}/{context.operator_id}/{context.subtask_index}/{context.run}"
 
 
-def names_of(context: SinkWriterContext) -> tuple[str, int]:
+def build_transaction_name(context: SinkWriterContext) -> tuple[str, int]:
     """Return the transaction name of a writer and the first number; see the module docstring."""
     if context.owes_nothing:
         return f"penstock/{context.job_id}/{context.operator_id}", context.attempt
@@ -186,11 +186,11 @@ class DeltaCommitter(Committer[PreparedFiles]):
     def _check_files(self, due: Sequence[PreparedFiles]) -> None:
         """Raise `FileNotFoundError` for a file that is missing or has another size than was written."""
         files = self._target.place.files()
-        sizes = {one.path: one.size_bytes for prepared in due for one in prepared.files}
+        sizes = {file.path: file.size_bytes for prepared in due for file in prepared.files}
         for info in files.get_file_info(list(sizes)):
             if info.size != sizes[info.path]:
-                found = "is gone" if info.size is None else f"has {info.size} bytes, expected {sizes[info.path]}"
-                raise FileNotFoundError(f"{info.path} {found}")
+                problem = "is gone" if info.size is None else f"has {info.size} bytes, expected {sizes[info.path]}"
+                raise FileNotFoundError(f"{info.path} {problem}")
 
     def _gone(self, error: FileNotFoundError) -> CommitError:
         return CommitError(
@@ -232,15 +232,15 @@ def add_files(target: Target) -> Apply:
         names = list(table.metadata().partition_columns)
         actions: list[AddAction | RemoveAction] = [
             AddAction(
-                one.path,
-                one.size_bytes,
-                dict(zip(names, one.partition, strict=True)),
-                one.written_ms,
+                file.path,
+                file.size_bytes,
+                dict(zip(names, file.partition, strict=True)),
+                file.written_ms,
                 True,
-                one.statistics,
+                file.statistics,
             )
             for prepared in due
-            for one in prepared.files
+            for file in prepared.files
         ]
         table.create_write_transaction(
             actions,
@@ -256,18 +256,18 @@ def add_files(target: Target) -> Apply:
 def _not_in_log(table: DeltaTable, committables: Sequence[PreparedFiles]) -> list[PreparedFiles]:
     """Return the committables for whose run the table has neither their number nor a greater one."""
     last: dict[str, int] = {}
-    for one in committables:
-        if one.run not in last:
-            last[one.run] = table.transaction_version(one.run) or 0
-    return [one for one in committables if one.number > last[one.run]]
+    for prepared in committables:
+        if prepared.run not in last:
+            last[prepared.run] = table.transaction_version(prepared.run) or 0
+    return [committable for committable in committables if committable.number > last[committable.run]]
 
 
 def _properties(due: Sequence[PreparedFiles]) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
     numbers: dict[str, int] = {}
-    for one in due:
-        numbers[one.run] = max(one.number, numbers.get(one.run, 0))
+    for prepared in due:
+        numbers[prepared.run] = max(prepared.number, numbers.get(prepared.run, 0))
     return CommitProperties(app_transactions=[Transaction(run, number) for run, number in sorted(numbers.items())])
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.connectors.delta.partitions import Texts, by_partition, directory_of
+from penstock.connectors.delta.partitions import Texts, build_partition_path, by_partition
 from penstock.connectors.delta.place import TablePlace
-from penstock.connectors.delta.statistics import statistics_of
+from penstock.connectors.delta.statistics import encode_statistics
 
 #: An open file buffers up to this many rows or bytes in memory.
 GROUP_ROWS: Final = 1 << 16
@@ -67,7 +67,7 @@ class _OpenFile:
         self._writer.close()
         size_bytes = int(self._stream.tell())
         self._stream.close()
-        statistics = statistics_of(self._writer.writer.metadata, self._schema)
+        statistics = encode_statistics(self._writer.writer.metadata, self._schema)
         return DataFile(self.path, size_bytes, self.partition, statistics, now_ms)
 
     def discard(self) -> None:
@@ -81,7 +81,7 @@ class DataFilesWriter:
     """Writes columns to files below a table.
 
     Args:
-        place: the table's location.
+        location: the table's location.
         schema: the schema of the columns.
         partition_columns: the columns that are stored only in the log.
         stem: the prefix of the file names, unique to this writer.
@@ -89,10 +89,10 @@ class DataFilesWriter:
     """
 
     def __init__(
-        self, place: TablePlace, schema: pa.Schema, partition_columns: tuple[str, ...], stem: str, target_bytes: int
+        self, location: TablePlace, schema: pa.Schema, partition_columns: tuple[str, ...], stem: str, target_bytes: int
     ) -> None:
-        self._place = place
-        self._files = place.files()
+        self._place = location
+        self._files = location.files()
         self._partition_columns = partition_columns
         self._kept = [name for name in schema.names if name not in partition_columns]
         self._stored = pa.schema([schema.field(name) for name in self._kept])
@@ -107,15 +107,15 @@ class DataFilesWriter:
         if not self._partition_columns:
             self._write((), batch, now_ms)
             return
-        kept = batch.select(self._kept)
-        found = list(by_partition([batch.column(name) for name in self._partition_columns]))
-        for texts, rows in found:
-            self._write(texts, kept if len(found) == 1 else kept.take(pa.array(rows)), now_ms)
+        stored = batch.select(self._kept)
+        partitions = list(by_partition([batch.column(name) for name in self._partition_columns]))
+        for texts, rows in partitions:
+            self._write(texts, stored if len(partitions) == 1 else stored.take(pa.array(rows)), now_ms)
 
     def _write(self, partition: Texts, batch: pa.RecordBatch, now_ms: int) -> None:
         file = self._open.get(partition)
         if file is None:
-            directory = directory_of(self._partition_columns, partition)
+            directory = build_partition_path(self._partition_columns, partition)
             name = f"{self._stem}-c{self._number:03d}.snappy.parquet"
             self._number += 1
             path = f"{directory}/{name}" if directory else name
@@ -127,15 +127,15 @@ class DataFilesWriter:
         """Close all files and return those not yet returned."""
         while self._open:
             self._whole.append(self._open.pop(next(iter(self._open))).finish(now_ms))
-        whole, self._whole = tuple(self._whole), []
-        self._place.make_durable([one.path for one in whole])
-        return whole
+        finished, self._whole = tuple(self._whole), []
+        self._place.make_durable([file.path for file in finished])
+        return finished
 
     def discard(self) -> None:
         """Remove all files that `finish` has not returned."""
         for file in self._open.values():
             file.discard()
-        for one in self._whole:
+        for data_file in self._whole:
             with contextlib.suppress(Exception):
-                self._files.delete_file(one.path)
+                self._files.delete_file(data_file.path)
         self._open, self._whole = {}, []

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from penstock.connectors.delta.errors import VersionError
 from penstock.connectors.delta.features import check_readable, first_since, load_start
-from penstock.connectors.delta.log import LoggedFile, Version, check_columns, files_of, read_version
-from penstock.connectors.delta.partitions import value_of
-from penstock.connectors.delta.place import schema_of
+from penstock.connectors.delta.log import LoggedFile, Version, check_columns, list_table_files, read_version
+from penstock.connectors.delta.partitions import parse_value
+from penstock.connectors.delta.place import read_arrow_schema
 from penstock.connectors.delta.split import DeltaSplit, Meaning, Scanned
 from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
 
@@ -97,14 +97,14 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
             return self._begin()
         return self._follow(self._next, checks=self._is_first)
 
-    def _found(self, found: _Found | None, error: BaseException | None) -> None:
+    def _found(self, discovered: _Found | None, error: BaseException | None) -> None:
         if error is not None:
             raise error
-        assert found is not None
+        assert discovered is not None
         self._is_first = False
-        self._pending.extend(found.splits)
-        goes_on = self._next is not None and found.next_version >= self._next + _VERSIONS
-        self._next = found.next_version
+        self._pending.extend(discovered.splits)
+        goes_on = self._next is not None and discovered.next_version >= self._next + _VERSIONS
+        self._next = discovered.next_version
         self._assign()
         if self._scanned.interval_ms is not None:
             self._context.call_async(self._look, self._found, 0 if goes_on else self._scanned.interval_ms)
@@ -127,8 +127,8 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
 
     def _snapshot(self, table: DeltaTable) -> list[DeltaSplit]:
         pruning, version = self._scanned.pruning, table.version()
-        kinds = {one.name: one.type for one in schema_of(table)}
-        files = files_of(self._scanned.place, table)
+        kinds = {column.name: column.type for column in read_arrow_schema(table)}
+        files = list_table_files(self._scanned.place, table)
         return [
             DeltaSplit(version, number, file, Meaning.INSERTED)
             for number, (file, figures) in enumerate(files)
@@ -140,26 +140,27 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
 
         `checks`: raise `VersionError` if the log has dropped `version`.
         """
-        place = self._scanned.place
+        location = self._scanned.place
         splits: list[DeltaSplit] = []
-        files = place.files()
+        files = location.files()
         for number in range(version, version + _VERSIONS):
-            found = read_version(place, files, number)
-            if found is None:
-                if checks and number == version and number <= (newest := place.open().version()):
+            log_entry = read_version(location, files, number)
+            if log_entry is None:
+                if checks and number == version and number <= (newest := location.open().version()):
                     raise VersionError(
-                        f"version {number} of the Delta table {place.path} is no longer in its log, which begins later "
+                        f"version {number} of the Delta table {location.path} is no longer in its log, which begins "
+                        "later "
                         f"and ends with {newest}: the job stood still for longer than delta.logRetentionDuration. "
                         "Start it without its state"
                     )
                 return _Found(splits, number)
-            splits += self._splits_of(found)
+            splits += self._build_splits(log_entry)
         return _Found(splits, version + _VERSIONS)
 
-    def _splits_of(self, version: Version) -> list[DeltaSplit]:
+    def _build_splits(self, version: Version) -> list[DeltaSplit]:
         scanned = self._scanned
         if version.columns is not None:
-            check_columns(scanned.place, [(one.name, one.type) for one in scanned.columns], version.columns)
+            check_columns(scanned.place, [(column.name, column.type) for column in scanned.columns], version.columns)
         if scanned.reads_changes:
             parts = _changes(version)
         else:
@@ -172,13 +173,13 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         if not version.removed or scanned.ignore_changes:
             return
         if version.added:
-            what, option, does = "changes", "ignore_changes", "take all rows of rewritten files as new ones"
+            verb, option, does = "changes", "ignore_changes", "take all rows of rewritten files as new ones"
         elif not scanned.ignore_deletes:
-            what, option, does = "deletes", "ignore_deletes", "pass over such versions"
+            verb, option, does = "deletes", "ignore_deletes", "pass over such versions"
         else:
             return
         raise VersionError(
-            f"version {version.number} of the Delta table {scanned.place.path} {what} rows ({version.operation}), and "
+            f"version {version.number} of the Delta table {scanned.place.path} {verb} rows ({version.operation}), and "
             f"the source reads rows that are added: set {option} to {does}, or read the changes of the table"
         )
 
@@ -197,4 +198,4 @@ def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
 
 
 def _values(file: LoggedFile, kinds: dict[str, pa.DataType]) -> dict[str, pa.Scalar]:
-    return {name: value_of(text, kinds[name], name) for name, text in file.partition}
+    return {name: parse_value(text, kinds[name], name) for name, text in file.partition}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.delta.errors import MissingTableError, UnsupportedTableError, VersionError
 from penstock.connectors.delta.log import check_columns, check_vectors
-from penstock.connectors.delta.place import TablePlace, schema_of
+from penstock.connectors.delta.place import TablePlace, read_arrow_schema
 from penstock.connectors.delta.split import Scanned
 
 if TYPE_CHECKING:
@@ -71,45 +71,45 @@ def check_readable(scanned: Scanned, table: DeltaTable) -> None:
         TableMismatchError: for columns that the table lacks or has with another type.
         ConfigurationError: if changes should be read but the table does not record them.
     """
-    place, configuration = scanned.place, table.metadata().configuration
-    check_features(place, table)
-    check_vectors(place, table)
+    location, configuration = scanned.place, table.metadata().configuration
+    check_features(location, table)
+    check_vectors(location, table)
     if scanned.reads_changes and configuration.get(_CHANGE_FEED) != "true":
         raise ConfigurationError(
-            f"the Delta table {place.path} keeps no changes: set {_CHANGE_FEED} = true, and read changes "
+            f"the Delta table {location.path} keeps no changes: set {_CHANGE_FEED} = true, and read changes "
             "from the version on that this makes"
         )
-    check_columns(place, [(one.name, one.type) for one in scanned.columns], schema_of(table))
+    check_columns(location, [(column.name, column.type) for column in scanned.columns], read_arrow_schema(table))
 
 
-def check_features(place: TablePlace, table: DeltaTable) -> None:
+def check_features(location: TablePlace, table: DeltaTable) -> None:
     """Raise `UnsupportedTableError` for table features that cannot be read; the message names them."""
-    _refuse(place, "read", _features(table.protocol().reader_features), _READ)
+    _refuse(location, "read", _features(table.protocol().reader_features), _READ)
     mapping = table.metadata().configuration.get(_MAPPING, "none")
     if mapping != "none":
         raise UnsupportedTableError(
-            f"the Delta table {place.path} maps columns by {mapping}, which is not read: read a copy of it"
+            f"the Delta table {location.path} maps columns by {mapping}, which is not read: read a copy of it"
         )
 
 
-def check_writable(place: TablePlace, table: DeltaTable, is_by_key: bool) -> None:
+def check_writable(location: TablePlace, table: DeltaTable, is_by_key: bool) -> None:
     """Check that files can be added to a table without violating its rules.
 
     Args:
-        place: the table's location.
+        location: the table's location.
         table: the open table.
         is_by_key: whether rows are also replaced and deleted.
 
     Raises:
         UnsupportedTableError: for features and rules that the sink does not comply with; the message names them.
     """
-    path, configuration = place.path, table.metadata().configuration
-    _refuse(place, "written", _features(table.protocol().writer_features), _WRITTEN)
+    path, configuration = location.path, table.metadata().configuration
+    _refuse(location, "written", _features(table.protocol().writer_features), _WRITTEN)
     for key, value in configuration.items():
         if key.startswith("delta.constraints.") or (key == _MAPPING and value != "none"):
             raise UnsupportedTableError(f"the Delta table {path} has {key} = {value}, which the sink does not keep to")
     if is_by_key:
-        check_vectors(place, table)  # an upsert rewrites files without them
+        check_vectors(location, table)  # an upsert rewrites files without them
     if is_by_key and configuration.get(_APPEND_ONLY) == "true":
         raise UnsupportedTableError(
             f"the Delta table {path} has {_APPEND_ONLY} = true, so the sink cannot replace or delete rows by key: set "
@@ -131,20 +131,20 @@ def check_before_reading(scanned: Scanned) -> None:
         check_readable(scanned, table)
 
 
-def check_before_writing(place: TablePlace, is_by_key: bool) -> None:
+def check_before_writing(location: TablePlace, is_by_key: bool) -> None:
     """Check like `check_writable` while planning a statement; leave a missing or unreachable table to the job."""
-    table = _open(place)
+    table = _open(location)
     if table is not None:
-        check_writable(place, table, is_by_key)
+        check_writable(location, table, is_by_key)
 
 
-def _open(place: TablePlace) -> DeltaTable | None:
+def _open(location: TablePlace) -> DeltaTable | None:
     try:
-        return place.open()
+        return location.open()
     except MissingTableError:
         return None
     except OSError as error:
-        _LOG.warning("Delta table %s could not be looked at while planning: %s", place.path, error)
+        _LOG.warning("Delta table %s could not be looked at while planning: %s", location.path, error)
         return None
 
 
@@ -169,13 +169,13 @@ def first_since(table: DeltaTable, timestamp: str) -> int:
     return min(versions, default=table.version() + 1)
 
 
-def _last_until(table: DeltaTable, place: TablePlace, timestamp: str) -> int:
+def _last_until(table: DeltaTable, location: TablePlace, timestamp: str) -> int:
     times = _commit_times(table)
     versions = [version for version, time_ms in times if time_ms <= _milliseconds(timestamp)]
     if not versions:
         earliest = datetime.datetime.fromtimestamp(min(time_ms for _, time_ms in times) / 1_000, datetime.UTC)
         raise VersionError(
-            f"the log of the Delta table {place.path} has no version at or before {timestamp}: its earliest is of "
+            f"the log of the Delta table {location.path} has no version at or before {timestamp}: its earliest is of "
             f"{earliest.isoformat()}"
         )
     return max(versions)
@@ -196,15 +196,16 @@ def _milliseconds(timestamp: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp() * 1_000
 
 
-def _features(found: Iterable[str] | None) -> list[str]:
-    return sorted(found or ())
+def _features(names: Iterable[str] | None) -> list[str]:
+    return sorted(names or ())
 
 
-def _refuse(place: TablePlace, action: str, features: Iterable[str], known: frozenset[str]) -> None:
-    unknown = [one for one in features if one not in known]
+def _refuse(location: TablePlace, action: str, features: Iterable[str], known: frozenset[str]) -> None:
+    unknown = [feature for feature in features if feature not in known]
     if unknown:
         noun, pronoun = ("feature", "it") if len(unknown) == 1 else ("features", "them")
         raise UnsupportedTableError(
-            f"the Delta table {place.path} has the table {noun} {', '.join(unknown)}, with which it cannot be {action} "
+            f"the Delta table {location.path} has the table {noun} {', '.join(unknown)}, with which it cannot be "
+            f"{action} "
             f"here: drop {pronoun} (ALTER TABLE … DROP FEATURE …), or use a copy of the table"
         )

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from penstock.connectors.delta.errors import TableMismatchError, UnsupportedTableError
-from penstock.connectors.delta.partitions import texts_of
-from penstock.connectors.delta.place import TablePlace, schema_of
+from penstock.connectors.delta.partitions import to_log_texts
+from penstock.connectors.delta.place import TablePlace, read_arrow_schema
 from penstock.connectors.delta.types import is_same
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Version:
     columns: pa.Schema | None
 
 
-def read_version(place: TablePlace, files: pafs.FileSystem, number: int) -> Version | None:
+def read_version(location: TablePlace, files: pafs.FileSystem, number: int) -> Version | None:
     """Read a version from its log file; return None if the file does not exist.
 
     Raises:
@@ -68,24 +68,24 @@ def read_version(place: TablePlace, files: pafs.FileSystem, number: int) -> Vers
     with files.open_input_file(path) as file:
         text: bytes = file.read()
     actions = [json.loads(line) for line in text.splitlines() if line.strip()]
-    return _version(place, number, actions)
+    return _version(location, number, actions)
 
 
-def _version(place: TablePlace, number: int, actions: Sequence[Mapping[str, Any]]) -> Version:
+def _version(location: TablePlace, number: int, actions: Sequence[Mapping[str, Any]]) -> Version:
     added, removed, changes = [], [], []
     columns, operation = None, ""
     for action in actions:
-        for kind, told in action.items():
-            if kind == "add" and told.get("dataChange", True):
-                added.append(_file(place, told))
-            elif kind == "remove" and told.get("dataChange", True):
-                removed.append(_file(place, told))
+        for kind, details in action.items():
+            if kind == "add" and details.get("dataChange", True):
+                added.append(_file(location, details))
+            elif kind == "remove" and details.get("dataChange", True):
+                removed.append(_file(location, details))
             elif kind == "cdc":
-                changes.append(_file(place, told))
+                changes.append(_file(location, details))
             elif kind == "metaData":
-                columns = _columns(told["schemaString"])
+                columns = _columns(details["schemaString"])
             elif kind == "commitInfo":
-                operation = str(told.get("operation", ""))
+                operation = str(details.get("operation", ""))
     return Version(number, operation, tuple(added), tuple(removed), tuple(changes), columns)
 
 
@@ -95,25 +95,25 @@ def _columns(text: str) -> pa.Schema:
     return pa.schema(Schema.from_json(text).to_arrow())
 
 
-def _file(place: TablePlace, told: Mapping[str, Any]) -> LoggedFile:
-    path = unquote(told["path"])
-    if told.get("deletionVector"):
-        raise _has_vectors(place, path)
-    _check_relative(place, path)
-    return LoggedFile(path, tuple((told.get("partitionValues") or {}).items()))
+def _file(location: TablePlace, details: Mapping[str, Any]) -> LoggedFile:
+    path = unquote(details["path"])
+    if details.get("deletionVector"):
+        raise _has_vectors(location, path)
+    _check_relative(location, path)
+    return LoggedFile(path, tuple((details.get("partitionValues") or {}).items()))
 
 
-def _has_vectors(place: TablePlace, path: str) -> UnsupportedTableError:
+def _has_vectors(location: TablePlace, path: str) -> UnsupportedTableError:
     return UnsupportedTableError(
-        f"rows of {path} in the Delta table {place.path} are deleted by a deletion vector, which is not read: turn "
+        f"rows of {path} in the Delta table {location.path} are deleted by a deletion vector, which is not read: turn "
         "them off (delta.enableDeletionVectors = false) and run REORG TABLE … APPLY (PURGE)"
     )
 
 
-def _check_relative(place: TablePlace, path: str) -> None:
+def _check_relative(location: TablePlace, path: str) -> None:
     if path.startswith(("/", "file:")) or "://" in path:
         raise UnsupportedTableError(
-            f"the Delta table {place.path} has files elsewhere, such as {path}: clones that share files are not read"
+            f"the Delta table {location.path} has files elsewhere, such as {path}: clones that share files are not read"
         )
 
 
@@ -127,33 +127,33 @@ class Figures:
     nulls: int | None
 
 
-def files_of(place: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dict[str, Figures]]]:
+def list_table_files(location: TablePlace, table: DeltaTable) -> list[tuple[LoggedFile, dict[str, Figures]]]:
     """Return all files of an open table, ordered by path, with their column statistics."""
-    check_vectors(place, table)
+    check_vectors(location, table)
     actions = pa.table(table.get_add_actions(flatten=False)).combine_chunks()
     keys = list(table.metadata().partition_columns)
-    found = []
+    files = []
     texts = {}
     if keys and actions.num_rows:
         (struct,) = actions.column("partition").chunks
-        texts = {key: texts_of(struct.field(key)).to_pylist() for key in keys}
-    names = [one.name for one in schema_of(table) if one.name not in keys]
+        texts = {key: to_log_texts(struct.field(key)).to_pylist() for key in keys}
+    names = [column.name for column in read_arrow_schema(table) if column.name not in keys]
     for row in range(actions.num_rows):
         path = unquote(actions.column("path")[row].as_py())
-        _check_relative(place, path)
+        _check_relative(location, path)
         file = LoggedFile(path, tuple((key, texts[key][row]) for key in keys))
-        found.append((file, _figures(actions, row, names)))
-    return sorted(found, key=lambda one: one[0].path)
+        files.append((file, _figures(actions, row, names)))
+    return sorted(files, key=lambda entry: entry[0].path)
 
 
-def check_vectors(place: TablePlace, table: DeltaTable) -> None:
+def check_vectors(location: TablePlace, table: DeltaTable) -> None:
     """Raise `UnsupportedTableError` if a deletion vector deletes rows of the table."""
     protocol = table.protocol()
     if "deletionVectors" not in (protocol.reader_features or ()):
         return
     for batch in table.deletion_vectors():
         for path in pa.record_batch(batch).column("filepath").to_pylist():
-            raise _has_vectors(place, path)
+            raise _has_vectors(location, path)
 
 
 def _figures(actions: pa.Table, row: int, names: Sequence[str]) -> dict[str, Figures]:
@@ -161,13 +161,13 @@ def _figures(actions: pa.Table, row: int, names: Sequence[str]) -> dict[str, Fig
     if rows is None or rows.as_py() is None:
         return {}
     least, greatest, nulls = (_of_row(actions, name, row) for name in ("min", "max", "null_count"))
-    found = {}
+    figures = {}
     for name in names:
         count = _field(nulls, name)
-        found[name] = Figures(
+        figures[name] = Figures(
             rows.as_py(), _field(least, name), _field(greatest, name), None if count is None else count.as_py()
         )
-    return found
+    return figures
 
 
 def _of_row(actions: pa.Table, name: str, row: int) -> pa.Scalar | None:
@@ -177,20 +177,20 @@ def _of_row(actions: pa.Table, name: str, row: int) -> pa.Scalar | None:
 def _field(struct: pa.Scalar | None, name: str) -> pa.Scalar | None:
     if struct is None or not struct.is_valid or name not in struct.type.names:
         return None
-    found = struct[name]
-    return found if found.is_valid and not pa.types.is_nested(found.type) else None
+    value = struct[name]
+    return value if value.is_valid and not pa.types.is_nested(value.type) else None
 
 
-def check_columns(place: TablePlace, wanted: Sequence[tuple[str, pa.DataType]], there: pa.Schema) -> None:
+def check_columns(location: TablePlace, columns: Sequence[tuple[str, pa.DataType]], schema: pa.Schema) -> None:
     """Raise `TableMismatchError` if the table lacks a wanted column or has it with another type."""
-    lacking = [name for name, _ in wanted if name not in there.names]
+    lacking = [name for name, _ in columns if name not in schema.names]
     if lacking:
         raise TableMismatchError(
-            f"the Delta table {place.path} has no columns {', '.join(lacking)}; it has {', '.join(there.names)}"
+            f"the Delta table {location.path} has no columns {', '.join(lacking)}; it has {', '.join(schema.names)}"
         )
-    for name, kind in wanted:
-        found = there.field(name).type
-        if not is_same(found, kind):
+    for name, kind in columns:
+        stored_type = schema.field(name).type
+        if not is_same(stored_type, kind):
             raise TableMismatchError(
-                f"column {name!r} of the Delta table {place.path} is {found}, and is read as {kind}"
+                f"column {name!r} of the Delta table {location.path} is {stored_type}, and is read as {kind}"
             )

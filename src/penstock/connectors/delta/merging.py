@@ -25,8 +25,8 @@ _GONE: Final = "_penstock_gone"
 
 def with_kinds(batch: pa.RecordBatch, kinds: bytes | None) -> pa.RecordBatch:
     """Add the row kinds as a column; `kinds` is None if all rows are inserts."""
-    found = bytes(batch.num_rows) if kinds is None else kinds
-    column = pa.array(np.frombuffer(found, np.uint8))
+    codes = bytes(batch.num_rows) if kinds is None else kinds
+    column = pa.array(np.frombuffer(codes, np.uint8))
     return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, KIND])
 
 
@@ -40,7 +40,7 @@ def merge_changes(target: Target) -> Apply:
 
     def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
         files = target.place.files()
-        names = [one.path for prepared in due for one in prepared.files]
+        names = [file.path for prepared in due for file in prepared.files]
         parts = [pq.read_table(path, filesystem=files, schema=changes_schema(target.columns)) for path in names]
         before = table.version()
         _merge(table, target, last_of_each_key(pa.concat_tables(parts), target.key), properties)
@@ -59,9 +59,9 @@ def merge_changes(target: Target) -> Apply:
 def last_of_each_key(changes: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return the last row of each key, given rows in order, with a column that marks deletions."""
     changes = changes.combine_chunks()
-    found = changes.take(last_of_each(changes, key))
-    gone = pa.array(is_gone(found.column(KIND).to_numpy()), pa.bool_())
-    return found.drop_columns([KIND]).append_column(_GONE, gone)
+    last_changes = changes.take(last_of_each(changes, key))
+    deleted = pa.array(is_gone(last_changes.column(KIND).to_numpy()), pa.bool_())
+    return last_changes.drop_columns([KIND]).append_column(_GONE, deleted)
 
 
 def _merge(table: DeltaTable, target: Target, rows: pa.Table, properties: CommitProperties) -> None:
@@ -82,7 +82,7 @@ def forget_changes(target: Target, prepared: Sequence[PreparedFiles]) -> None:
     """Remove merged change files; VACUUM removes any that remain."""
     with contextlib.suppress(Exception):
         files = target.place.files()
-        for info in files.get_file_info([one.path for each in prepared for one in each.files]):
+        for info in files.get_file_info([file.path for each in prepared for file in each.files]):
             if info.size is not None:
                 files.delete_file(info.path)
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.delta.errors import MissingTableError
 from penstock.connectors.delta.log import LoggedFile
-from penstock.connectors.delta.partitions import value_of
+from penstock.connectors.delta.partitions import parse_value
 from penstock.connectors.delta.split import WantedColumn
 
 if TYPE_CHECKING:
@@ -45,22 +45,26 @@ class OpenFile:
         self.parquet: Final = pq.ParquetFile(self._stream, coerce_int96_timestamp_unit="us")
         partition = dict(file.partition)
         self._constants = {
-            one.name: value_of(partition[one.name], one.type, one.name) for one in columns if one.name in partition
+            column.name: parse_value(partition[column.name], column.type, column.name)
+            for column in columns
+            if column.name in partition
         }
-        there = set(self.parquet.schema_arrow.names)
+        file_columns = set(self.parquet.schema_arrow.names)
         #: the names of the columns to read that are stored in the file
         self.stored: Final = [
-            name for name in dict.fromkeys(one.name for one in columns) if name in there and name not in self._constants
+            name
+            for name in dict.fromkeys(column.name for column in columns)
+            if name in file_columns and name not in self._constants
         ]
 
-    def column(self, part: pa.RecordBatch, wanted: WantedColumn) -> pa.Array:
+    def column(self, part: pa.RecordBatch, column: WantedColumn) -> pa.Array:
         """Return a column of some rows in the wanted type. `part` holds the `stored` columns of those rows."""
-        constant = self._constants.get(wanted.name)
+        constant = self._constants.get(column.name)
         if constant is not None:
             return pa.repeat(constant, part.num_rows)
-        if wanted.name not in self.stored:
-            return pa.nulls(part.num_rows, wanted.type)
-        return exact_cast(part.column(wanted.name), wanted.type)
+        if column.name not in self.stored:
+            return pa.nulls(part.num_rows, column.type)
+        return exact_cast(part.column(column.name), column.type)
 
     def close(self) -> None:
         """Close the file."""

@@ -26,7 +26,7 @@ def check_partition_type(column: str, kind: pa.DataType) -> None:
         raise UnsupportedError(f"a Delta table cannot be partitioned by column {column!r} of type {kind}")
 
 
-def texts_of(column: pa.Array) -> pa.Array:
+def to_log_texts(column: pa.Array) -> pa.Array:
     """Convert values to the log's text format."""
     kind = column.type
     if pa.types.is_string(kind):
@@ -38,7 +38,7 @@ def texts_of(column: pa.Array) -> pa.Array:
     return texts
 
 
-def value_of(text: str | None, kind: pa.DataType, column: str) -> pa.Scalar:
+def parse_value(text: str | None, kind: pa.DataType, column: str) -> pa.Scalar:
     """Parse a value from the log's text format. Raises `FormatError` for invalid text."""
     if text is None or text == "":
         return pa.scalar(None, kind)
@@ -50,7 +50,7 @@ def value_of(text: str | None, kind: pa.DataType, column: str) -> pa.Scalar:
         raise FormatError(f"partition column {column!r} has the value {text!r}, which is no {kind}") from error
 
 
-def directory_of(names: Sequence[str], texts: Texts) -> str:
+def build_partition_path(names: Sequence[str], texts: Texts) -> str:
     """Return the directory for files of a partition; empty if there are no partition columns."""
     parts = [f"{name}={_NULL if text is None else text}" for name, text in zip(names, texts, strict=True)]
     return "/".join(_STRANGE.sub("_", part)[:_NAME_LENGTH_MAX] for part in parts)
@@ -61,13 +61,13 @@ def by_partition(columns: Sequence[pa.Array]) -> Iterator[tuple[Texts, Any]]:
     codes = np.zeros(len(columns[0]), np.int64)
     dictionaries = []
     for column in columns:
-        encoded = texts_of(column).dictionary_encode(null_encoding="encode")
+        encoded = to_log_texts(column).dictionary_encode(null_encoding="encode")
         dictionaries.append(encoded.dictionary.to_pylist())
         codes = codes * len(dictionaries[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
-    found, places = np.unique(codes, return_inverse=True)
-    for number, code in enumerate(found.tolist()):
+    unique_codes, inverse = np.unique(codes, return_inverse=True)
+    for number, code in enumerate(unique_codes.tolist()):
         texts: list[str | None] = []
         for dictionary in reversed(dictionaries):
-            code, place = divmod(code, len(dictionary))
-            texts.append(dictionary[place])
-        yield tuple(reversed(texts)), np.flatnonzero(places == number)
+            code, index = divmod(code, len(dictionary))
+            texts.append(dictionary[index])
+        yield tuple(reversed(texts)), np.flatnonzero(inverse == number)

@@ -100,8 +100,8 @@ class TablePlace:
             while full != self.path:
                 full = os.path.dirname(full)
                 directories.add(full)
-        for one in directories:
-            _sync(one)
+        for directory in directories:
+            _sync(directory)
 
 
 def _sync(path: str) -> None:
@@ -116,6 +116,6 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def schema_of(table: Any) -> pa.Schema:
+def read_arrow_schema(table: Any) -> pa.Schema:
     """Return the Arrow schema of an open table."""
     return pa.schema(table.schema().to_arrow())

@@ -17,6 +17,6 @@ class FilePruning(Protocol):
         """Return whether a file may contain wanted rows, by its column statistics and partition values."""
         ...
 
-    def groups_of(self, file: Any) -> frozenset[int]:
+    def select_row_groups(self, file: Any) -> frozenset[int]:
         """Return the row groups of an open `pyarrow.parquet.ParquetFile` that may contain wanted rows."""
         ...

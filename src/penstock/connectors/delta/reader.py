@@ -41,7 +41,7 @@ class DeltaReader(PositionedReader[DeltaSplit]):
             return None
         if self._open is None or self._open.split != split:
             self.close()
-            self._open = _OpenSplit(self._files, self._scanned, split, self._changed_of(split))
+            self._open = _OpenSplit(self._files, self._scanned, split, self._find_changed_mask(split))
         if self._left is not None:
             max_records = min(max_records, self._left)
         batch = self._open.next(max_records)
@@ -52,7 +52,7 @@ class DeltaReader(PositionedReader[DeltaSplit]):
             self._left -= len(batch)
         return batch, self._open.split
 
-    def _changed_of(self, split: DeltaSplit) -> Any | None:
+    def _find_changed_mask(self, split: DeltaSplit) -> Any | None:
         """Return the mask of changed rows in a replaced file; None for other files, because all their rows count."""
         if split.meaning not in (Meaning.REPLACED_OLD, Meaning.REPLACED_NEW):
             return None
@@ -62,9 +62,9 @@ class DeltaReader(PositionedReader[DeltaSplit]):
 
     def close(self) -> None:
         """Close the file."""
-        found, self._open = self._open, None
-        if found is not None:
-            found.close()
+        file, self._open = self._open, None
+        if file is not None:
+            file.close()
 
 
 class _OpenSplit:
@@ -83,12 +83,12 @@ class _OpenSplit:
     def _raw(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches of rows from the position on, each with the index of its first row in the file."""
         parquet, begin = self._file.parquet, 0
-        wanted = None if self._pruning is None else self._pruning.groups_of(parquet)
+        groups = None if self._pruning is None else self._pruning.select_row_groups(parquet)
         is_changes = self.split.meaning in (Meaning.CHANGES_OLD, Meaning.CHANGES_NEW)
         columns = [*self._file.stored, *([CHANGE_TYPE] if is_changes else [])]
         for group in range(parquet.metadata.num_row_groups):
             end = begin + parquet.metadata.row_group(group).num_rows
-            if end > self.split.position and (wanted is None or group in wanted):
+            if end > self.split.position and (groups is None or group in groups):
                 start = begin
                 for batch in parquet.iter_batches(COLUMN_BATCH_ROWS, [group], columns, use_threads=False):
                     behind = start + batch.num_rows
@@ -102,22 +102,22 @@ class _OpenSplit:
         """Return the next wanted rows, at least one; None at the end."""
         while True:
             if self._batch is None:
-                found = next(self._batches, None)
-                if found is None:
+                item = next(self._batches, None)
+                if item is None:
                     return None
-                self._place, self._batch = found
+                self._place, self._batch = item
             part = self._batch.slice(0, max_records)
             self._place += part.num_rows
             self._batch = self._batch.slice(max_records) if part.num_rows < self._batch.num_rows else None
             self.split = _moved(self.split, self._place)
-            made = self._made(part)
-            if len(made):
-                return made
+            batch = self._made(part)
+            if len(batch):
+                return batch
 
     def _made(self, part: pa.RecordBatch) -> ColumnBatch:
         meaning, kinds = self.split.meaning, None
-        arrays = [self._file.column(part, one) for one in self._columns]
-        columns = pa.RecordBatch.from_arrays(arrays, [one.output for one in self._columns])
+        arrays = [self._file.column(part, column) for column in self._columns]
+        columns = pa.RecordBatch.from_arrays(arrays, [column.output for column in self._columns])
         if self._changed is not None:
             columns = columns.filter(pa.array(self._changed[self._place - part.num_rows : self._place]))
         if meaning in (Meaning.DELETED, Meaning.REPLACED_OLD):
@@ -125,10 +125,10 @@ class _OpenSplit:
         elif meaning not in (Meaning.INSERTED, Meaning.REPLACED_NEW):
             known = _OLD if meaning is Meaning.CHANGES_OLD else _NEW
             types = part.column(CHANGE_TYPE).cast(pa.string())
-            places = pc.index_in(types, value_set=pa.array(list(known)))
-            columns = columns.filter(places.is_valid())
-            values = np.array([one.value for one in known.values()], np.uint8)
-            kinds = values[places.drop_null().to_numpy()].tobytes()
+            indices = pc.index_in(types, value_set=pa.array(list(known)))
+            columns = columns.filter(indices.is_valid())
+            values = np.array([kind.value for kind in known.values()], np.uint8)
+            kinds = values[indices.drop_null().to_numpy()].tobytes()
         return ColumnBatch(columns, None, kinds)
 
     def close(self) -> None:

@@ -119,6 +119,6 @@ def _count_occurrences(numbers: Any) -> Any:
     is_first = np.r_[True, ordered[1:] != ordered[:-1]] if len(ordered) else np.zeros(0, bool)
     begins = np.flatnonzero(is_first)
     counts = np.arange(len(ordered)) - np.repeat(begins, np.diff(np.r_[begins, len(ordered)]))
-    found = np.empty(len(numbers), np.int64)
-    found[order] = counts
-    return found
+    occurrences = np.empty(len(numbers), np.int64)
+    occurrences[order] = counts
+    return occurrences

@@ -36,7 +36,7 @@ class DeltaSink(Sink[Any]):
 
     def __init__(
         self,
-        place: TablePlace,
+        location: TablePlace,
         columns: pa.Schema | None,
         *,
         partition_columns: tuple[str, ...] | None = None,
@@ -47,7 +47,7 @@ class DeltaSink(Sink[Any]):
         compact_after: int | None = None,
         by_place: bool = False,
     ) -> None:
-        self._place = place
+        self._place = location
         self._columns = columns
         self._partition_columns = partition_columns
         self._key = key

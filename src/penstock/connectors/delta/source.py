@@ -11,7 +11,7 @@ from penstock.base.errors import ConfigurationError, UnknownNameError
 from penstock.connectors.delta.enumerator import DeltaEnumerator
 from penstock.connectors.delta.features import check_features
 from penstock.connectors.delta.library import require_library
-from penstock.connectors.delta.place import TablePlace, schema_of
+from penstock.connectors.delta.place import TablePlace, read_arrow_schema
 from penstock.connectors.delta.reader import DeltaReader
 from penstock.connectors.delta.split import DeltaSplit, Scanned, Start, WantedColumn
 from penstock.core.connector import (
@@ -106,15 +106,15 @@ class _Builder:
         """
         table = self._scanned.place.open()
         check_features(self._scanned.place, table)
-        there = schema_of(table)
-        names = self._names or tuple(there.names)
-        lacking = [name for name in names if name not in there.names]
+        schema = read_arrow_schema(table)
+        names = self._names or tuple(schema.names)
+        lacking = [name for name in names if name not in schema.names]
         if lacking:
             raise UnknownNameError(
                 f"the Delta table {self._scanned.place.path} has no columns {', '.join(lacking)}; it has "
-                f"{', '.join(there.names)}"
+                f"{', '.join(schema.names)}"
             )
-        columns = tuple(WantedColumn(name, name, there.field(name).type) for name in names)
+        columns = tuple(WantedColumn(name, name, schema.field(name).type) for name in names)
         return DeltaSource(replace(self._scanned, columns=columns))
 
 
@@ -155,7 +155,7 @@ class ContinuousDeltaSourceBuilder(_Builder):
         Raises:
             ConfigurationError: if the text is neither a number nor `"latest"`.
         """
-        self._begin(**start_of(version))
+        self._begin(**parse_start(version))
         return self
 
     def starting_timestamp(self, timestamp: str) -> ContinuousDeltaSourceBuilder:
@@ -197,7 +197,7 @@ class ContinuousDeltaSourceBuilder(_Builder):
         return self
 
 
-def start_of(version: int | str) -> dict[str, Any]:
+def parse_start(version: int | str) -> dict[str, Any]:
     """Return the start of a source for a version number or `"latest"`. Raises `ConfigurationError` for other text."""
     if version == _LATEST:
         return {"is_latest": True}

@@ -16,26 +16,26 @@ _TEXT_LENGTH: Final = 32
 _ABOVE: Final = "\U0010ffff"
 
 
-def statistics_of(metadata: Any, schema: pa.Schema) -> str:
+def encode_statistics(metadata: Any, schema: pa.Schema) -> str:
     """Return the statistics of a complete file, in the log's format. `metadata` is that of the Parquet file."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    plain = {one.name for one in list(schema)[:COLUMNS] if not pa.types.is_nested(one.type)}
-    for place in range(metadata.num_columns):
-        name = metadata.schema.column(place).path
+    plain = {field.name for field in list(schema)[:COLUMNS] if not pa.types.is_nested(field.type)}
+    for index in range(metadata.num_columns):
+        name = metadata.schema.column(index).path
         if name not in plain:
             continue
-        found = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
-        if any(one is None or not one.has_null_count for one in found):
+        chunks = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]
+        if any(chunk is None or not chunk.has_null_count for chunk in chunks):
             continue
-        nulls[name] = sum(one.null_count for one in found)
-        valued = [one for one in found if one.num_values]
-        if valued and all(one.has_min_max for one in valued):
+        nulls[name] = sum(chunk.null_count for chunk in chunks)
+        valued = [chunk for chunk in chunks if chunk.num_values]
+        if valued and all(chunk.has_min_max for chunk in valued):
             kind = schema.field(name).type
             try:
-                low = _shown(min(one.min for one in valued), kind, False)
-                high = _shown(max(one.max for one in valued), kind, True)
+                low = _shown(min(chunk.min for chunk in valued), kind, False)
+                high = _shown(max(chunk.max for chunk in valued), kind, True)
             except (OverflowError, ValueError):  # Python cannot represent this timestamp
                 continue
             if low is not None and high is not None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.delta.features import check_writable
 from penstock.connectors.delta.partitions import check_partition_type
-from penstock.connectors.delta.place import TablePlace, schema_of
+from penstock.connectors.delta.place import TablePlace, read_arrow_schema
 from penstock.connectors.delta.types import is_same, stored_schema
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ class Target:
 
     def check(self) -> None:
         """Raise `ConfigurationError` for unknown partition or key columns and for reserved column names."""
-        for what, names in (("partition", self.partition_columns or ()), ("key", self.key)):
+        for role, names in (("partition", self.partition_columns or ()), ("key", self.key)):
             for name in names:
                 if name not in self.columns.names:
                     raise ConfigurationError(
-                        f"{what} column {name!r} is none of the columns {', '.join(self.columns.names)} that go into "
+                        f"{role} column {name!r} is none of the columns {', '.join(self.columns.names)} that go into "
                         f"the Delta table {self.place.path}"
                     )
         hidden = [name for name in self.columns.names if name.startswith("_penstock_")]
@@ -67,22 +67,22 @@ def make_if_missing(target: Target) -> None:
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
-    place = target.place
-    if place.exists():
+    location = target.place
+    if location.exists():
         return
-    place.files()
+    location.files()
     try:
         DeltaTable.create(
-            place.path,
+            location.path,
             Schema.from_arrow(target.columns),
             mode="error",
             partition_by=list(target.partition_columns or ()),
             configuration=dict(target.properties) or None,
-            storage_options=dict(place.options),
+            storage_options=dict(location.options),
         )
-        _LOG.info("made the Delta table %s", place.path)
+        _LOG.info("made the Delta table %s", location.path)
     except DeltaError:
-        if not place.exists():  # another writer may have created it in the meantime
+        if not location.exists():  # another writer may have created it in the meantime
             raise
 
 
@@ -110,19 +110,20 @@ def prepare(target: Target) -> Prepared:
             return Prepared(_as_stored(target, table), tuple(table.metadata().partition_columns))
         if not target.merge_schema:
             raise ConfigurationError(
-                f"the Delta table {target.place.path} has no columns {', '.join(one.name for one in missing)}: add "
+                f"the Delta table {target.place.path} has no columns {', '.join(column.name for column in missing)}: "
+                "add "
                 "them, leave them out, or let the sink add them by with_merge_schema(True), 'mergeSchema' = 'true'"
             )
         try:
-            table.alter.add_columns(_fields_of(missing))
-            _LOG.info("added columns %s to %s", ", ".join(one.name for one in missing), target.place.path)
+            table.alter.add_columns(_to_delta_fields(missing))
+            _LOG.info("added columns %s to %s", ", ".join(column.name for column in missing), target.place.path)
         except DeltaError:
             if not tries_left:
                 raise
     raise AssertionError
 
 
-def _fields_of(missing: list[pa.Field]) -> list[Any]:
+def _to_delta_fields(missing: list[pa.Field]) -> list[Any]:
     from deltalake import Schema
 
     return list(Schema.from_arrow(stored_schema(pa.schema(missing))).fields)
@@ -132,35 +133,38 @@ def _compared(target: Target, table: DeltaTable) -> list[pa.Field]:
     """Return the columns that the table lacks. Raises for any other mismatch."""
     path = target.place.path
     check_writable(target.place, table, bool(target.key))
-    there = schema_of(table)
+    schema = read_arrow_schema(table)
     keys = tuple(table.metadata().partition_columns)
     if target.partition_columns is not None and target.partition_columns != keys:
         raise ConfigurationError(
             f"the Delta table {path} is partitioned by {', '.join(keys) or 'nothing'}, and the sink by "
             f"{', '.join(target.partition_columns) or 'nothing'}: name the columns that the table has"
         )
-    lacking = [one for one in keys if one not in target.columns.names]
+    lacking = [name for name in keys if name not in target.columns.names]
     if lacking:
         raise ConfigurationError(
             f"the Delta table {path} is partitioned by {', '.join(lacking)}, which is not among the columns of the "
             f"sink: {', '.join(target.columns.names)}"
         )
     for field in target.columns:
-        if field.name in there.names and not is_same(there.field(field.name).type, field.type):
+        if field.name in schema.names and not is_same(schema.field(field.name).type, field.type):
             raise ConfigurationError(
-                f"column {field.name!r} is {there.field(field.name).type} in the Delta table {path}, and {field.type} "
+                f"column {field.name!r} is {schema.field(field.name).type} in the Delta table {path}, and {field.type} "
                 "in the sink: cast it"
             )
-    needed = [one.name for one in there if not one.nullable and one.name not in target.columns.names]
+    needed = [column.name for column in schema if not column.nullable and column.name not in target.columns.names]
     if needed:
         raise ConfigurationError(
             f"columns {', '.join(needed)} of the Delta table {path} may not be NULL, and the sink does not have them"
         )
-    return [one for one in target.columns if one.name not in there.names]
+    return [column for column in target.columns if column.name not in schema.names]
 
 
 def _as_stored(target: Target, table: DeltaTable) -> pa.Schema:
-    there = schema_of(table)
+    schema = read_arrow_schema(table)
     return pa.schema(
-        [target.columns.field(one.name).with_nullable(there.field(one.name).nullable) for one in target.columns]
+        [
+            target.columns.field(column.name).with_nullable(schema.field(column.name).nullable)
+            for column in target.columns
+        ]
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.typeinfo import RowTypeInfo
 from penstock.codecs.arrow_types import arrow_schema, arrow_type
-from penstock.codecs.map_columns import key_type_of
+from penstock.codecs.map_columns import get_map_key_type
 
 
 def columns_of_type(row_type: Any, owner: str) -> pa.Schema:
@@ -33,7 +33,7 @@ def stored_schema(columns: pa.Schema) -> pa.Schema:
     Raises:
         UnsupportedError: for a column type that Delta Lake does not have; the message names the column.
     """
-    return pa.schema([pa.field(one.name, stored_type(one.type, one.name)) for one in columns])
+    return pa.schema([pa.field(field.name, stored_type(field.type, field.name)) for field in columns])
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
@@ -48,9 +48,9 @@ def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
     if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or kind == pa.binary_view():
         return pa.binary()
     if types.is_struct(kind):
-        return pa.struct([pa.field(one.name, stored_type(one.type, f"{column}.{one.name}")) for one in kind])
+        return pa.struct([pa.field(field.name, stored_type(field.type, f"{column}.{field.name}")) for field in kind])
     if types.is_map(kind):
-        return pa.map_(stored_type(key_type_of(kind), column), stored_type(kind.item_type, column))
+        return pa.map_(stored_type(get_map_key_type(kind), column), stored_type(kind.item_type, column))
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(stored_type(kind.value_type, column))
     if types.is_dictionary(kind):
@@ -67,6 +67,6 @@ def _unsupported(column: str, kind: pa.DataType, advice: str) -> UnsupportedErro
     return UnsupportedError(f"column {column!r} has the type {kind}, which Delta Lake does not have: {advice}")
 
 
-def is_same(one: pa.DataType, other: pa.DataType) -> bool:
+def is_same(kind: pa.DataType, other: pa.DataType) -> bool:
     """Return whether two table types are equal, ignoring Arrow's list item names and nullability."""
-    return bool(stored_type(one, "") == stored_type(other, ""))
+    return bool(stored_type(kind, "") == stored_type(other, ""))

@@ -11,11 +11,11 @@ from penstock.base.errors import FormatError, OperationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.exact_cast import exact_cast_columns
 from penstock.codecs.row_batches import kinds_of_rows
-from penstock.connectors.delta.commits import PreparedFiles, names_of, run_name
+from penstock.connectors.delta.commits import PreparedFiles, build_transaction_name, run_name
 from penstock.connectors.delta.data_files import DataFilesWriter
 from penstock.connectors.delta.merging import changes_schema, with_kinds
 from penstock.connectors.delta.target import Target, prepare
-from penstock.core.columns.batch import columns_of
+from penstock.core.columns.batch import to_record_batch
 from penstock.core.connector import SinkWriter, SinkWriterContext
 
 
@@ -33,14 +33,14 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         self._context = context
         self._target = target
         self._by_place = by_place
-        there = prepare(target)
-        self._not_null = [one.name for one in there.columns if not one.nullable]
-        self._run, self._number = names_of(context)
+        prepared = prepare(target)
+        self._not_null = [column.name for column in prepared.columns if not column.nullable]
+        self._run, self._number = build_transaction_name(context)
         digest = hashlib.blake2b(run_name(context).encode(), digest_size=16).hexdigest()
         kind = "changes" if target.key else "part"
         stem = f"{kind}-{context.subtask_index:05d}-{digest}"
         schema = changes_schema(target.columns) if target.key else target.columns
-        partitions = () if target.key else there.partition_columns
+        partitions = () if target.key else prepared.partition_columns
         self._files = DataFilesWriter(target.place, schema, partitions, stem, target_bytes)
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
@@ -48,9 +48,9 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         if not values:
             return
         self._check_names(values[0])
-        columns = columns_of(values, "DeltaSink", self._target.columns)
+        columns = to_record_batch(values, "DeltaSink", self._target.columns)
         names = columns.schema.names
-        self._write(columns, kinds_of_rows(values), names == [f"f{place}" for place in range(len(names))])
+        self._write(columns, kinds_of_rows(values), names == [f"f{index}" for index in range(len(names))])
 
     def _check_names(self, record: Any) -> None:
         """Raise `FormatError` for a record with other field names than the columns, which would be written as NULLs."""
@@ -90,15 +90,15 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         self._files.write(with_kinds(batch, kinds) if self._target.key else batch, self._context.now_ms())
 
     def _fitting(self, columns: pa.RecordBatch, by_place: bool) -> pa.RecordBatch:
-        wanted = self._target.columns
-        if by_place and columns.num_columns == len(wanted):
-            columns = columns.rename_columns(wanted.names)
+        schema = self._target.columns
+        if by_place and columns.num_columns == len(schema):
+            columns = columns.rename_columns(schema.names)
         try:
-            return exact_cast_columns(columns, wanted)
+            return exact_cast_columns(columns, schema)
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise FormatError(
                 f"cannot write the columns {', '.join(columns.schema.names)} to the Delta table "
-                f"{self._target.place.path}, which takes {', '.join(wanted.names)}: {error}"
+                f"{self._target.place.path}, which takes {', '.join(schema.names)}: {error}"
             ) from error
 
     def _check_nulls(self, batch: pa.RecordBatch, kinds: bytes | None) -> None:

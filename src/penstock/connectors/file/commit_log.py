@@ -80,10 +80,10 @@ class FileCommitLog(CommitLog):
         lines = []
         files = _read(stem + _COMMIT)
         if files is not None:
-            gone = _remove(files)
+            missing = _remove(files)
             lines.append(
                 f"a run of job {self._job_name!r} died while committing {len(files)} files; they were rolled back"
-                + (f"; {gone} of them had already been removed, so their rows may appear twice" if gone else "")
+                + (f"; {missing} of them had already been removed, so their rows may appear twice" if missing else "")
             )
         name = stem.rpartition("/")[2].removeprefix(self._prefix)
         Staging(join(self._directory, name)).remove_unpinned()
@@ -146,11 +146,11 @@ def _read(path: str) -> list[FileCommittable] | None:
 
 def _remove(files: Sequence[FileCommittable]) -> int:
     """Remove the files durably, hidden ones first so that no run can show them again; return how many were missing."""
-    gone = 0
+    missing = 0
     for file in files:
         is_there = hidden_size(file.hidden_path) is not None or size_or_none(file.final_path) is not None
         discard([file.hidden_path])
         remove([file.final_path])
-        gone += not is_there
+        missing += not is_there
     sync_names(file.final_path for file in files)  # if a power failure restored a file, no list would name it
-    return gone
+    return missing

@@ -101,8 +101,8 @@ class FileCommitter(Committer[FileCommittable]):
         elif hidden_bytes is not None:
             raise CommitError(f"cannot commit {final}: {hidden} has {hidden_bytes} bytes, expected {size_bytes}")
         else:
-            found = "it is missing" if final_bytes is None else f"it has {final_bytes} bytes"
-            self._on_missing(f"{found}, expected {size_bytes} bytes, and {hidden} is gone", final, is_first)
+            problem = "it is missing" if final_bytes is None else f"it has {final_bytes} bytes"
+            self._on_missing(f"{problem}, expected {size_bytes} bytes, and {hidden} is gone", final, is_first)
 
     @staticmethod
     def _show(hidden: str, final: str) -> None:
@@ -115,19 +115,20 @@ class FileCommitter(Committer[FileCommittable]):
                 "this one, which writes them again, and let the rule wait for longer"
             ) from error
 
-    def _on_missing(self, found: str, final: str, is_first: bool) -> None:
+    def _on_missing(self, problem: str, final: str, is_first: bool) -> None:
         if is_first:
             raise CommitError(
-                f"cannot commit {final}: {found}. Somebody else has moved or removed it before it was committed. Put "
+                f"cannot commit {final}: {problem}. Somebody else has moved or removed it before it was committed. Put "
                 "it back and start from the last checkpoint, or start from one before that, which writes its rows "
                 "again; a batch writes all rows again when it is run again"
             )
         if self._missing == FAIL:
             raise CommitError(
-                f"cannot commit {final} again: {found}. It was committed before and has since been changed or removed; "
+                f"cannot commit {final} again: {problem}. It was committed before and has since been changed or "
+                "removed; "
                 "set with_missing_part_files('ignore') on the sink's builder to continue without it"
             )
-        _log.warning("%s was committed before, and has since been changed or removed: %s", final, found)
+        _log.warning("%s was committed before, and has since been changed or removed: %s", final, problem)
 
     def end_job(self) -> None:
         """Remove the job's remaining hidden files, except files that a savepoint names.

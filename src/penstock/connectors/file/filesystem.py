@@ -23,9 +23,9 @@ from penstock.base import durable_files
 from penstock.base.durable_files import (
     SYSTEM,
     LocalFiles,
-    local_files_of,
-    make_directories_in,
-    sync_names_in,
+    ensure_directories,
+    get_local_files,
+    sync_directory_entries,
 )
 from penstock.base.errors import FormatError, MissingPathError
 
@@ -66,13 +66,13 @@ def list_files(path: str) -> list[FileInfo]:
     fs.invalidate_cache()
     if any(character in root for character in "*?["):
         fixed = root[: min(root.find(c) for c in "*?[" if c in root)].rpartition("/")[0]
-        found = {match: info for match, info in fs.glob(root, detail=True).items() if not _hidden(match, fixed)}
-        if not found:
+        entries = {match: info for match, info in fs.glob(root, detail=True).items() if not _hidden(match, fixed)}
+        if not entries:
             raise MissingPathError(f"no file matches {path}")
     else:
-        found = {root: fs.info(root)}
+        entries = {root: fs.info(root)}
     files: dict[str, Any] = {}
-    for name, info in found.items():
+    for name, info in entries.items():
         if info["type"] == "directory":
             below = fs.find(name, detail=True)
             files.update((file, details) for file, details in below.items() if not _hidden(file, name))
@@ -134,7 +134,7 @@ def create(path: str) -> BinaryIO:
     fs, root = url_to_fs(path)
     for attempts_left in reversed(range(_ATTEMPTS_MAX)):
         try:
-            make_directories_in(fs, fs._parent(root))
+            ensure_directories(fs, fs._parent(root))
             return cast(BinaryIO, fs.open(root, "wb"))
         except FileNotFoundError:
             # Other processes remove empty directories: this one, or a parent that was just created.
@@ -148,7 +148,7 @@ def create_held(path: str) -> BinaryIO:
     while True:
         file = create(path)
         fs, root = url_to_fs(path)
-        if local_files_of(fs).hold(file, root):
+        if get_local_files(fs).hold(file, root):
             return file
         file.close()  # it was removed before it could be locked
 
@@ -160,7 +160,7 @@ def remove_unless_held(path: str) -> bool:
     way to check, so there nothing is removed.
     """
     fs, root = url_to_fs(path)
-    return durable_files.is_local(fs) and local_files_of(fs).remove_unless_held(root)
+    return durable_files.is_local(fs) and get_local_files(fs).remove_unless_held(root)
 
 
 def is_local(path: str) -> bool:
@@ -195,7 +195,7 @@ def remove_empty_directory(directory: str) -> None:
     fs, root = url_to_fs(directory)
     if durable_files.is_local(fs):
         with contextlib.suppress(OSError):
-            local_files_of(fs).remove_directory(root)
+            get_local_files(fs).remove_directory(root)
 
 
 def close_durably(file: BinaryIO) -> None:
@@ -219,19 +219,19 @@ def sync_names(paths: Iterable[str]) -> None:
     local: dict[LocalFiles, set[str]] = {}
     for fs, root in map(url_to_fs, paths):
         if durable_files.is_local(fs):
-            local.setdefault(local_files_of(fs), set()).add(root.rpartition("/")[0])
+            local.setdefault(get_local_files(fs), set()).add(root.rpartition("/")[0])
     for files, directories in local.items():
-        sync_names_in(sorted(filter(files.is_directory, directories)), files)
+        sync_directory_entries(sorted(filter(files.is_directory, directories)), files)
 
 
 def rename(source: str, target: str) -> None:
     """Move a file within one file system, replacing the target, and create the target's parent directories."""
     fs, root = url_to_fs(source)
     goal = url_to_fs(target)[1]
-    make_directories_in(fs, fs._parent(goal))
+    ensure_directories(fs, fs._parent(goal))
     if durable_files.is_local(fs):
         try:
-            local_files_of(fs).replace(root, goal)
+            get_local_files(fs).replace(root, goal)
             return
         except OSError as error:
             if error.errno != errno.EXDEV:
@@ -262,7 +262,7 @@ def remove_empty_directories(directory: str) -> None:
     """Remove the empty directories in a local directory, and then the directory itself if it is empty."""
     fs, root = url_to_fs(directory)
     if durable_files.is_local(fs):
-        for path in local_files_of(fs).directories_in(root):
+        for path in get_local_files(fs).list_directories(root):
             remove_empty_directory(_public(fs, path))
     remove_empty_directory(directory)
 
@@ -298,7 +298,9 @@ class _Layered:
 
 
 def _public(fs: Any, name: str) -> str:
-    return name if durable_files.is_local(fs) and local_files_of(fs) is SYSTEM else cast(str, fs.unstrip_protocol(name))
+    return (
+        name if durable_files.is_local(fs) and get_local_files(fs) is SYSTEM else cast(str, fs.unstrip_protocol(name))
+    )
 
 
 def _hidden(name: str, below: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final, cast
 import msgspec
 from fsspec.core import url_to_fs
 
-from penstock.base.durable_files import errors_name, protocols_of
+from penstock.base.durable_files import errors_name, get_protocols
 from penstock.base.errors import FormatError, MissingPathError
 from penstock.connectors.file.filesystem import (
     create_held,
@@ -51,7 +51,7 @@ class UploadGoneError(MissingPathError):
 
 def has_uploads(path: str) -> bool:
     """Return whether hidden files in the path's file system name uploads."""
-    return not _S3.isdisjoint(protocols_of(url_to_fs(path)[0]))
+    return not _S3.isdisjoint(get_protocols(url_to_fs(path)[0]))
 
 
 def create_part(open_path: str, final_path: str) -> BinaryIO:

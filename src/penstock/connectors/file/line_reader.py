@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, BinaryIO
 
-from penstock.codecs.messages import BAD_RECORD, reason_of
+from penstock.codecs.messages import BAD_RECORD, format_reason
 from penstock.connectors.file.filesystem import open_input
 from penstock.connectors.file.split import NOT_BEGUN, Block, FileSplit
 from penstock.formats.errors import MalformedRecordError
@@ -122,7 +122,7 @@ class LineSplitReader:
             return stream_format.create_decoder(header.removeprefix(_BYTE_ORDER_MARK))
         except BAD_RECORD as error:
             text = header.decode("utf-8", "replace").rstrip("\r\n")
-            raise MalformedRecordError(self._split.path, 1, reason_of(error), text) from error
+            raise MalformedRecordError(self._split.path, 1, format_reason(error), text) from error
 
     def _next_decoded(self) -> DecodedBlock | None:
         """Decode complete lines from the position on, and advance the position past them."""
@@ -203,9 +203,9 @@ class LineSplitReader:
         self._file.seek(position)
         while end is None or position < end:
             data = self._file.read(min(self._block_bytes, 8192))
-            found = data.find(b"\n")
-            if found >= 0:
-                return max(position + found + 1, header_bytes)
+            newline = data.find(b"\n")
+            if newline >= 0:
+                return max(position + newline + 1, header_bytes)
             if not data:
                 break
             position += len(data)

@@ -136,11 +136,11 @@ class PartNames:
 
     def stale_pins(self, pins: dict[str, set[str]], listed: Sequence[str]) -> list[str]:
         """Return the pins files whose part files have all been committed, so that none is left."""
-        there = set(listed)
+        existing = set(listed)
         return [
             name
             for name, pinned in pins.items()
-            if (match := _PINS.match(name)) and self._looks_after(match) and not pinned & there
+            if (match := _PINS.match(name)) and self._looks_after(match) and not pinned & existing
         ]
 
     def _looks_after(self, match: re.Match[str]) -> bool:

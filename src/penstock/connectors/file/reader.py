@@ -169,5 +169,5 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         tag = self._format.malformed_output
         if tag is not None:
             lines_before = reader.line_number(block, 0)
-            rows = [(path, lines_before + found.line, found.reason, found.text) for found in block.malformed]
+            rows = [(path, lines_before + record.line, record.reason, record.text) for record in block.malformed]
             self._context.collect_side(tag.tag_id, Batch(rows))

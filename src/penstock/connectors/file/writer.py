@@ -178,7 +178,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
         if self._has_one_bucket:
-            self._write(self._bucket_at(now_ms), values, now_ms)
+            self._write(self._find_bucket(now_ms), values, now_ms)
         else:
             for bucket_id, members in self._group(values, timestamps, now_ms).items():
                 self._write(bucket_id, members, now_ms)
@@ -189,7 +189,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
         if self._has_one_bucket:
-            self._write(self._bucket_at(now_ms), data, now_ms)
+            self._write(self._find_bucket(now_ms), data, now_ms)
         else:
             for bucket_id, positions in self._positions(data, rowtimes, now_ms).items():
                 self._write(bucket_id, ColumnData(data.columns.take(pa.array(positions))), now_ms)
@@ -200,15 +200,15 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         """Whether all records of a batch go to one bucket."""
         return self._buckets.is_constant or self._buckets.goes_by_clock
 
-    def _bucket_at(self, now_ms: int) -> str:
+    def _find_bucket(self, now_ms: int) -> str:
         return self._buckets.bucket_id(None, now_ms) if self._buckets.goes_by_clock else ""
 
     def _positions(self, data: ColumnData, rowtimes: Any, now_ms: int) -> dict[str, Any]:
         """Return the positions of each bucket's records."""
         times = np.full(len(data), now_ms) if rowtimes is None else rowtimes
         names = np.array(list(map(self._buckets.bucket_id, data.rows(), times.tolist())))
-        found, codes = np.unique(names, return_inverse=True)
-        return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(found)}
+        unique_names, codes = np.unique(names, return_inverse=True)
+        return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(unique_names)}
 
     def flush(self, end_of_input: bool) -> None:
         """Note whether the input has ended; no record is buffered."""

@@ -46,8 +46,10 @@ class CatalogLoader:
     def of(name: str, properties: Mapping[str, str] | None = None) -> CatalogLoader:
         """Return a loader for a catalog with this name and properties; `catalog-type` is an alias of `type`."""
         remember(properties or {})
-        found = {("type" if key == "catalog-type" else key): str(value) for key, value in (properties or {}).items()}
-        return CatalogLoader(name, tuple(sorted(found.items())))
+        normalized = {
+            ("type" if key == "catalog-type" else key): str(value) for key, value in (properties or {}).items()
+        }
+        return CatalogLoader(name, tuple(sorted(normalized.items())))
 
     def load_catalog(self) -> Catalog:
         """Load the catalog; the caller closes it.

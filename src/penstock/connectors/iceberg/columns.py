@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.base.errors import UnsupportedError
 from penstock.base.types import Row
 from penstock.codecs.exact_cast import exact_cast
-from penstock.codecs.map_columns import key_type_of
+from penstock.codecs.map_columns import get_map_key_type
 from penstock.codecs.row_columns import exact_array
 from penstock.core.connector import RecordError
 
@@ -40,9 +40,9 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
     Raises:
         UnsupportedError: if Iceberg lacks such a type.
     """
-    found = _PLAIN.get(kind)
-    if found is not None:
-        return found
+    stored = _PLAIN.get(kind)
+    if stored is not None:
+        return stored
     if pa.types.is_time(kind):
         return pa.time64("us")
     if pa.types.is_timestamp(kind):
@@ -54,9 +54,9 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(stored_type(kind.value_type))
     if pa.types.is_map(kind):
-        return pa.map_(stored_type(key_type_of(kind)), stored_type(kind.item_type))
+        return pa.map_(stored_type(get_map_key_type(kind)), stored_type(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, stored_type(one.type), one.nullable) for one in kind])
+        return pa.struct([pa.field(field.name, stored_type(field.type), field.nullable) for field in kind])
     if pa.types.is_null(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_union(kind):
         raise UnsupportedError(f"Iceberg has no type for {kind}")
     return kind
@@ -66,12 +66,12 @@ def fits(kind: pa.DataType, other: pa.DataType) -> bool:
     """Return whether every value of one type fits another unchanged. Compares stored types; fields may be NULL."""
     kind, other = stored_type(kind), stored_type(other)
     if pa.types.is_struct(kind) and pa.types.is_struct(other):
-        names = [one.name for one in kind] == [one.name for one in other]
-        return names and all(fits(one.type, two.type) for one, two in zip(kind, other, strict=True))
+        names = [field.name for field in kind] == [field.name for field in other]
+        return names and all(fits(field.type, other_field.type) for field, other_field in zip(kind, other, strict=True))
     if pa.types.is_list(kind) and pa.types.is_list(other):
         return fits(kind.value_type, other.value_type)
     if pa.types.is_map(kind) and pa.types.is_map(other):
-        return fits(key_type_of(kind), key_type_of(other)) and fits(kind.item_type, other.item_type)
+        return fits(get_map_key_type(kind), get_map_key_type(other)) and fits(kind.item_type, other.item_type)
     if pa.types.is_decimal(kind) and pa.types.is_decimal(other):
         return bool(kind.scale == other.scale and kind.precision <= other.precision)
     wider = {pa.int32(): pa.int64(), pa.float32(): pa.float64()}
@@ -86,11 +86,11 @@ def conformed(columns: pa.Table, schema: pa.Schema, title: str) -> pa.Table:
     """
     arrays = []
     for field in schema:
-        place = columns.schema.get_field_index(field.name)
-        if place < 0:
+        index = columns.schema.get_field_index(field.name)
+        if index < 0:
             array: Any = pa.chunked_array([pa.nulls(columns.num_rows, field.type)], field.type)
         else:
-            array = columns.column(place)
+            array = columns.column(index)
             if array.type != field.type:
                 try:
                     array = exact_cast(array, field.type)
@@ -125,7 +125,7 @@ def record_columns(schema: pa.Schema) -> Callable[[Sequence[Any]], pa.RecordBatc
         return values
 
     def made(values: Sequence[Any]) -> pa.RecordBatch:
-        rows = [of_record(one) for one in values]
+        rows = [of_record(record) for record in values]
         arrays = []
         for field, column in zip(schema, zip(*rows, strict=True), strict=True):
             try:
@@ -140,6 +140,6 @@ def record_columns(schema: pa.Schema) -> Callable[[Sequence[Any]], pa.RecordBatc
 
 
 def _mismatch(record: Any, reason: str) -> RecordError:
-    made = RecordError(record, "the sink")
-    made.__cause__ = UnsupportedError(f"the table {reason}")
-    return made
+    error = RecordError(record, "the sink")
+    error.__cause__ = UnsupportedError(f"the table {reason}")
+    return error

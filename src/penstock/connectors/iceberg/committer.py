@@ -15,7 +15,7 @@ from penstock.connectors.iceberg.columns import conformed
 from penstock.connectors.iceberg.copy_on_write import Replacement
 from penstock.connectors.iceberg.data_files import restored
 from penstock.connectors.iceberg.history import CommitError, was_committed
-from penstock.connectors.iceberg.ledger import LEDGER, STEP_KEPT_MS, SUMMARY, Ledger, summary_of
+from penstock.connectors.iceberg.ledger import LEDGER, STEP_KEPT_MS, SUMMARY, Ledger, format_summary
 from penstock.connectors.iceberg.settings import SinkSettings
 from penstock.connectors.iceberg.staged import Staged, StagedChanges, StagedFiles
 from penstock.connectors.iceberg.tables import arrow_schema
@@ -52,7 +52,7 @@ class IcebergCommitter(Committer[Staged]):
         """
         now_ms = self._context.now_ms()
         # This long after the preparation the ledger may have dropped entries of epochs.
-        is_late = any(now_ms - one.name.prepared_ms > STEP_KEPT_MS // 2 for one in committables)
+        is_late = any(now_ms - committable.name.prepared_ms > STEP_KEPT_MS // 2 for committable in committables)
         self._commit(committables, is_late)
 
     def recommit(self, committables: Sequence[Staged]) -> None:
@@ -90,11 +90,15 @@ class IcebergCommitter(Committer[Staged]):
         """Return the committables that are not in the table yet."""
         settings = self._settings
         ledger = Ledger.of(table.metadata.properties, settings.branch)
-        left = [one for one in committables if not ledger.knows(one.name)]
+        left = [committable for committable in committables if not ledger.knows(committable.name)]
         if is_in_doubt:
             now_ms, retention_ms = self._context.now_ms(), settings.retention_ms
             title = settings.loader.title
-            left = [one for one in left if not was_committed(table, one, now_ms, retention_ms, title)]
+            left = [
+                committable
+                for committable in left
+                if not was_committed(table, committable, now_ms, retention_ms, title)
+            ]
         return left
 
     def _apply(self, table: Table, staged: Sequence[Staged]) -> None:
@@ -102,12 +106,16 @@ class IcebergCommitter(Committer[Staged]):
 
         removed, added, own = self._files(table, staged)
         settings = self._settings
-        names = [one.name for one in staged]
-        told = {**dict(settings.properties), SUMMARY: summary_of(names), "penstock.job-id": self._context.job_id}
+        names = [committable.name for committable in staged]
+        snapshot_properties = {
+            **dict(settings.properties),
+            SUMMARY: format_summary(names),
+            "penstock.job-id": self._context.job_id,
+        }
         ledger = Ledger.of(table.metadata.properties, settings.branch)
         noted = ledger.noted(names, self._context.now_ms(), settings.retention_ms)
         transaction = table.transaction()
-        update = transaction.update_snapshot(snapshot_properties=told, branch=settings.branch)
+        update = transaction.update_snapshot(snapshot_properties=snapshot_properties, branch=settings.branch)
         if removed:
             producer: Any = update.overwrite()
         elif table.metadata.properties.get(_MERGES, "").lower() == "true":
@@ -129,8 +137,8 @@ class IcebergCommitter(Committer[Staged]):
     def _files(self, table: Table, staged: Sequence[Staged]) -> tuple[list[DataFile], list[DataFile], list[str]]:
         """Return the files to remove, the files to add, and the paths of added files that this attempt wrote."""
         settings = self._settings
-        changes = [one for one in staged if isinstance(one, StagedChanges)]
-        ready = [one for one in staged if isinstance(one, StagedFiles)]
+        changes = [committable for committable in staged if isinstance(committable, StagedChanges)]
+        ready = [committable for committable in staged if isinstance(committable, StagedFiles)]
         if changes and ready:
             raise CommitError(
                 f"the sink of table {settings.loader.title} begins from a savepoint in which it added rows, and some "
@@ -149,9 +157,9 @@ class IcebergCommitter(Committer[Staged]):
         added: list[DataFile] = []
         own: list[str] = []
         current = table.metadata.default_spec_id
-        for one in ready:
-            files = [restored(file, one.spec_id) for file in one.files]
-            if one.spec_id != current:
+        for committable in ready:
+            files = [restored(file, committable.spec_id) for file in committable.files]
+            if committable.spec_id != current:
                 files = [again for file in files for again in self._written_again(table, file)]
                 own += [file.file_path for file in files]
             added += files
@@ -171,23 +179,25 @@ class IcebergCommitter(Committer[Staged]):
         """Return the files to replace: those in the same partitions, or all if the table is unpartitioned."""
         settings = self._settings
         title = settings.loader.title
-        if Ledger.of(table.metadata.properties, settings.branch).has_others([one.name for one in ready]):
+        if Ledger.of(table.metadata.properties, settings.branch).has_others(
+            [committable.name for committable in ready]
+        ):
             raise CommitError(
                 f"the sink of table {title} replaces what is there, and has done so for an earlier checkpoint: the "
                 "next one would remove what the job itself has written. Run it in BATCH, or without checkpoints"
             )
         if table.metadata.snapshot_by_name(settings.branch) is None:
             return []
-        there = [task.file for task in table.scan().use_ref(settings.branch).plan_files()]
+        existing = [task.file for task in table.scan().use_ref(settings.branch).plan_files()]
         if table.spec().is_unpartitioned():
-            return there
-        if any(file.spec_id != table.metadata.default_spec_id for file in there):
+            return existing
+        if any(file.spec_id != table.metadata.default_spec_id for file in existing):
             raise UnsupportedError(
                 f"table {title} has files of an earlier partitioning, so it cannot be told which of them are in the "
                 "partitions that are replaced: rewrite its data files first"
             )
         partitions = {_values(file) for file in added}
-        return [file for file in there if _values(file) in partitions]
+        return [file for file in existing if _values(file) in partitions]
 
     def close(self) -> None:
         """Close the catalog."""
@@ -197,4 +207,4 @@ class IcebergCommitter(Committer[Staged]):
 
 
 def _values(file: DataFile) -> tuple[Any, ...]:
-    return tuple(file.partition[place] for place in range(len(file.partition)))
+    return tuple(file.partition[index] for index in range(len(file.partition)))

@@ -45,15 +45,17 @@ class Replacement:
 
     def plan(self, staged: Sequence[StagedChanges]) -> None:
         """Write the new files. `staged` is in the order of preparation."""
-        changes = pa.concat_tables([one.changes() for one in staged], promote_options="default").combine_chunks()
+        changes = pa.concat_tables(
+            [committable.changes() for committable in staged], promote_options="default"
+        ).combine_chunks()
         last = changes.take(last_of_each(changes, self._key))
         keys = conformed(
             last.select(self._key), pa.schema([self._schema.field(name) for name in self._key]), self._title
         )
-        there = last.filter(pc.invert(last.column(KIND))).drop_columns([KIND])
+        upserts = last.filter(pc.invert(last.column(KIND))).drop_columns([KIND])
         for task in self._tasks(keys):
             self._rewrite(task, keys)
-        self.added += self._writing.write(conformed(there, self._schema, self._title))
+        self.added += self._writing.write(conformed(upserts, self._schema, self._title))
 
     def _tasks(self, keys: pa.Table) -> Iterator[FileScanTask]:
         if self._table.metadata.snapshot_by_name(self._branch) is None:
@@ -67,13 +69,13 @@ class Replacement:
     def _condition(self, keys: pa.Table, values: Sequence[Any]) -> BooleanExpression:
         from pyiceberg import expressions
 
-        made: Any = expressions  # its classes accept names, contrary to their type annotations
+        untyped: Any = expressions  # its classes accept names, contrary to their type annotations
         if keys.column(0).null_count or not values:
             return expressions.AlwaysTrue()
         name = self._key[0]
         if len(values) <= _KEYS_MAX:
-            return cast("BooleanExpression", made.In(name, values))
-        return expressions.And(made.GreaterThanOrEqual(name, values[0]), made.LessThanOrEqual(name, values[-1]))
+            return cast("BooleanExpression", untyped.In(name, values))
+        return expressions.And(untyped.GreaterThanOrEqual(name, values[0]), untyped.LessThanOrEqual(name, values[-1]))
 
     def _may_have(self, file: DataFile, values: Sequence[Any]) -> bool:
         """Return whether one of the sorted values lies within the bounds of a file."""
@@ -87,8 +89,8 @@ class Replacement:
         upper = (file.upper_bounds or {}).get(field.field_id)
         if lower is None or upper is None:
             return True
-        place = bisect.bisect_left(values, from_bytes(field.field_type, lower))
-        return place < len(values) and bool(values[place] <= from_bytes(field.field_type, upper))
+        index = bisect.bisect_left(values, from_bytes(field.field_type, lower))
+        return index < len(values) and bool(values[index] <= from_bytes(field.field_type, upper))
 
     def _rewrite(self, task: FileScanTask, keys: pa.Table) -> None:
         of_file = self._read(task, self._key)
@@ -96,8 +98,8 @@ class Replacement:
             return
         rows = self._read(task, self._schema.names)
         self.removed.append(task.file)
-        kept = rows.filter(pc.invert(has_key(rows, keys)))
-        self.added += self._writing.write(conformed(kept, self._schema, self._title))
+        remaining = rows.filter(pc.invert(has_key(rows, keys)))
+        self.added += self._writing.write(conformed(remaining, self._schema, self._title))
 
     def _read(self, task: FileScanTask, names: Sequence[str]) -> pa.Table:
         from pyiceberg.expressions import AlwaysTrue
@@ -106,5 +108,5 @@ class Replacement:
         table = self._table
         projected = table.schema().select(*names)
         rows: pa.Table = ArrowScan(table.metadata, table.io, projected, AlwaysTrue()).to_table([task])
-        wanted = pa.schema([self._schema.field(name) for name in names])
-        return conformed(rows, wanted, self._title).combine_chunks()
+        schema = pa.schema([self._schema.field(name) for name in names])
+        return conformed(rows, schema, self._title).combine_chunks()

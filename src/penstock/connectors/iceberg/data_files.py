@@ -16,11 +16,11 @@ def stored(file: DataFile) -> StoredFile:
     from pyiceberg.manifest import DATA_FILE_TYPE
 
     names = [field.name for field in DATA_FILE_TYPE[2].fields]
-    found: StoredFile = {name: file[place] for place, name in enumerate(names) if file[place] is not None}
-    found["content"] = int(file.content)
-    found["file_format"] = file.file_format.value
-    found["partition"] = tuple(file.partition[place] for place in range(len(file.partition)))
-    return found
+    values: StoredFile = {name: file[index] for index, name in enumerate(names) if file[index] is not None}
+    values["content"] = int(file.content)
+    values["file_format"] = file.file_format.value
+    values["partition"] = tuple(file.partition[index] for index in range(len(file.partition)))
+    return values
 
 
 def restored(values: StoredFile, spec_id: int) -> DataFile:

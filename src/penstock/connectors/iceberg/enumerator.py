@@ -70,12 +70,12 @@ class IcebergEnumerator(SplitEnumerator[IcebergSplit]):
 
         self._context.call_async(look, self._on_found, delay_ms)
 
-    def _on_found(self, found: Followed | None, error: BaseException | None) -> None:
+    def _on_found(self, discovered: Followed | None, error: BaseException | None) -> None:
         if error is not None:
             raise error
-        assert found is not None
-        self._pending += found.splits
-        self._has_begun, self._last = True, found.last
+        assert discovered is not None
+        self._pending += discovered.splits
+        self._has_begun, self._last = True, discovered.last
         self._assign()
         if self._scanned.follows:
             self._look_after(self._scanned.interval_ms)

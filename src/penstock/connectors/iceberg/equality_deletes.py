@@ -34,7 +34,7 @@ def has_equality_deletes(table: Table, snapshot: Snapshot) -> bool:
     count = None if snapshot.summary is None else snapshot.summary.get("total-equality-deletes")
     if count is not None:
         return int(count) > 0
-    deletes = [one for one in snapshot.manifests(table.io) if one.content == ManifestContent.DELETES]
+    deletes = [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DELETES]
     return any(
         entry.data_file.content == DataFileContent.EQUALITY_DELETES
         for manifest in deletes
@@ -76,7 +76,7 @@ class EqualityDeletes:
     def of(self, file: DataFile) -> list[DataFile]:
         """Return the delete files that apply to a data file, ordered by path."""
         sequence = self._sequences[file.file_path]
-        found = [
+        matches = [
             deletes
             for number, deletes in self._deletes
             if number > sequence
@@ -84,7 +84,7 @@ class EqualityDeletes:
                 not len(deletes.partition) or (deletes.spec_id == file.spec_id and deletes.partition == file.partition)
             )
         ]
-        return sorted(found, key=lambda one: str(one.file_path))
+        return sorted(matches, key=lambda delete_file: str(delete_file.file_path))
 
 
 class DeletedKeys(NamedTuple):
@@ -114,14 +114,14 @@ def load_keys(table: Table, schema: Schema, deletes: Sequence[tuple[int, StoredF
     by_columns: dict[tuple[int, ...], list[pa.RecordBatch]] = {}
     for spec_id, file in deletes:
         ids = tuple(sorted(file["equality_ids"]))
-        names = [_name_of(schema, number, title) for number in ids]
+        names = [_find_column_name(schema, number, title) for number in ids]
         by_columns.setdefault(ids, []).extend(_read(table, schema.select(*names), file, spec_id))
-    found = []
+    deleted_keys = []
     for ids, batches in by_columns.items():
-        names = [_name_of(schema, number, title) for number in ids]
+        names = [_find_column_name(schema, number, title) for number in ids]
         if batches:
-            found.append(DeletedKeys(names, _plain(pa.Table.from_batches(batches).select(names))))
-    return found
+            deleted_keys.append(DeletedKeys(names, _plain(pa.Table.from_batches(batches).select(names))))
+    return deleted_keys
 
 
 def _read(table: Table, schema: Schema, file: StoredFile, spec_id: int) -> Iterator[pa.RecordBatch]:
@@ -134,7 +134,7 @@ def _read(table: Table, schema: Schema, file: StoredFile, spec_id: int) -> Itera
     yield from scan._record_batches_from_scan_tasks_and_deletes([task], {})
 
 
-def _name_of(schema: Schema, field_id: int, title: str) -> str:
+def _find_column_name(schema: Schema, field_id: int, title: str) -> str:
     name = schema.find_column_name(field_id)
     if name is None or "." in name:
         raise UnsupportedError(

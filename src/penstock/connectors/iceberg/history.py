@@ -31,17 +31,17 @@ def was_committed(table: Table, staged: Staged, now_ms: int, retention_ms: int, 
         CommitError: if this can no longer be determined.
     """
     since = _snapshots_since(table, staged.name.prepared_ms - SKEW_MS)
-    if any(_tells_of(one, staged.name) for one in since):
+    if any(_mentions_commit(snapshot, staged.name) for snapshot in since):
         return True
     if isinstance(staged, StagedFiles):
         paths = {file["file_path"] for file in staged.files}
         if _has_any(table, since, paths):
             return True
-        gone = sorted(path for path in paths if not table.io.new_input(path).exists())
-        if gone:
+        missing = sorted(path for path in paths if not table.io.new_input(path).exists())
+        if missing:
             raise CommitError(
-                f"cannot commit to table {title}: {len(gone)} data files that a checkpoint or savepoint names are "
-                f"gone, and no snapshot that is still known has them ({gone[0]}). Either they were committed, "
+                f"cannot commit to table {title}: {len(missing)} data files that a checkpoint or savepoint names are "
+                f"gone, and no snapshot that is still known has them ({missing[0]}). Either they were committed, "
                 "rewritten by a compaction and removed with expired snapshots, or somebody has removed files that were "
                 "not committed yet. Start from a later checkpoint or savepoint; let remove_orphan_files and "
                 "expire_snapshots keep what is younger than the oldest savepoint from which jobs begin"
@@ -61,10 +61,10 @@ def _days(now_ms: int, staged: Staged) -> int:
 
 
 def _snapshots_since(table: Table, since_ms: int) -> Sequence[Snapshot]:
-    return [one for one in table.metadata.snapshots if one.timestamp_ms >= since_ms]
+    return [snapshot for snapshot in table.metadata.snapshots if snapshot.timestamp_ms >= since_ms]
 
 
-def _tells_of(snapshot: Snapshot, name: CommitName) -> bool:
+def _mentions_commit(snapshot: Snapshot, name: CommitName) -> bool:
     text = None if snapshot.summary is None else snapshot.summary.get(SUMMARY)
     return text is not None and str(name) in text.split(" ")
 
@@ -75,7 +75,7 @@ def _has_any(table: Table, snapshots: Sequence[Snapshot], paths: set[str]) -> bo
     Skips manifests added by an older snapshot that the table still knows. An expired snapshot may be as recent as
     these.
     """
-    older = {one.snapshot_id for one in table.metadata.snapshots} - {one.snapshot_id for one in snapshots}
+    older = {known.snapshot_id for known in table.metadata.snapshots} - {recent.snapshot_id for recent in snapshots}
     seen: set[str] = set()
     for snapshot in snapshots:
         for manifest in snapshot.manifests(table.io):

@@ -128,8 +128,8 @@ class Ledger:
     def of(properties: Mapping[str, str], branch: str) -> Ledger:
         """Parse the ledger in a table's properties; it is empty if the property is missing."""
         text = properties.get(LEDGER + branch)
-        found = {} if text is None else json.loads(text)
-        return Ledger({run: _Entry(number, minute, bool(step)) for run, (number, minute, step) in found.items()})
+        entries = {} if text is None else json.loads(text)
+        return Ledger({run: _Entry(number, minute, bool(step)) for run, (number, minute, step) in entries.items()})
 
     def knows(self, name: CommitName) -> bool:
         """Return whether this was committed, as far as the ledger remembers."""
@@ -157,24 +157,28 @@ class Ledger:
         steps_since = (now_ms - STEP_KEPT_MS) // _MINUTE_MS
         since = (now_ms - retention_ms) // _MINUTE_MS
         entries = {
-            run: one for run, one in entries.items() if run in fresh or not one.is_step or one.minute >= steps_since
+            run: entry
+            for run, entry in entries.items()
+            if run in fresh or not entry.is_step or entry.minute >= steps_since
         }
         if len(entries) > _KEPT:
             newest = sorted(entries, key=lambda run: entries[run].minute, reverse=True)
-            kept = {*newest[:_KEPT], *fresh}
-            entries = {run: one for run, one in entries.items() if run in kept or one.minute >= since}
+            retained = {*newest[:_KEPT], *fresh}
+            entries = {run: entry for run, entry in entries.items() if run in retained or entry.minute >= since}
         return Ledger(entries)
 
     def text(self) -> str:
         """Return the ledger as the value of the table property."""
-        found = {run: [one.number, one.minute, int(one.is_step)] for run, one in sorted(self._entries.items())}
-        return json.dumps(found, separators=(",", ":"))
+        entries = {
+            run: [entry.number, entry.minute, int(entry.is_step)] for run, entry in sorted(self._entries.items())
+        }
+        return json.dumps(entries, separators=(",", ":"))
 
     def __len__(self) -> int:
         return len(self._entries)
 
 
-def summary_of(names: Iterable[CommitName]) -> str:
+def format_summary(names: Iterable[CommitName]) -> str:
     """Return the names of commits for the summary of a snapshot."""
     return " ".join(map(str, names))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.connectors.iceberg.equality_deletes import EqualityDeletes, has_equality_deletes
 from penstock.connectors.iceberg.refusals import check_columns, first_files, refuse_formats
-from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned, StreamingStartingStrategy, splits_of
+from penstock.connectors.iceberg.scanned import IcebergSplit, Scanned, StreamingStartingStrategy, build_splits
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -38,7 +38,7 @@ def scan(table: Table, scanned: Scanned) -> list[IcebergSplit]:
 
 
 def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | None = None) -> list[IcebergSplit]:
-    found = table.scan(
+    table_scan = table.scan(
         row_filter=_condition(scanned),
         selected_fields=tuple(column.name for column in scanned.columns),
         snapshot_id=snapshot.snapshot_id,
@@ -46,13 +46,13 @@ def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | N
     schema_id = table.schema().schema_id if schema_id is None else schema_id
     title = scanned.loader.title
     if not has_equality_deletes(table, snapshot):
-        files = list(found.plan_files())
-        refuse_formats(title, (one.file for one in files))
-        return splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+        files = list(table_scan.plan_files())
+        refuse_formats(title, (task.file for task in files))
+        return build_splits(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
     deletes = EqualityDeletes()
-    files = list(found._manifest_planner.plan_files(snapshot.manifests(table.io), deletes.take))
-    refuse_formats(title, [*(one.file for one in files), *deletes.files()])
-    return splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter, deletes)
+    files = list(table_scan._manifest_planner.plan_files(snapshot.manifests(table.io), deletes.take))
+    refuse_formats(title, [*(task.file for task in files), *deletes.files()])
+    return build_splits(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter, deletes)
 
 
 def check_before_reading(scanned: Scanned) -> None:
@@ -100,26 +100,26 @@ def _chosen(table: Table, scanned: Scanned) -> Snapshot | None:
     """Return the snapshot to read; None for an empty table."""
     title = scanned.loader.title
     if scanned.snapshot_id is not None:
-        found = table.snapshot_by_id(scanned.snapshot_id)
-        if found is None:
+        snapshot = table.snapshot_by_id(scanned.snapshot_id)
+        if snapshot is None:
             raise ConfigurationError(f"table {title} has no snapshot {scanned.snapshot_id}: it may have expired")
-        return found
+        return snapshot
     if scanned.as_of_ms is not None:
-        found = table.snapshot_as_of_timestamp(scanned.as_of_ms)
-        if found is None:
+        snapshot = table.snapshot_as_of_timestamp(scanned.as_of_ms)
+        if snapshot is None:
             raise ConfigurationError(f"table {title} has no snapshot at or before {scanned.as_of_ms} (ms)")
-        return found
+        return snapshot
     return _head(table.metadata, scanned)
 
 
 def _head(metadata: TableMetadata, scanned: Scanned) -> Snapshot | None:
-    found = metadata.snapshot_by_name(scanned.ref)
-    if found is None and scanned.ref != "main":
+    snapshot = metadata.snapshot_by_name(scanned.ref)
+    if snapshot is None and scanned.ref != "main":
         known = ", ".join(sorted(metadata.refs)) or "none"
         raise ConfigurationError(
             f"table {scanned.loader.title} has no branch or tag {scanned.ref!r}; there are {known}"
         )
-    return found
+    return snapshot
 
 
 def begin(table: Table, scanned: Scanned) -> Followed:
@@ -146,15 +146,15 @@ def _before_first(metadata: TableMetadata, scanned: Scanned, head: Snapshot) -> 
     if scanned.strategy is strategies.INCREMENTAL_FROM_EARLIEST_SNAPSHOT:
         return ancestors[-1].parent_snapshot_id
     if scanned.strategy is strategies.INCREMENTAL_FROM_SNAPSHOT_ID:
-        for one in ancestors:
-            if one.snapshot_id == scanned.start_snapshot_id:
-                return one.parent_snapshot_id
+        for ancestor in ancestors:
+            if ancestor.snapshot_id == scanned.start_snapshot_id:
+                return ancestor.parent_snapshot_id
         raise ConfigurationError(
             f"snapshot {scanned.start_snapshot_id}, from which table {title} is to be followed, is no ancestor of the "
             f"latest one of {scanned.ref!r} that is still known"
         )
     assert scanned.start_ms is not None
-    later = [one for one in ancestors if one.timestamp_ms >= scanned.start_ms]
+    later = [snapshot for snapshot in ancestors if snapshot.timestamp_ms >= scanned.start_ms]
     return later[-1].parent_snapshot_id if later else head.snapshot_id
 
 
@@ -180,38 +180,38 @@ def follow(table: Table, scanned: Scanned, last: int | None) -> Followed:
             )
             schema_id = table.schema().schema_id
             files = list(appended.plan_files())
-            refuse_formats(scanned.loader.title, (one.file for one in files))
-            splits += splits_of(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
+            refuse_formats(scanned.loader.title, (task.file for task in files))
+            splits += build_splits(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
     return Followed(splits, head.snapshot_id)
 
 
 def _ancestors(metadata: TableMetadata, head: Snapshot) -> list[Snapshot]:
     """Return a snapshot and its ancestors that still exist, newest first."""
-    found = [head]
-    while (parent := found[-1].parent_snapshot_id) is not None:
+    ancestors = [head]
+    while (parent := ancestors[-1].parent_snapshot_id) is not None:
         snapshot = metadata.snapshot_by_id(parent)
         if snapshot is None:
             break
-        found.append(snapshot)
-    return found
+        ancestors.append(snapshot)
+    return ancestors
 
 
 def _after(metadata: TableMetadata, scanned: Scanned, head: Snapshot, last: int | None) -> Sequence[Snapshot]:
     """Return the snapshots after `last`, oldest first."""
     if head.snapshot_id == last:
         return []
-    found = []
+    snapshots = []
     for snapshot in _ancestors(metadata, head):
-        found.append(snapshot)
+        snapshots.append(snapshot)
         if snapshot.parent_snapshot_id == last:
-            return found[::-1]
+            return snapshots[::-1]
     raise _lost(scanned, last)
 
 
 def _lost(scanned: Scanned, last: int | None) -> OperationError:
-    what = "its first snapshot" if last is None else f"snapshot {last}, up to which it was read,"
+    subject = "its first snapshot" if last is None else f"snapshot {last}, up to which it was read,"
     return OperationError(
-        f"table {scanned.loader.title} cannot be followed: {what} is no ancestor of the latest one of "
+        f"table {scanned.loader.title} cannot be followed: {subject} is no ancestor of the latest one of "
         f"{scanned.ref!r} that is still known. It has expired meanwhile, or the table was rolled back. Keep snapshots "
         "for longer than the job may stand still, and start the job anew with a starting strategy"
     )

@@ -48,13 +48,13 @@ class OpenTable:
         task = split.task()
         schema = table.schemas()[split.schema_id]
         deleted = load_keys(table, schema, split.equality_deletes, self._scanned.loader.title)
-        names = dict.fromkeys(name for one in deleted for name in one.names)
+        names = dict.fromkeys(name for deleted_keys in deleted for name in deleted_keys.names)
         scan = ArrowScan(table.metadata, table.io, self._projected(schema, names), condition)
         deletes = _read_all_delete_files(table.io, [task])
         left = split.position
         for batch in scan._record_batches_from_scan_tasks_and_deletes([task], deletes):
-            for one in deleted:
-                batch = one.keep(batch)
+            for keys in deleted:
+                batch = keys.keep(batch)
             skipped = min(left, batch.num_rows)
             left -= skipped
             if skipped < batch.num_rows:

@@ -12,33 +12,37 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.codecs.arrow_types import DIGITS
-from penstock.codecs.column_leaves import offsets_of
+from penstock.codecs.column_leaves import get_list_offsets
 from penstock.codecs.exact_cast import exact_cast
-from penstock.codecs.map_columns import key_type_of, map_array
+from penstock.codecs.map_columns import get_map_key_type, map_array
 from penstock.connectors.iceberg.columns import fits, stored_type
 
 _ADVICE: Final = "declare it as {}"
 
 
-def is_readable(kind: pa.DataType, wanted: pa.DataType) -> bool:
+def is_readable(kind: pa.DataType, target: pa.DataType) -> bool:
     """Return whether a column can be read as another type. Values that this type cannot hold fail later."""
     types = pa.types
     if is_uuid(kind):
-        return bool(types.is_binary(wanted) or types.is_string(wanted) or wanted == pa.binary(16))
+        return bool(types.is_binary(target) or types.is_string(target) or target == pa.binary(16))
     if types.is_null(kind):
         return True
-    if types.is_time(kind) and types.is_time(wanted):
+    if types.is_time(kind) and types.is_time(target):
         return True
-    if types.is_timestamp(kind) and types.is_timestamp(wanted):
-        return (kind.tz is None) == (wanted.tz is None)
-    if types.is_struct(kind) and types.is_struct(wanted):
-        names = [one.name for one in kind] == [one.name for one in wanted]
-        return names and all(is_readable(one.type, two.type) for one, two in zip(kind, wanted, strict=True))
-    if _is_list(kind) and _is_list(wanted):
-        return is_readable(kind.value_type, wanted.value_type)
-    if types.is_map(kind) and types.is_map(wanted):
-        return is_readable(key_type_of(kind), key_type_of(wanted)) and is_readable(kind.item_type, wanted.item_type)
-    return isinstance(kind, pa.DataType) and not isinstance(kind, pa.BaseExtensionType) and fits(kind, wanted)
+    if types.is_timestamp(kind) and types.is_timestamp(target):
+        return (kind.tz is None) == (target.tz is None)
+    if types.is_struct(kind) and types.is_struct(target):
+        names = [field.name for field in kind] == [field.name for field in target]
+        return names and all(
+            is_readable(field.type, target_field.type) for field, target_field in zip(kind, target, strict=True)
+        )
+    if _is_list(kind) and _is_list(target):
+        return is_readable(kind.value_type, target.value_type)
+    if types.is_map(kind) and types.is_map(target):
+        return is_readable(get_map_key_type(kind), get_map_key_type(target)) and is_readable(
+            kind.item_type, target.item_type
+        )
+    return isinstance(kind, pa.DataType) and not isinstance(kind, pa.BaseExtensionType) and fits(kind, target)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -63,37 +67,37 @@ def describe(kind: pa.DataType) -> str:
     return f"{kind}: declare it as it is"
 
 
-def read_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+def read_column(column: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert a column as `is_readable` allows; raises `pa.ArrowException` for values that the type cannot hold."""
     kind, types = column.type, pa.types
-    if kind == wanted:
+    if kind == target:
         return column
     if is_uuid(kind):
-        return _read_uuids(column.storage, wanted)
+        return _read_uuids(column.storage, target)
     if types.is_null(kind):
-        return pa.nulls(len(column), wanted)
+        return pa.nulls(len(column), target)
     if types.is_nested(kind) and not types.is_dictionary(kind):
-        return _read_nested(column, wanted)
-    return exact_cast(column, wanted)
+        return _read_nested(column, target)
+    return exact_cast(column, target)
 
 
-def _read_uuids(storage: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if not pa.types.is_string(wanted):
-        return storage.cast(wanted)
-    return pa.array([None if one is None else str(uuid.UUID(bytes=one)) for one in storage.to_pylist()], wanted)
+def _read_uuids(storage: pa.Array, target: pa.DataType) -> pa.Array:
+    if not pa.types.is_string(target):
+        return storage.cast(target)
+    return pa.array([None if value is None else str(uuid.UUID(bytes=value)) for value in storage.to_pylist()], target)
 
 
-def _read_nested(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    whole: Any = column.take(pa.array(range(len(column)), pa.int64()))  # drops values outside of a slice
-    nulls = whole.is_null() if whole.null_count else None
-    if pa.types.is_struct(wanted):
-        parts = [read_column(part, field.type) for part, field in zip(whole.flatten(), wanted, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=nulls)
-    offsets = offsets_of(whole).cast(pa.int32())
-    if pa.types.is_map(wanted):
-        keys, items = read_column(whole.keys, key_type_of(wanted)), read_column(whole.items, wanted.item_type)
-        return map_array(offsets, keys, items, wanted)
-    return pa.ListArray.from_arrays(offsets, read_column(whole.values, wanted.value_type), type=wanted)
+def _read_nested(column: pa.Array, target: pa.DataType) -> pa.Array:
+    trimmed: Any = column.take(pa.array(range(len(column)), pa.int64()))  # drops values outside of a slice
+    nulls = trimmed.is_null() if trimmed.null_count else None
+    if pa.types.is_struct(target):
+        parts = [read_column(part, field.type) for part, field in zip(trimmed.flatten(), target, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=nulls)
+    offsets = get_list_offsets(trimmed).cast(pa.int32())
+    if pa.types.is_map(target):
+        keys, items = read_column(trimmed.keys, get_map_key_type(target)), read_column(trimmed.items, target.item_type)
+        return map_array(offsets, keys, items, target)
+    return pa.ListArray.from_arrays(offsets, read_column(trimmed.values, target.value_type), type=target)
 
 
 def is_uuid(kind: pa.DataType) -> bool:

@@ -20,15 +20,15 @@ def check_columns(scanned: Scanned, schema: Schema) -> None:
     """Raise `ConfigurationError` unless a table has the columns, with compatible types."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    there = schema_to_pyarrow(schema, include_field_ids=False)
-    missing = [column.name for column in scanned.columns if column.name not in there.names]
+    table_schema = schema_to_pyarrow(schema, include_field_ids=False)
+    missing = [column.name for column in scanned.columns if column.name not in table_schema.names]
     if missing:
         raise ConfigurationError(
             f"table {scanned.loader.title} has no column {', '.join(map(repr, missing))}; there are "
-            f"{', '.join(there.names)}"
+            f"{', '.join(table_schema.names)}"
         )
     for column in scanned.columns:
-        kind = there.field(column.name).type
+        kind = table_schema.field(column.name).type
         if not is_readable(kind, column.type):
             raise ConfigurationError(
                 f"column '{column.name}' of table {scanned.loader.title} cannot be read as {column.type}. It is "

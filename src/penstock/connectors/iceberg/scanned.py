@@ -127,10 +127,10 @@ class IcebergSplit:
     @property
     def equality_deletes(self) -> tuple[tuple[int, StoredFile], ...]:
         """The equality delete files."""
-        return tuple(one for one in self.deletes if one[1]["content"] == EQUALITY)
+        return tuple(entry for entry in self.deletes if entry[1]["content"] == EQUALITY)
 
 
-def splits_of(
+def build_splits(
     tasks: Iterable[FileScanTask],
     sequence: int,
     schema_id: int,
@@ -138,10 +138,10 @@ def splits_of(
     equality_deletes: EqualityDeletes | None = None,
 ) -> list[IcebergSplit]:
     """Return the splits of pyiceberg's scan tasks, ordered by file name."""
-    found = sorted(tasks, key=lambda task: task.file.file_path)
+    ordered = sorted(tasks, key=lambda task: task.file.file_path)
     return [
         IcebergSplit(
-            (sequence, place),
+            (sequence, index),
             schema_id,
             _needed(stored(task.file)),
             task.file.spec_id,
@@ -154,7 +154,7 @@ def splits_of(
             ),
             row_filter,
         )
-        for place, task in enumerate(found)
+        for index, task in enumerate(ordered)
     ]
 
 

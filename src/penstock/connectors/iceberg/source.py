@@ -192,18 +192,18 @@ class IcebergSourceBuilder:
             self._tag,
         )
         with self._loader.opened() as table:
-            there = arrow_schema(table)
-        unknown = [name for name in self._columns if name not in there.names]
+            schema = arrow_schema(table)
+        unknown = [name for name in self._columns if name not in schema.names]
         if unknown:
             raise UnknownNameError(
                 f"table {self._loader.title} has no column {', '.join(map(repr, unknown))}; there are "
-                f"{', '.join(there.names)}"
+                f"{', '.join(schema.names)}"
             )
-        names = self._columns or there.names
-        columns = tuple(ScannedColumn(name, name, plain_type(there.field(name).type)) for name in names)
-        made = replace(scanned, columns=columns)
-        check_before_reading(made)
-        return IcebergSource(made)
+        names = self._columns or schema.names
+        columns = tuple(ScannedColumn(name, name, plain_type(schema.field(name).type)) for name in names)
+        resolved = replace(scanned, columns=columns)
+        check_before_reading(resolved)
+        return IcebergSource(resolved)
 
 
 def checked(scanned: Scanned, branch: str | None, tag: str | None) -> Scanned:
@@ -212,17 +212,17 @@ def checked(scanned: Scanned, branch: str | None, tag: str | None) -> Scanned:
     Raises:
         ConfigurationError: if settings are invalid or conflict.
     """
-    said = {
+    options = {
         "snapshot_id": scanned.snapshot_id,
         "as_of_timestamp": scanned.as_of_ms,
         "branch": branch,
         "tag": tag,
     }
-    told = [name for name, value in said.items() if value is not None]
-    if len(told) > 1:
-        raise _wrong(f"{' and '.join(told)} cannot be set together: each says which snapshot is read")
-    if scanned.follows and told not in ([], ["branch"]):
-        raise _wrong(f"{told[0]} is for a source that ends: a table that is followed begins by its starting_strategy")
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise _wrong(f"{' and '.join(given)} cannot be set together: each says which snapshot is read")
+    if scanned.follows and given not in ([], ["branch"]):
+        raise _wrong(f"{given[0]} is for a source that ends: a table that is followed begins by its starting_strategy")
     if scanned.interval_ms < 1:
         raise _wrong(f"monitor_interval is above 0, not {scanned.interval_ms} ms")
     needs = {

@@ -53,8 +53,8 @@ class DeclaredTable:
         required = set(self.key)
         return pa.schema(
             [
-                pa.field(one.name, stored_type(one.type), one.nullable and one.name not in required)
-                for one in self.schema
+                pa.field(field.name, stored_type(field.type), field.nullable and field.name not in required)
+                for field in self.schema
             ]
         )
 
@@ -67,10 +67,10 @@ def partition_transform(text: str) -> tuple[str, Transform[object, object]]:
     """
     from pyiceberg.transforms import IdentityTransform, UnknownTransform, VoidTransform, parse_transform
 
-    found = _TRANSFORM.fullmatch(text)
-    if found is None:
+    match = _TRANSFORM.fullmatch(text)
+    if match is None:
         raise ConfigurationError(f"{text!r} is no partitioning: write a column, day(column) or bucket(16, column)")
-    name, first, column, last = found.groups()
+    name, first, column, last = match.groups()
     if column is None:
         return name, IdentityTransform()
     width = first or last
@@ -131,8 +131,8 @@ def _created(loader: TableLoader, catalog: Catalog, declared: DeclaredTable) -> 
 
 
 def _evolved(table: Table, declared: DeclaredTable) -> Table:
-    there = set(arrow_schema(table).names)
-    more = [field.with_nullable(True) for field in declared.stored_schema() if field.name not in there]
+    existing = set(arrow_schema(table).names)
+    more = [field.with_nullable(True) for field in declared.stored_schema() if field.name not in existing]
     if more:
         with table.update_schema() as update:
             update.union_by_name(pa.schema(more))
@@ -143,8 +143,8 @@ def arrow_schema(table: Table) -> pa.Schema:
     """Return the current columns of a table."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-    found: pa.Schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    return found
+    schema: pa.Schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    return schema
 
 
 def check(title: str, table: Table, declared: pa.Schema) -> None:
@@ -154,24 +154,24 @@ def check(title: str, table: Table, declared: pa.Schema) -> None:
         ConfigurationError: for missing or incompatible columns.
         UnsupportedError: for columns of a type that cannot be written.
     """
-    there = arrow_schema(table)
-    new = [name for name in declared.names if name not in there.names]
+    schema = arrow_schema(table)
+    new = [name for name in declared.names if name not in schema.names]
     if new:
         raise ConfigurationError(
             f"table {title} has no column {_listed(new)}: add {'it' if len(new) == 1 else 'them'} to the table, or let "
             "the sink do so by schema_evolution(True) (in SQL 'sink.schema-evolution' = 'true')"
         )
-    required = [field.name for field in there if not field.nullable and field.name not in declared.names]
+    required = [field.name for field in schema if not field.nullable and field.name not in declared.names]
     if required:
         raise ConfigurationError(f"table {title} requires a value of column {_listed(required)}, which no row has")
     for field in declared:
-        if is_uuid(there.field(field.name).type):
+        if is_uuid(schema.field(field.name).type):
             raise UnsupportedError(
                 f"column '{field.name}' of table {title} is uuid, which is read and not written: leave the column out"
             )
-        if not fits(field.type, there.field(field.name).type):
+        if not fits(field.type, schema.field(field.name).type):
             raise ConfigurationError(
-                f"column '{field.name}' of table {title} is {stored_type(there.field(field.name).type)}, but declared "
+                f"column '{field.name}' of table {title} is {stored_type(schema.field(field.name).type)}, but declared "
                 f"as {field.type}, whose values it cannot hold: declare it as it is"
             )
 

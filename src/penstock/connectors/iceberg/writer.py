@@ -41,7 +41,7 @@ class _Writer(SinkWriter[Any, Staged]):
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
         if values:
-            self.add(self._columns_of(values), _kinds_of(values))
+            self.add(self._columns_of(values), _get_row_kinds(values))
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
         """See `SinkWriter`."""
@@ -71,7 +71,7 @@ class _Writer(SinkWriter[Any, Staged]):
         self.catalog.close()
 
 
-def _kinds_of(values: Sequence[Any]) -> bytes | None:
+def _get_row_kinds(values: Sequence[Any]) -> bytes | None:
     """Return the row kind of each record; None if all are inserts, as records other than rows always are."""
     if not any(type(value) is Row for value in values):
         return None
@@ -92,8 +92,8 @@ class AppendWriter(_Writer):
     def add(self, columns: pa.RecordBatch, kinds: bytes | None) -> None:
         """See `_Writer`."""
         if kinds is not None and any(kinds):
-            place = next(place for place, kind in enumerate(kinds) if kind)
-            row = columns.slice(place, 1).to_pylist()[0]
+            index = next(position for position, kind in enumerate(kinds) if kind)
+            row = columns.slice(index, 1).to_pylist()[0]
             raise RecordError(row, "the sink") from UnsupportedError(
                 f"the sink of table {self.settings.loader.title} only adds rows, but this is a change of a table that "
                 "is no insert: say by equality_field_columns() (in SQL by a PRIMARY KEY) which columns tell rows apart"
@@ -106,9 +106,9 @@ class AppendWriter(_Writer):
             self._write()
 
     def _write(self) -> None:
-        held, self._held, self._held_bytes = self._held, [], 0
-        if held:
-            self._files += map(stored, self._writing.write(self.conformed(held)))
+        batches, self._held, self._held_bytes = self._held, [], 0
+        if batches:
+            self._files += map(stored, self._writing.write(self.conformed(batches)))
 
     def flush(self, end_of_input: bool) -> None:
         """See `SinkWriter`."""
@@ -145,9 +145,9 @@ class ChangesWriter(_Writer):
         """See `SinkWriter`."""
         if not self._held:
             return []
-        held, self._held = self._held, []
-        changes = pa.concat_tables(held, promote_options="default").combine_chunks()
+        tables, self._held = self._held, []
+        changes = pa.concat_tables(tables, promote_options="default").combine_chunks()
         last = changes.take(last_of_each(changes, self.settings.equality))
-        there = last.filter(pa.compute.invert(last.column(KIND))).drop_columns([KIND])
-        self.conformed(there.to_batches() or [pa.RecordBatch.from_pylist([], schema=there.schema)])  # fail early
+        upserts = last.filter(pa.compute.invert(last.column(KIND))).drop_columns([KIND])
+        self.conformed(upserts.to_batches() or [pa.RecordBatch.from_pylist([], schema=upserts.schema)])  # fail early
         return [StagedChanges.of(self.naming.next(), last)]

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import OperationError
-from penstock.connectors.kafka.library import LOG, refusal_of, refused
+from penstock.connectors.kafka.library import LOG, find_credentials_error, refused
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -43,7 +43,7 @@ class BrokerWatch:
 
     def on_error(self, error: KafkaError) -> None:
         """Handle an error of the client as a whole."""
-        self._refusal = refusal_of(error) or self._refusal
+        self._refusal = find_credentials_error(error) or self._refusal
         if error.name() in GONE:
             self.misses_something = True
         elif error.name() == "_ALL_BROKERS_DOWN":
@@ -55,7 +55,7 @@ class BrokerWatch:
 
     def on_statistics(self, text: str) -> None:
         """Handle the client's state, sent every second; used only while all brokers are down."""
-        if self._is_down and any(one.get("state") == "UP" for one in json.loads(text)["brokers"].values()):
+        if self._is_down and any(broker.get("state") == "UP" for broker in json.loads(text)["brokers"].values()):
             self.saw_broker()
 
     def saw_broker(self) -> None:

@@ -56,14 +56,14 @@ def limit_lines(logger_names: Iterable[str], thread_name: str) -> None:
     """Limit a library's loggers to one line of each kind per minute, for threads with this name."""
     for name in logger_names:
         logger = logging.getLogger(name)
-        if not any(isinstance(one, RepeatedLines) for one in logger.filters):
+        if not any(isinstance(log_filter, RepeatedLines) for log_filter in logger.filters):
             logger.addFilter(RepeatedLines(thread_name=thread_name))
 
 
 def client_log(name: str, level: int = logging.NOTSET) -> logging.Logger:
     """Return the logger for a kind of client, below the connector's own."""
-    found = logging.getLogger(f"penstock.connectors.kafka.{name}")
-    found.setLevel(level)
-    if not any(isinstance(one, RepeatedLines) for one in found.filters):
-        found.addFilter(RepeatedLines())
-    return found
+    logger = logging.getLogger(f"penstock.connectors.kafka.{name}")
+    logger.setLevel(level)
+    if not any(isinstance(log_filter, RepeatedLines) for log_filter in logger.filters):
+        logger.addFilter(RepeatedLines())
+    return logger

@@ -79,13 +79,15 @@ class _Later(Exception):
     """A transient answer: ask again."""
 
 
-def _check(code: int, what: str) -> None:
+def _check(code: int, activity: str) -> None:
     """Raise the exception for an error code, if any."""
     if code in _LATER:
-        raise _Later(f"{what}: {kafka_errors.for_code(code).__name__}")
+        raise _Later(f"{activity}: {kafka_errors.for_code(code).__name__}")
     if code:
         error = kafka_errors.for_code(code)
-        raise OperationError(f"{what} is refused by the Kafka broker: {error.__name__} ({code}): {error.description}")
+        raise OperationError(
+            f"{activity} is refused by the Kafka broker: {error.__name__} ({code}): {error.description}"
+        )
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -140,35 +142,35 @@ class KafkaCluster:
 
         async def ask(client: AIOKafkaClient) -> dict[str, str]:
             await _refresh(client)
-            found: dict[str, str] = {}
+            transactions: dict[str, str] = {}
             for broker in client.cluster.brokers():
                 answer = await client.send(broker.nodeId, ListTransactions([ONGOING, EMPTY]))
                 _check(answer.error_code, "listing transactions")
                 states = ((row[0], row[2]) for row in answer.transaction_states)
-                found.update((name, state) for name, state in states if name.startswith(prefix))
-            return found
+                transactions.update((name, state) for name, state in states if name.startswith(prefix))
+            return transactions
 
         return self._try("listing transactions", ask)
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState]:
         """Return the coordinators' states of these ids, omitting unknown ones."""
-        wanted = list(transactional_ids)
+        requested = list(transactional_ids)
 
         async def ask(client: AIOKafkaClient) -> dict[str, TransactionState]:
             by_node: defaultdict[int, list[str]] = defaultdict(list)
-            for name in wanted:
+            for name in requested:
                 by_node[await client.coordinator_lookup(CoordinationType.TRANSACTION, name)].append(name)
-            found: dict[str, TransactionState] = {}
+            transactions: dict[str, TransactionState] = {}
             for node, names in by_node.items():
                 answer = await client.send(node, DescribeTransactions(names))
                 for code, name, state, timeout_ms, _, producer_id, epoch, topics, _ in answer.transaction_states:
                     if code != _NOT_FOUND:
                         _check(code, f"describing the transaction {name}")
                         partitions = tuple((topic, p) for topic, numbers, _ in topics for p in numbers)
-                        found[name] = TransactionState(state, producer_id, epoch, timeout_ms, partitions)
-            return found
+                        transactions[name] = TransactionState(state, producer_id, epoch, timeout_ms, partitions)
+            return transactions
 
-        return self._try("describing transactions", ask) if wanted else {}
+        return self._try("describing transactions", ask) if requested else {}
 
     def end_offset(self, topic: str, partition: int) -> int:
         """Return the offset after the last record of a partition."""
@@ -223,7 +225,7 @@ class KafkaCluster:
                 if marker is not None:
                     return marker
                 if position >= end:
-                    if not (await self._state_of(client, committable.key)).startswith("Prepare"):
+                    if not (await self._fetch_transaction_state(client, committable.key)).startswith("Prepare"):
                         return None
                     raise _Later("its markers are being written")
 
@@ -239,7 +241,7 @@ class KafkaCluster:
                 raise
             return None
 
-    async def _state_of(self, client: AIOKafkaClient, key: ProducerKey) -> str:
+    async def _fetch_transaction_state(self, client: AIOKafkaClient, key: ProducerKey) -> str:
         node = await client.coordinator_lookup(CoordinationType.TRANSACTION, key.transactional_id)
         answer = await client.send(node, DescribeTransactions([key.transactional_id]))
         code, _, state, *_ = answer.transaction_states[0]
@@ -249,13 +251,13 @@ class KafkaCluster:
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
-    def _try(self, what: str, ask: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
-        return self._run(self._try_async(what, ask))
+    def _try(self, activity: str, ask: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
+        return self._run(self._try_async(activity, ask))
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
-    async def _try_async(self, what: str, ask: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
+    async def _try_async(self, activity: str, ask: Callable[[AIOKafkaClient], Awaitable[T]]) -> T:
         begun, pause_s = time.monotonic(), RETRY_S
         deadline, report_at = begun + self._patience_s, begun + REPORT_S
         while True:
@@ -263,20 +265,21 @@ class KafkaCluster:
                 return await ask(await self._connect())
             except kafka_errors.IncompatibleBrokerVersion as error:
                 raise UnsupportedError(
-                    f"{what}: the Kafka broker is too old for DeliveryGuarantee.EXACTLY_ONCE, which needs 3.0 or newer"
+                    f"{activity}: the Kafka broker is too old for DeliveryGuarantee.EXACTLY_ONCE, which needs 3.0 or "
+                    "newer"
                 ) from error
             except (_Later, kafka_errors.KafkaError, OSError, TimeoutError) as error:
                 if isinstance(error, kafka_errors.BrokerResponseError) and error.errno in _FINAL:
-                    raise OperationError(f"{what} is refused by the Kafka broker: {error!r}") from error
+                    raise OperationError(f"{activity} is refused by the Kafka broker: {error!r}") from error
                 if time.monotonic() > deadline:
                     raise CallTimeoutError(
-                        f"{what} has failed for {self._patience_s:g} s, the last time by: {error!r}"
+                        f"{activity} has failed for {self._patience_s:g} s, the last time by: {error!r}"
                     ) from error
                 if time.monotonic() > report_at:
                     report_at = time.monotonic() + REPORT_AGAIN_S
                     _log.warning(
                         "%s: Kafka at %s does not answer yet (%r); asking again",
-                        what,
+                        activity,
                         self._settings.get("bootstrap_servers"),
                         error,
                     )

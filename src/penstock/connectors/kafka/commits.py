@@ -61,7 +61,7 @@ class OffsetCommits:
     def note(self, checkpoint_id: int, splits: Sequence[KafkaPartitionSplit]) -> None:
         """Note the positions in a checkpoint."""
         if self._enabled:
-            self._noted[checkpoint_id] = {**self._finished, **{one.partition: one.position for one in splits}}
+            self._noted[checkpoint_id] = {**self._finished, **{split.partition: split.position for split in splits}}
 
     def commit(self, checkpoint_id: int, consumer: Consumer) -> None:
         """Commit the offsets of a completed checkpoint."""
@@ -70,7 +70,9 @@ class OffsetCommits:
         offsets = self._noted[checkpoint_id]
         self._noted = {noted: of for noted, of in self._noted.items() if noted > checkpoint_id}
         # A partition may have been read to its stop offset since the checkpoint: then the next one commits that.
-        self._finished = {one: offset for one, offset in self._finished.items() if offsets.get(one) != offset}
+        self._finished = {
+            partition: offset for partition, offset in self._finished.items() if offsets.get(partition) != offset
+        }
         self._wanted.update(offsets)
         self._send(consumer)
 
@@ -85,13 +87,17 @@ class OffsetCommits:
         if self._sent:
             return
         self._is_due = False
-        self._wanted = {one: offset for one, offset in self._wanted.items() if self._committed.get(one) != offset}
+        self._wanted = {
+            partition: offset for partition, offset in self._wanted.items() if self._committed.get(partition) != offset
+        }
         if not self._wanted:
             return
-        places = [TopicPartition(one.topic, one.partition, offset) for one, offset in self._wanted.items()]
+        offsets = [
+            TopicPartition(partition.topic, partition.partition, offset) for partition, offset in self._wanted.items()
+        ]
         self._sent = dict(self._wanted)
         try:
-            consumer.commit(offsets=places, asynchronous=True)
+            consumer.commit(offsets=offsets, asynchronous=True)
         except KafkaException as error:
             self._fail(error.args[0], self._sent)
             self._sent = {}
@@ -103,21 +109,25 @@ class OffsetCommits:
         while self._sent or self._wanted:
             waited = time.monotonic() - begin
             if waited >= (_SETTLE_DOWN_S if is_down() else _SETTLE_S):
-                places = ", ".join(f"{one} at {offset}" for one, offset in self._wanted.items())
-                LOG.warning("the last offsets are not committed to the consumer group: %s", places)
+                offsets = ", ".join(f"{partition} at {offset}" for partition, offset in self._wanted.items())
+                LOG.warning("the last offsets are not committed to the consumer group: %s", offsets)
                 return
             if self._is_due or waited >= again:
                 self._send(consumer)
                 again = waited + _AGAIN_S
             consumer.poll(0.05)
 
-    def on_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
+    def on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Handle the broker's answer to a commit."""
         sent, self._sent = self._sent, {}
         if error is not None:
             self._fail(error, sent)
             return
-        refused = {KafkaTopicPartition(one.topic, one.partition): one.error for one in places if one.error is not None}
+        refused = {
+            KafkaTopicPartition(topic_partition.topic, topic_partition.partition): topic_partition.error
+            for topic_partition in offsets
+            if topic_partition.error is not None
+        }
         for partition, offset in sent.items():
             if partition not in refused:
                 self._succeed(partition, offset)

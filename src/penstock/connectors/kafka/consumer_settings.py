@@ -142,13 +142,13 @@ def _translated(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def _credentials(jaas: str) -> dict[str, str]:
     """Return the user and password of a JAAS line, which never appears in an error."""
-    found = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
-    if len(found) != 2:
+    credentials = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
+    if len(credentials) != 2:
         raise UnsupportedError(
             "a Kafka source takes sasl.jaas.config only with a user name and a password; else use the settings of "
             "librdkafka (sasl.username, sasl.password, sasl.oauthbearer.config)"
         )
-    return {"sasl.username": found["username"], "sasl.password": found["password"]}
+    return {"sasl.username": credentials["username"], "sasl.password": credentials["password"]}
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:

@@ -15,7 +15,7 @@ from penstock.connectors.kafka.consumer_settings import MISSING_PARTITION, Consu
 from penstock.connectors.kafka.library import LOG
 from penstock.connectors.kafka.metadata import KafkaMetadata, ask_patiently
 from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
-from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition, reader_of
+from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition, assign_reader
 from penstock.connectors.kafka.subscription import MissingTopicError, Subscription
 from penstock.core.connector import SplitEnumerator, SplitEnumeratorContext
 
@@ -116,12 +116,15 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             starting = plan.starting if is_first else KafkaOffsetsInitializer.earliest()
             starts = starting.resolve(new, self._metadata)
             stops = {} if plan.stopping is None else plan.stopping.resolve(new, self._metadata)
-            return _Found(partitions, [KafkaPartitionSplit(one, starts[one], stops.get(one)) for one in new])
+            return _Found(
+                partitions,
+                [KafkaPartitionSplit(partition, starts[partition], stops.get(partition)) for partition in new],
+            )
 
-        what = f"{WHAT} looks for partitions of {plan.subscription}"
-        return ask_patiently(ask, what, plan.options.unavailable_timeout_ms, lambda: self._closed, self._metadata)
+        activity = f"{WHAT} looks for partitions of {plan.subscription}"
+        return ask_patiently(ask, activity, plan.options.unavailable_timeout_ms, lambda: self._closed, self._metadata)
 
-    def _take(self, found: _Found | None, error: BaseException | None) -> None:
+    def _take(self, discovered: _Found | None, error: BaseException | None) -> None:
         interval_ms = self._plan.options.discovery_interval_ms
         if isinstance(error, MissingTopicError) and self._has_looked and not self._plan.options.fails_on_missing:
             LOG.warning("%s: %s; the source goes on without", WHAT, error)
@@ -129,14 +132,16 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             raise OperationError(self._missing_sentence(str(error))) from error
         elif error is not None:
             raise error
-        if found is not None:
-            self._check_missing(found.partitions)
-            if self._has_looked and found.splits:
-                LOG.info("%s has found new partitions: %s", WHAT, ", ".join(str(s.partition) for s in found.splits))
-            elif not found.partitions:
+        if discovered is not None:
+            self._check_missing(discovered.partitions)
+            if self._has_looked and discovered.splits:
+                LOG.info(
+                    "%s has found new partitions: %s", WHAT, ", ".join(str(s.partition) for s in discovered.splits)
+                )
+            elif not discovered.partitions:
                 LOG.warning("%s has found no partition of %s", WHAT, self._plan.subscription)
-            self._known.update(split.partition for split in found.splits)
-            self._pending += [split for split in found.splits if not split.is_read]
+            self._known.update(split.partition for split in discovered.splits)
+            self._pending += [split for split in discovered.splits if not split.is_read]
             self._has_looked = True
         self._is_settled = True
         self._assign()
@@ -149,21 +154,22 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._missing = missing
         if not new:
             return
-        what = f"{', '.join(map(str, sorted(new)))} cannot be found any more"
+        problem = f"{', '.join(map(str, sorted(new)))} cannot be found any more"
         if self._plan.options.fails_on_missing:
-            raise OperationError(self._missing_sentence(what))
-        LOG.warning("%s: %s; the source goes on without", WHAT, what)
+            raise OperationError(self._missing_sentence(problem))
+        LOG.warning("%s: %s; the source goes on without", WHAT, problem)
 
-    def _missing_sentence(self, what: str) -> str:
+    def _missing_sentence(self, problem: str) -> str:
         return (
-            f"{WHAT}: {what}. Records that were not read are lost if the topic was deleted. To go on without, set the "
+            f"{WHAT}: {problem}. Records that were not read are lost if the topic was deleted. To go on without, set "
+            "the "
             f"property {MISSING_PARTITION} to 'ignore'"
         )
 
     def _assign(self) -> None:
         left: list[KafkaPartitionSplit] = []
         for split in self._pending:
-            reader = reader_of(split.partition, self._context.parallelism)
+            reader = assign_reader(split.partition, self._context.parallelism)
             if reader in self._readers:
                 self._context.assign_split(split, reader)
             else:

@@ -36,7 +36,7 @@ def require_protocol() -> None:
     require("aiokafka", "DeliveryGuarantee.EXACTLY_ONCE of a Kafka sink", "aiokafka", "kafka")
 
 
-def refusal_of(error: KafkaError) -> str | None:
+def find_credentials_error(error: KafkaError) -> str | None:
     """Return why the credentials or a certificate were rejected; None for other errors, most of them transient."""
     text = error.str()
     if error.name() == "_AUTHENTICATION" and "disconnected" not in text.lower():

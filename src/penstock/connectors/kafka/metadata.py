@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.base.errors import ConfigurationError, OperationError
-from penstock.connectors.kafka.library import LOG, PASSING, make_admin, refusal_of
+from penstock.connectors.kafka.library import LOG, PASSING, find_credentials_error, make_admin
 from penstock.connectors.kafka.offsets import Offsets
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
@@ -58,7 +58,7 @@ class KafkaMetadata:
         return self._admin
 
     def _on_error(self, error: KafkaError) -> None:
-        self._refusal = refusal_of(error) or self._refusal
+        self._refusal = find_credentials_error(error) or self._refusal
         if error.name() in ("_TRANSPORT", "_RESOLVE"):
             self._reason = error.str()
 
@@ -108,8 +108,8 @@ class KafkaMetadata:
 
     def at(self, timestamp_ms: int, partitions: Collection[KafkaTopicPartition]) -> Offsets:
         """Return the offset of the first record at or after a time, for partitions that have one."""
-        found = self._offsets(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
-        return {partition: offset for partition, offset in found.items() if offset >= 0}
+        offsets = self._offsets(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
+        return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
     def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
         """Return the committed offsets of the group."""
@@ -117,13 +117,13 @@ class KafkaMetadata:
 
         if self._group_id is None or not partitions:
             return {}
-        wanted = [TopicPartition(one.topic, one.partition) for one in partitions]
-        request = ConsumerGroupTopicPartitions(self._group_id, wanted)
+        requested = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
+        request = ConsumerGroupTopicPartitions(self._group_id, requested)
         (answer,) = self._client.list_consumer_group_offsets([request], request_timeout=self._request_s).values()
         return {
-            KafkaTopicPartition(one.topic, one.partition): one.offset
-            for one in answer.result().topic_partitions
-            if one.offset >= 0
+            KafkaTopicPartition(partition.topic, partition.partition): partition.offset
+            for partition in answer.result().topic_partitions
+            if partition.offset >= 0
         }
 
     def _offsets(self, partitions: Collection[KafkaTopicPartition], where: Callable[[Any], Any]) -> Offsets:
@@ -133,16 +133,17 @@ class KafkaMetadata:
         if not partitions:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if self._read_committed else IsolationLevel.READ_UNCOMMITTED
-        wanted = {TopicPartition(one.topic, one.partition): where(OffsetSpec) for one in partitions}
-        answers = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=self._request_s)
+        specs = {TopicPartition(partition.topic, partition.partition): where(OffsetSpec) for partition in partitions}
+        answers = self._client.list_offsets(specs, isolation_level=isolation, request_timeout=self._request_s)
         return {
-            KafkaTopicPartition(one.topic, one.partition): answer.result().offset for one, answer in answers.items()
+            KafkaTopicPartition(partition.topic, partition.partition): answer.result().offset
+            for partition, answer in answers.items()
         }
 
 
 def ask_patiently(
     ask: Callable[[], T],
-    what: str,
+    activity: str,
     patience_ms: int,
     is_closed: Callable[[], bool],
     metadata: KafkaMetadata,
@@ -166,19 +167,21 @@ def ask_patiently(
             reason = error.args[0]
             if (refused := metadata.refusal()) is not None:
                 raise ConfigurationError(
-                    f"{what}: the Kafka brokers refuse the connection: {refused}. Check the properties "
+                    f"{activity}: the Kafka brokers refuse the connection: {refused}. Check the properties "
                     "security.protocol, sasl.* and ssl.*"
                 ) from error
             silent_s = time.monotonic() - begun
             text = metadata.reason or reason.str()
             passes = reason.retriable() or reason.name() in _PASSING
             if not passes:
-                raise OperationError(f"{what}: the Kafka brokers refuse: {reason.str()} ({reason.name()})") from error
+                raise OperationError(
+                    f"{activity}: the Kafka brokers refuse: {reason.str()} ({reason.name()})"
+                ) from error
             if silent_s * 1000 >= patience_ms or is_closed():
                 raise OperationError(
-                    f"{what}: no Kafka broker has answered for {silent_s:.0f} s ({text}). Check "
+                    f"{activity}: no Kafka broker has answered for {silent_s:.0f} s ({text}). Check "
                     "bootstrap.servers and the brokers; the property brokers.unavailable.timeout.ms says how long the "
                     "source waits"
                 ) from error
-            LOG.warning("%s: Kafka does not answer yet (%s); asking again", what, text)
+            LOG.warning("%s: Kafka does not answer yet (%s); asking again", activity, text)
             time.sleep(_RETRY_S)

@@ -129,17 +129,17 @@ class KafkaOffsetsInitializer:
         Raises:
             OperationError: if a partition has none, and the strategy is to fail.
         """
-        wanted = list(partitions)
-        if not wanted or self._kind is _Kind.EARLIEST:
-            return lookup.earliest(wanted) if wanted else {}
+        requested = list(partitions)
+        if not requested or self._kind is _Kind.EARLIEST:
+            return lookup.earliest(requested) if requested else {}
         if self._kind is _Kind.LATEST:
-            return lookup.latest(wanted)
+            return lookup.latest(requested)
         if self._kind is _Kind.TIMESTAMP:
-            found = lookup.at(self._timestamp_ms, wanted)
+            offsets = lookup.at(self._timestamp_ms, requested)
         else:
-            found = {one: self._offsets[one] for one in wanted if one in self._offsets}
-            found.update(lookup.committed([one for one in wanted if one not in found]))
-        return {**found, **self._reset([one for one in wanted if one not in found], lookup)}
+            offsets = {partition: self._offsets[partition] for partition in requested if partition in self._offsets}
+            offsets.update(lookup.committed([partition for partition in requested if partition not in offsets]))
+        return {**offsets, **self._reset([partition for partition in requested if partition not in offsets], lookup)}
 
     def _reset(self, partitions: list[KafkaTopicPartition], lookup: OffsetLookup) -> Offsets:
         if not partitions:

@@ -44,7 +44,7 @@ class KafkaPartitionSplit:
         return self.stop is not None and self.position >= self.stop
 
 
-def reader_of(partition: KafkaTopicPartition, parallelism: int) -> int:
+def assign_reader(partition: KafkaTopicPartition, parallelism: int) -> int:
     """Return the reader of a partition by Flink's rule: round-robin per topic, starting at the hash of its name."""
     start = (_java_hash(partition.topic) * 31 & 0x7FFFFFFF) % parallelism
     return (start + partition.partition) % parallelism

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.connectors.kafka.client_log import client_log
-from penstock.connectors.kafka.library import refusal_of, refused
+from penstock.connectors.kafka.library import find_credentials_error, refused
 from penstock.connectors.kafka.record_schema import Messages
 from penstock.connectors.kafka.transactions import TransactionEndedError
 
@@ -74,11 +74,11 @@ class MessageProducer:
         """
         position, count = 0, len(messages)
         while position < count:
-            position = self._send_from(messages, position)
+            position = self._send_messages(messages, position)
             self._serve(self._producer.poll, POLL_S if position < count else 0)
             self.check()
 
-    def _send_from(self, messages: Messages, position: int) -> int:
+    def _send_messages(self, messages: Messages, position: int) -> int:
         """Send messages until the queue is full; returns the position reached."""
         produce, topic = self._producer.produce, messages.topics
         values, keys = messages.values, messages.keys
@@ -160,17 +160,17 @@ class MessageProducer:
         if self._failures:
             raise self._failure("; ".join(self._failures))
 
-    def partitions_of(self, topic: str) -> int:
+    def count_partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic."""
         try:
-            found = self._producer.list_topics(topic, METADATA_S).topics[topic]
+            metadata = self._producer.list_topics(topic, METADATA_S).topics[topic]
         except KafkaException as error:
             self._serve(self._producer.poll, 0)
             self.check()
             raise self._failure(f"asking for the partitions of {topic}: {_text(error)}") from error
-        if found.error is not None:
-            raise self._failure(f"asking for the partitions of {topic}: {found.error.str()}")
-        return len(found.partitions)
+        if metadata.error is not None:
+            raise self._failure(f"asking for the partitions of {topic}: {metadata.error.str()}")
+        return len(metadata.partitions)
 
     def leave(self) -> None:
         """Discard unsent messages, and close the connections. An open transaction stays open.
@@ -182,12 +182,12 @@ class MessageProducer:
         if producer is not None:
             producer.purge()
 
-    def _failure(self, what: str) -> OperationError:
-        return DeliveryError(f"the Kafka sink could not deliver {self.failed or 1} or more messages: {what}")
+    def _failure(self, reason: str) -> OperationError:
+        return DeliveryError(f"the Kafka sink could not deliver {self.failed or 1} or more messages: {reason}")
 
     def _on_error(self, error: KafkaError) -> None:
         """Note that a broker refuses the connection; the client handles transient errors itself."""
-        self._refusal = refusal_of(error) or self._refusal
+        self._refusal = find_credentials_error(error) or self._refusal
 
     def _on_delivery(self, error: KafkaError, message: Any) -> None:
         try:

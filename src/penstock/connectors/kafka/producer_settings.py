@@ -57,10 +57,10 @@ def producer_settings(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def _credentials(jaas: str) -> dict[str, str]:
     """Return the user and password of a JAAS line, which never appears in an error."""
-    found = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
-    if len(found) != 2:
+    credentials = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
+    if len(credentials) != 2:
         raise UnsupportedError(
             "a Kafka sink takes sasl.jaas.config only with a user name and a password; else use the settings of "
             "librdkafka (sasl.username, sasl.password, sasl.oauthbearer.config)"
         )
-    return {"sasl.username": found["username"], "sasl.password": found["password"]}
+    return {"sasl.username": credentials["username"], "sasl.password": credentials["password"]}

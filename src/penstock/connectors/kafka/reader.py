@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
 
-def _origin(partition: str, offsets: Sequence[int], places: Sequence[int] | None) -> Callable[[int], str]:
-    """Return a function that names a record's message without retaining it. `places`: the message index per record."""
-    return lambda index: f"{partition}, offset {offsets[index if places is None else places[index]]}"
+def _origin(partition: str, offsets: Sequence[int], positions: Sequence[int] | None) -> Callable[[int], str]:
+    """Return a function that names a record's message without keeping it. `positions`: the message index per record."""
+    return lambda index: f"{partition}, offset {offsets[index if positions is None else positions[index]]}"
 
 
 class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
@@ -90,10 +90,10 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
 
     def _measure(self) -> None:
         gauge = self._context.gauge
-        gauge("pendingRecords", lambda: sum(one.lag() for one in self._readings.values()))
+        gauge("pendingRecords", lambda: sum(reading.lag() for reading in self._readings.values()))
         gauge(
             "KafkaSourceReader.KafkaConsumer.records-lag-max",
-            lambda: max((one.lag() for one in self._readings.values()), default=0),
+            lambda: max((reading.lag() for reading in self._readings.values()), default=0),
         )
         gauge("KafkaSourceReader.brokerOutages", lambda: self._brokers.outages)
 
@@ -204,8 +204,10 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             errors = list(map(Message.error, messages))
             # Compare by identity, because `==` fails on the library's errors.
             if not all(map(is_, errors, repeat(None))):
-                reports = [(one, error) for one, error in zip(messages, errors, strict=True) if error is not None]
-                messages = [one for one, error in zip(messages, errors, strict=True) if error is None]
+                reports = [
+                    (fetched, error) for fetched, error in zip(messages, errors, strict=True) if error is not None
+                ]
+                messages = [fetched for fetched, error in zip(messages, errors, strict=True) if error is None]
                 self._cut(messages)
                 for message, error in reports:
                     self._see(message, error)
@@ -275,28 +277,28 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
 
     def _decoded(self, records: KafkaRecords) -> Batch | None:
         partition = str(records.partition)
-        found = self._schema.deserialize_batch(records)
+        deserialized = self._schema.deserialize_batch(records)
         values = records.values
         self._context.count("numBytesIn", sum(map(len, filter(None, values))))
-        if found.bad:
-            self._context.count("numRecordsInErrors", len(found.bad))
+        if deserialized.bad:
+            self._context.count("numRecordsInErrors", len(deserialized.bad))
             refuse_or_skip(
-                found.bad,
+                deserialized.bad,
                 [value or b"" for value in values],
-                lambda place: (partition, records.offsets[place]),
+                lambda index: (partition, records.offsets[index]),
                 self._context,
                 self._schema.on_error,
                 self._schema.malformed_output,
             )
-        if not len(found.values):
+        if not len(deserialized.values):
             return None
-        times = None if records.timestamps is None else list(found.of_records(records.timestamps))
-        if isinstance(found.values, ColumnData):
+        times = None if records.timestamps is None else list(deserialized.of_records(records.timestamps))
+        if isinstance(deserialized.values, ColumnData):
             rowtimes = None if times is None else np.asarray(times, np.int64)
-            batch = ColumnBatch(found.values, rowtimes, found.kinds)
-            batch.origin = _origin(partition, records.positions(), found.places)
+            batch = ColumnBatch(deserialized.values, rowtimes, deserialized.kinds)
+            batch.origin = _origin(partition, records.positions(), deserialized.places)
             return SplitColumnBatch(batch, partition)
-        return SplitBatch(found.values, times, partition, found.kinds)
+        return SplitBatch(deserialized.values, times, partition, deserialized.kinds)
 
     # --- reports ---------------------------------------------------------------------------------------------------
 

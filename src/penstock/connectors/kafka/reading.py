@@ -90,8 +90,8 @@ class Resetter:
         if split.partition in self._open:
             return
         LOG.info("%s: %s", split.partition, error.str())
-        place = TopicPartition(split.partition.topic, split.partition.partition)
-        look = self._background.submit(self._consumer.get_watermark_offsets, place, _LOOK_S)
+        topic_partition = TopicPartition(split.partition.topic, split.partition.partition)
+        look = self._background.submit(self._consumer.get_watermark_offsets, topic_partition, _LOOK_S)
         self._open[split.partition] = split, look
 
     def done(self) -> Iterator[tuple[KafkaTopicPartition, int]]:
@@ -117,16 +117,16 @@ class Resetter:
         if low <= split.position <= high:
             return split.position  # the partition has reached it in the meantime
         why = "were deleted before they were read" if split.position < low else "are fewer than were read before"
-        found = f"{split.partition} has no offset {split.position} any more, but {low} to {high}: its records {why}"
+        problem = f"{split.partition} has no offset {split.position} any more, but {low} to {high}: its records {why}"
         if self._strategy is KafkaOffsetResetStrategy.NONE:
             raise OperationError(
-                f"{found}. To go on with a loss, set the property auto.offset.reset to 'earliest' or 'latest'"
+                f"{problem}. To go on with a loss, set the property auto.offset.reset to 'earliest' or 'latest'"
             )
         position = low if self._strategy is KafkaOffsetResetStrategy.EARLIEST else high
         lost = max(0, position - split.position)
         self._context.count(RESET_COUNTER)
         self._context.count(LOST_COUNTER, lost)
-        LOG.warning("%s. The source goes on at offset %d; up to %d records are lost", found, position, lost)
+        LOG.warning("%s. The source goes on at offset %d; up to %d records are lost", problem, position, lost)
         return position
 
 
@@ -148,15 +148,15 @@ class MissingPartitions:
     def begin(self, partitions: Iterable[KafkaTopicPartition]) -> None:
         """Start to check whether these partitions exist."""
         if self._open is None:
-            wanted = list(partitions)
-            self._open = wanted, self._background.submit(self._present, {one.topic for one in wanted})
+            requested = list(partitions)
+            self._open = requested, self._background.submit(self._present, {partition.topic for partition in requested})
 
     def _present(self, topics: set[str]) -> set[KafkaTopicPartition]:
-        found: set[KafkaTopicPartition] = set()
+        existing: set[KafkaTopicPartition] = set()
         for topic in topics:
             described = self._consumer.list_topics(topic, timeout=_LOOK_S).topics[topic]
-            found.update(KafkaTopicPartition(topic, number) for number in described.partitions)
-        return found
+            existing.update(KafkaTopicPartition(topic, number) for number in described.partitions)
+        return existing
 
     def done(self) -> list[KafkaTopicPartition]:
         """Return the missing partitions, once known."""
@@ -164,10 +164,10 @@ class MissingPartitions:
 
         if self._open is None or not self._open[1].done():
             return []
-        (wanted, look), self._open = self._open, None
+        (requested, look), self._open = self._open, None
         try:
             present = look.result()
         except KafkaException as error:  # no broker answers, which is reported elsewhere; the client reports again
             LOG.info("missing partitions cannot be looked for: %s", error.args[0].str())
             return []
-        return [one for one in wanted if one not in present]
+        return [partition for partition in requested if partition not in present]

@@ -89,14 +89,14 @@ class KafkaRecordSerializationSchema(Generic[T]):
         return KafkaRecordSerializationSchemaBuilder()
 
     def messages(
-        self, records: Sequence[T] | ColumnData, timestamps: list[int] | None, partitions_of: Callable[[str], int]
+        self, records: Sequence[T] | ColumnData, timestamps: list[int] | None, count_partitions: Callable[[str], int]
     ) -> Messages:
         """Return the messages of records, in order.
 
         Args:
             records: the records.
             timestamps: the timestamps of the records (ms), if any.
-            partitions_of: returns the number of partitions of a topic.
+            count_partitions: returns the number of partitions of a topic.
         """
         topics: str | list[str]
         if isinstance(self.topic, KafkaTopicSelector):
@@ -108,18 +108,18 @@ class KafkaRecordSerializationSchema(Generic[T]):
         headers = None if self.header_provider is None else call_each(self.header_provider, records, HEADERS)
         messages = Messages(topics, values, keys, timestamps, headers)
         if self.partitioner is not None:
-            messages.partitions = self._partitions(records, messages, partitions_of)
+            messages.partitions = self._partitions(records, messages, count_partitions)
         return messages
 
     def _partitions(
-        self, records: Sequence[T] | ColumnData, messages: Messages, partitions_of: Callable[[str], int]
+        self, records: Sequence[T] | ColumnData, messages: Messages, count_partitions: Callable[[str], int]
     ) -> list[int]:
         assert self.partitioner is not None
         choose, counts = self.partitioner.partition, dict[str, int]()
         count = len(messages)
         topics = [messages.topics] * count if isinstance(messages.topics, str) else messages.topics
         for topic in set(topics):
-            counts[topic] = partitions_of(topic)
+            counts[topic] = count_partitions(topic)
         chosen: list[int] = []
         keys = messages.keys or [None] * count
         rows: Iterable[Any] = records
@@ -131,10 +131,10 @@ class KafkaRecordSerializationSchema(Generic[T]):
         return chosen
 
 
-def serialized(schema: SerializationSchema[Any], records: Sequence[Any] | ColumnData, what: str) -> list[bytes | None]:
+def serialized(schema: SerializationSchema[Any], records: Sequence[Any] | ColumnData, part: str) -> list[bytes | None]:
     """Serialize records with a schema, all at once if it supports that."""
     if type(schema).serialize_batch is SerializationSchema.serialize_batch:
-        return call_each(schema.serialize, records, what)
+        return call_each(schema.serialize, records, part)
     return list(schema.serialize_batch(records))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from penstock.base.copies import with_own_results
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation, Types
-from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, OnError, reason_of
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, OnError, format_reason
 from penstock.codecs.serialization import DeserializationSchema
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 
@@ -93,7 +93,7 @@ class KafkaRecords(Sequence[KafkaRecord]):
     @cached_property
     def headers(self) -> list[Headers]:
         """The headers; an empty list for a record without any."""
-        return [found or [] for found in map(self._of.headers, self._messages)]  # type: ignore[misc]
+        return [headers or [] for headers in map(self._of.headers, self._messages)]  # type: ignore[misc]
 
     @cached_property
     def offsets(self) -> list[int]:
@@ -156,18 +156,18 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
         """
         deserialize = with_own_results(self.deserialize)
         values: list[Any] = []
-        places: list[int] = []
+        positions: list[int] = []
         bad: list[BadMessage] = []
-        for place, record in enumerate(records):
+        for position, record in enumerate(records):
             try:
                 value = deserialize(record)
             except BAD_RECORD as error:
-                bad.append(BadMessage(place, reason_of(error), error))
+                bad.append(BadMessage(position, format_reason(error), error))
                 continue
             if value is not None:
                 values.append(value)
-                places.append(place)
-        return Deserialized(values, places, bad)
+                positions.append(position)
+        return Deserialized(values, positions, bad)
 
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the records; any Python object, unless overridden."""
@@ -187,10 +187,10 @@ class _ValueOnly(KafkaRecordDeserializationSchema[T]):
         values = records.values
         if None not in values:
             return self._schema.deserialize_batch(values)  # type: ignore[arg-type]
-        places = [place for place, value in enumerate(values) if value is not None]
-        found = self._schema.deserialize_batch([value for value in values if value is not None])
-        bad = [one._replace(place=places[one.place]) for one in found.bad]
-        return found._replace(places=found.of_records(places), bad=bad)
+        positions = [position for position, value in enumerate(values) if value is not None]
+        deserialized = self._schema.deserialize_batch([value for value in values if value is not None])
+        bad = [message._replace(place=positions[message.place]) for message in deserialized.bad]
+        return deserialized._replace(places=deserialized.of_records(positions), bad=bad)
 
     def get_produced_type(self) -> TypeInformation:
         return self._schema.get_produced_type()

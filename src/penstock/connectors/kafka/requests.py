@@ -166,5 +166,5 @@ class Fetch(Request[FetchRequest_v4]):
     def build(self, request_struct_class: type[FetchRequest_v4]) -> FetchRequest_v4:
         """Return the request as a structure."""
         topic, partition, offset = self._where
-        wanted = [(topic, [(partition, offset, self._bytes_max)])]
-        return request_struct_class(-1, self._wait_ms, 1, self._bytes_max, READ_UNCOMMITTED, wanted)
+        topics = [(topic, [(partition, offset, self._bytes_max)])]
+        return request_struct_class(-1, self._wait_ms, 1, self._bytes_max, READ_UNCOMMITTED, topics)

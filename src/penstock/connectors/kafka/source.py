@@ -107,7 +107,7 @@ class KafkaSourceBuilder(Generic[T]):
         Raises:
             ConfigurationError: if no partition is given, or the partitions are already set.
         """
-        if not partitions or not all(isinstance(one, KafkaTopicPartition) for one in partitions):
+        if not partitions or not all(isinstance(partition, KafkaTopicPartition) for partition in partitions):
             raise ConfigurationError(f"set_partitions takes KafkaTopicPartitions, not {partitions!r}")
         return self._subscribe(Partitions(frozenset(partitions)))
 

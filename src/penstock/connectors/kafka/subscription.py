@@ -65,7 +65,7 @@ class Partitions:
 
     def partitions(self, lookup: TopicLookup) -> set[KafkaTopicPartition]:
         """Return the partitions; each must exist."""
-        missing = self.wanted - _all(lookup.partition_counts({one.topic for one in self.wanted}))
+        missing = self.wanted - _all(lookup.partition_counts({partition.topic for partition in self.wanted}))
         if missing:
             raise MissingTopicError(f"there is no partition {', '.join(map(str, sorted(missing)))}")
         return set(self.wanted)

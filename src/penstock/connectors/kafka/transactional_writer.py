@@ -123,7 +123,7 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
 
     def _make(self) -> tuple[int, Transaction]:
         number = self._pool.take()
-        return number, self._open_transaction(self._names.id_of(number))
+        return number, self._open_transaction(self._names.format_transactional_id(number))
 
     def _end_former(self) -> None:
         self._looks += 1
@@ -146,13 +146,17 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
     def prepare_commit(self) -> list[KafkaCommittable]:
         """Leave the transaction open, and return the committable that ends it."""
         entry = self._open
-        wanted = self._pool.waiting if entry is None else [self._names.id_of(entry[0]), *self._pool.waiting]
-        states = self._brokers.describe(wanted)
+        transactional_ids = (
+            self._pool.waiting
+            if entry is None
+            else [self._names.format_transactional_id(entry[0]), *self._pool.waiting]
+        )
+        states = self._brokers.describe(transactional_ids)
         self._pool.at_snapshot(states)
         if entry is None:
             return []
         number, transaction = entry
-        committable = self._committable(self._names.id_of(number), states)
+        committable = self._committable(self._names.format_transactional_id(number), states)
         self._pool.prepared(committable.key, number)
         self._open, self._records = None, 0
         transaction.leave()
@@ -188,7 +192,7 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
         """Return the error, or a more specific one if the transaction is not open any more."""
         if self._open is None:
             return error
-        transactional_id = self._names.id_of(self._open[0])
+        transactional_id = self._names.format_transactional_id(self._open[0])
         state = self._brokers.describe([transactional_id]).get(transactional_id)
         return error if state is None or state.state == ONGOING else self._ended(transactional_id, state, error)
 
@@ -204,9 +208,9 @@ class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
             )
         if cause is not None and state is not None and state.state == "Empty":
             return cause
-        found = "is unknown to the broker" if state is None else f"is {state.state} at the broker"
+        status = "is unknown to the broker" if state is None else f"is {state.state} at the broker"
         return TransactionEndedError(
-            f"the transaction {transactional_id} of a Kafka sink {found}, and so cannot be prepared: it was open for "
+            f"the transaction {transactional_id} of a Kafka sink {status}, and so cannot be prepared: it was open for "
             "longer than transaction.timeout.ms, or could not be written. Its records are written again when the "
             "job restarts. Set transaction.timeout.ms above the time between checkpoints, stops included"
         )

@@ -221,7 +221,7 @@ class TransactionNames:
         """Return the same names for a writer whose state comes from these jobs."""
         return replace(self, forerunners=self.forerunners | (frozenset(jobs) - {self.job}))
 
-    def id_of(self, number: int) -> str:
+    def format_transactional_id(self, number: int) -> str:
         """Return a transactional id of this writer."""
         return f"{self.prefix}-{self.job}-{self.operator}-{self.subtask}-{self.attempt}-{self.run}-{number}"
 

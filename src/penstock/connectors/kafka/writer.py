@@ -23,7 +23,7 @@ class Messenger(Protocol):
         """Wait until all messages are accepted."""
         ...
 
-    def partitions_of(self, topic: str) -> int:
+    def count_partitions(self, topic: str) -> int:
         """Return the number of partitions of a topic."""
         ...
 
@@ -45,12 +45,12 @@ class MessageMaker:
     def make(self, records: Sequence[Any] | ColumnData, timestamps: list[int] | None, messenger: Messenger) -> Messages:
         """Convert records to messages."""
 
-        def partitions_of(topic: str) -> int:
+        def count_partitions(topic: str) -> int:
             if topic not in self._partitions:
-                self._partitions[topic] = messenger.partitions_of(topic)
+                self._partitions[topic] = messenger.count_partitions(topic)
             return self._partitions[topic]
 
-        messages = self._schema.messages(records, timestamps, partitions_of)
+        messages = self._schema.messages(records, timestamps, count_partitions)
         self._count("numRecordsSend", len(messages))
         self._count("numBytesSend", sum([len(value) for value in messages.values if value is not None]))
         return messages

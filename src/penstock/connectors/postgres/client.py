@@ -130,13 +130,13 @@ class Address:
 
     def keywords(self, **more: Any) -> dict[str, Any]:
         """Return the keyword arguments that psycopg needs besides `conninfo`."""
-        said = urlsplit(self.conninfo()).query
-        found: dict[str, Any] = {key: value for key, value in _DEFAULTS.items() if f"{key}=" not in said}
+        query = urlsplit(self.conninfo()).query
+        arguments: dict[str, Any] = {key: value for key, value in _DEFAULTS.items() if f"{key}=" not in query}
         if self.user is not None:
-            found["user"] = self.user
+            arguments["user"] = self.user
         if self.password is not None:
-            found["password"] = self.password
-        return {**found, **more}
+            arguments["password"] = self.password
+        return {**arguments, **more}
 
 
 def _parameter(key: str, value: str) -> list[str]:
@@ -237,12 +237,12 @@ def quoted_list(names: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def naming(what: str) -> Iterator[None]:
-    """Prefix the server's errors with the operation `what`. Errors of a lost connection pass through unchanged."""
+def naming(problem: str) -> Iterator[None]:
+    """Prefix the server's errors with the operation `problem`. Errors of a lost connection pass through unchanged."""
     errors = driver()
     try:
         yield
     except errors.OperationalError:
         raise
     except errors.Error as error:
-        raise OperationError(f"{what}: {error}") from error
+        raise OperationError(f"{problem}: {error}") from error

@@ -105,10 +105,10 @@ class LedgerCommitter(Committer[HeldRows]):
 
     def commit(self, committables: Sequence[HeldRows]) -> None:
         """See `Committer`."""
-        for one in committables:
-            self._link.retrying(self._retries, partial(self._commit, one))
+        for committable in committables:
+            self._link.retrying(self._retries, partial(self._commit, committable))
 
-    def _commit(self, held: HeldRows, connection: psycopg.Connection[Any]) -> None:
+    def _commit(self, committable: HeldRows, connection: psycopg.Connection[Any]) -> None:
         self._prepare(connection)
         with connection.transaction():
             noted = connection.execute(
@@ -116,18 +116,18 @@ class LedgerCommitter(Committer[HeldRows]):
                 "VALUES (%s, int8multirange(int8range(%s, %s))) "
                 "ON CONFLICT (run) DO UPDATE SET numbers = known.numbers + excluded.numbers, committed_at = now() "
                 "WHERE NOT known.numbers @> excluded.numbers",
-                (held.run, held.number, held.number + 1),
+                (committable.run, committable.number, committable.number + 1),
             )
             if noted.rowcount:
-                self._writing.run(connection, held.rows)
+                self._writing.run(connection, committable.rows)
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         if connection is self._ready:
             return
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-            there = connection.execute("SELECT to_regclass(%s)", (self._ledger,)).fetchone()
-            if there is None or there[0] is None:
+            row = connection.execute("SELECT to_regclass(%s)", (self._ledger,)).fetchone()
+            if row is None or row[0] is None:
                 connection.execute(
                     f"CREATE TABLE {self._ledger} (run text PRIMARY KEY, "
                     "numbers int8multirange NOT NULL, committed_at timestamptz NOT NULL DEFAULT now())"

@@ -20,9 +20,9 @@ from penstock.connectors.postgres.scan import ScannedColumn
 from penstock.connectors.postgres.text_columns import (
     SESSION,
     array_literal,
-    batch_of,
-    texts_of,
+    parse_batch,
     texts_of_csv,
+    to_server_texts,
 )
 from penstock.connectors.postgres.unrepresentable import FAIL, check_mode
 
@@ -65,13 +65,13 @@ class KeyLookup:
 
     def find(self, keys: Sequence[pa.Array]) -> tuple[pa.RecordBatch, pa.Array]:
         """Return the rows of the keys (an array per key column) and, for each row, its key's index, ascending."""
-        literals = [array_literal(texts_of(column)) for column in keys]
+        literals = [array_literal(to_server_texts(column)) for column in keys]
         lines = self._link.retrying(self._retries, lambda connection: self._ask(connection, literals))
         count = len(self._columns)
         texts = texts_of_csv(lines, count + 1) if lines else [pa.array([], pa.string())] * (count + 1)
-        kinds = [one.type for one in self._columns]
-        names, titles = [f"c{place}" for place in range(count)], [one.title for one in self._columns]
-        rows = batch_of(texts[:count], kinds, names, self._unrepresentable, titles)
+        kinds = [column.type for column in self._columns]
+        names, titles = [f"c{index}" for index in range(count)], [column.title for column in self._columns]
+        rows = parse_batch(texts[:count], kinds, names, self._unrepresentable, titles)
         return rows, texts[count].cast(pa.int64())
 
     def _ask(self, connection: Any, literals: Sequence[str]) -> bytes:
@@ -80,11 +80,11 @@ class KeyLookup:
             self._relation = relation(connection, self._table)
             self._connection = connection
         assert self._relation is not None
-        names = [f"k{place}" for place in range(len(literals))]
+        names = [f"k{index}" for index in range(len(literals))]
         kinds = [self._relation.column(name).sql_type for name in self._key]
         arrays = ", ".join(f"{text}::{kind}[]" for text, kind in zip(literals, kinds, strict=True))
         matches = [f"t.{quoted(name)} = k.{alias}" for name, alias in zip(self._key, names, strict=True)]
-        expressions = ", ".join([*(one.expression for one in self._columns), "k.n - 1"])
+        expressions = ", ".join([*(column.expression for column in self._columns), "k.n - 1"])
         text = (
             f"SELECT {expressions} FROM unnest({arrays}) WITH ORDINALITY AS k({', '.join(names)}, n) "
             f"JOIN {self._relation.path} AS t ON {' AND '.join([*matches, *self._conditions])} ORDER BY k.n"
@@ -183,10 +183,10 @@ class JdbcLookup:
             raise ConfigurationError(f"keys of table {self._table} have {len(self._key)} values, not {len(key)}")
         if None in key:
             return []
-        held = self._of_cache(key)
-        if held is not None:
+        cached = self._of_cache(key)
+        if cached is not None:
             self.hits += 1
-            return held
+            return cached
         if key not in self._wanted:
             self._wanted[key] = asyncio.get_running_loop().create_future()
         waiting = self._wanted[key]
@@ -197,16 +197,16 @@ class JdbcLookup:
     async def _ask(self) -> None:
         try:
             while self._wanted:
-                wanted, self._wanted = self._wanted, {}
+                futures, self._wanted = self._wanted, {}
                 try:
-                    found = await asyncio.to_thread(self._find, list(wanted))
+                    rows_by_key = await asyncio.to_thread(self._find, list(futures))
                 except Exception as error:  # noqa: BLE001 - it is raised in those who wait
-                    for future in wanted.values():
+                    for future in futures.values():
                         future.set_exception(error)
                     continue
-                for key, future in wanted.items():
-                    self._hold(key, found[key])
-                    future.set_result(found[key])
+                for key, future in futures.items():
+                    self._hold(key, rows_by_key[key])
+                    future.set_result(rows_by_key[key])
         finally:
             self._asking = None
 
@@ -216,21 +216,21 @@ class JdbcLookup:
             self._lookup = self._connected()
         columns = [pa.array(values) for values in zip(*keys, strict=True)]
         rows, numbers = self._lookup.find(columns)
-        found: dict[Any, list[Row]] = {key: [] for key in keys}
+        rows_by_key: dict[Any, list[Row]] = {key: [] for key in keys}
         dicts = rows.rename_columns(self._names).to_pylist()
         for number, values in zip(numbers.to_pylist(), dicts, strict=True):
-            found[keys[number]].append(Row(**values))
-        return found
+            rows_by_key[keys[number]].append(Row(**values))
+        return rows_by_key
 
     def _connected(self) -> KeyLookup:
         link = Link(self._address)
         try:
-            found = link.retrying(_RETRIES, lambda connection: relation(connection, self._table))
+            table_relation = link.retrying(_RETRIES, lambda connection: relation(connection, self._table))
         finally:
             link.close()
-        chosen = [found.column(name) for name in self._names] or list(found.columns)
-        self._names = tuple(one.name for one in chosen)
-        columns = [ScannedColumn(one.name, f"t.{quoted(one.name)}", one.type) for one in chosen]
+        chosen = [table_relation.column(name) for name in self._names] or list(table_relation.columns)
+        self._names = tuple(column.name for column in chosen)
+        columns = [ScannedColumn(column.name, f"t.{quoted(column.name)}", column.type) for column in chosen]
         return KeyLookup(self._address, self._table, columns, self._key, unrepresentable=self._unrepresentable)
 
     def _of_cache(self, key: Any) -> list[Row] | None:

@@ -82,9 +82,9 @@ class JdbcConnectionOptions:
                 raise ConfigurationError("connection options need a URL: call with_url()")
             if self._driver_name not in (None, DRIVER):
                 raise ConfigurationError(f"the only driver there is is that of PostgreSQL, not {self._driver_name!r}")
-            made = JdbcConnectionOptions(self._url, self._driver_name, self._user_name, self._password)
-            made.address()
-            return made
+            connection_options = JdbcConnectionOptions(self._url, self._driver_name, self._user_name, self._password)
+            connection_options.address()
+            return connection_options
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.base.errors import MissingPathError, UnknownNameError
 from penstock.connectors.postgres.client import quoted_path
-from penstock.connectors.postgres.text_columns import type_of
+from penstock.connectors.postgres.text_columns import to_arrow_type
 
 if TYPE_CHECKING:
     import psycopg
@@ -43,22 +43,22 @@ class Relation:
 
     def column(self, name: str) -> RelationColumn:
         """Return a column. Raises `UnknownNameError` if no column has the name."""
-        for one in self.columns:
-            if one.name == name:
-                return one
-        there = ", ".join(one.name for one in self.columns)
-        raise UnknownNameError(f"table {self.path} of PostgreSQL has no column {name!r}; it has {there}")
+        for candidate in self.columns:
+            if candidate.name == name:
+                return candidate
+        names = ", ".join(column.name for column in self.columns)
+        raise UnknownNameError(f"table {self.path} of PostgreSQL has no column {name!r}; it has {names}")
 
 
 def relation(connection: psycopg.Connection[Any], path: str) -> Relation:
     """Read the definition of a table. Raises `MissingPathError` if it does not exist."""
     quoted = quoted_path(path)
-    found = connection.execute(_COLUMNS, (quoted,)).fetchall()
-    if not found:
+    rows = connection.execute(_COLUMNS, (quoted,)).fetchall()
+    if not rows:
         raise MissingPathError(f"PostgreSQL at {connection.info.host}:{connection.info.port} has no table {quoted}")
     columns = tuple(
-        RelationColumn(name, type_of(kind, modifier), shown, is_generated)
-        for name, kind, modifier, shown, _, is_generated in found
+        RelationColumn(name, to_arrow_type(kind, modifier), sql_type, is_generated)
+        for name, kind, modifier, sql_type, _, is_generated in rows
     )
-    key = sorted((place, name) for name, _, _, _, place, _ in found if place >= 0)
+    key = sorted((position, name) for name, _, _, _, position, _ in rows if position >= 0)
     return Relation(quoted, columns, tuple(name for _, name in key))

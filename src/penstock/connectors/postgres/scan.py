@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.postgres.client import Address, connect, driver, naming, quoted
-from penstock.connectors.postgres.text_columns import SESSION, batch_of, literal, texts_of_csv
+from penstock.connectors.postgres.text_columns import SESSION, literal, parse_batch, texts_of_csv
 from penstock.connectors.postgres.unrepresentable import FAIL
 
 FETCH_SIZE: Final = 8_192
@@ -130,14 +130,14 @@ class ScanSplit:
 
     def behind(self, keys: Sequence[pa.Array], count: int) -> ScanSplit:
         """Return the split after the next `count` rows; `keys` are the key columns, starting with these rows."""
-        after = tuple(one[count - 1].as_py() for one in keys) if self.key else None
+        after = tuple(column[count - 1].as_py() for column in keys) if self.key else None
         return replace(self, after=after, rows=self.rows + count)
 
 
-def query_of(scanned: Scanned, split: ScanSplit) -> str:
+def build_query(scanned: Scanned, split: ScanSplit) -> str:
     """Return the query for a split's rows after its position; the key columns follow all others."""
-    expressions = [one.expression for one in scanned.columns]
-    where = [one for one in (split.condition, *scanned.conditions) if one]
+    expressions = [column.expression for column in scanned.columns]
+    where = [condition for condition in (split.condition, *scanned.conditions) if condition]
     # Qualify the names: unqualified ones would refer to the output's columns, which are text.
     order = [f"t.{quoted(name)}" for name in split.key]
     offset = ""
@@ -152,7 +152,7 @@ def query_of(scanned: Scanned, split: ScanSplit) -> str:
     # End with a column that is never NULL: COPY writes a single NULL as an empty line, which CSV readers skip.
     text = f"SELECT {', '.join(expressions)}, 1 FROM {split.relation} AS t"
     if where:
-        text += " WHERE " + " AND ".join(f"({one})" for one in where)
+        text += " WHERE " + " AND ".join(f"({condition})" for condition in where)
     text += " ORDER BY " + ", ".join(order)
     if scanned.limit is not None:
         text += f" LIMIT {max(0, scanned.limit - split.rows)}"
@@ -205,7 +205,7 @@ class Fetch:
 
     def _copied(self, connection: Any) -> Iterator[Rows]:
         scanned = self._scanned
-        text = query_of(scanned, self._split)
+        text = build_query(scanned, self._split)
         lines: list[bytes] = []
         with (
             naming(f"cannot read {self._split.relation}"),
@@ -223,14 +223,14 @@ class Fetch:
     def _made(self, lines: list[bytes]) -> Rows:
         columns = self._scanned.columns
         texts = texts_of_csv(b"".join(lines), len(columns) + len(self._split.key) + 1)
-        made = batch_of(
+        batch = parse_batch(
             texts[: len(columns)],
-            [one.type for one in columns],
-            [one.name for one in columns],
+            [column.type for column in columns],
+            [column.name for column in columns],
             self._scanned.unrepresentable,
-            [one.title for one in columns],
+            [column.title for column in columns],
         )
-        return Rows(made, tuple(texts[len(columns) : -1]))
+        return Rows(batch, tuple(texts[len(columns) : -1]))
 
     def interrupt(self) -> None:
         """Stop reading and cancel the running query."""

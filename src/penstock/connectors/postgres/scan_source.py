@@ -143,11 +143,11 @@ class JdbcSourceBuilder:
             raise ConfigurationError("a JdbcSource needs set_db_url() and set_table_name()")
         address = Address(self._url, self._user, self._password)
         with connect(address) as connection:
-            found = relation(connection, self._table)
+            table_relation = relation(connection, self._table)
         if self._partitions is not None:
-            found.column(self._partitions.column)
-        chosen = [found.column(name) for name in self._columns] or list(found.columns)
-        columns = tuple(ScannedColumn(one.name, quoted(one.name), one.type) for one in chosen)
+            table_relation.column(self._partitions.column)
+        chosen = [table_relation.column(name) for name in self._columns] or list(table_relation.columns)
+        columns = tuple(ScannedColumn(column.name, quoted(column.name), column.type) for column in chosen)
         return JdbcSource(
             Scanned(
                 address,
@@ -187,7 +187,7 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
         holder = connect(self._scanned.address)
         try:
             holder.execute("SET idle_in_transaction_session_timeout = 0")
-            found = relation(holder, self._scanned.table)
+            table_relation = relation(holder, self._scanned.table)
             holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             exported = holder.execute("SELECT pg_export_snapshot()").fetchone()
             assert exported is not None
@@ -195,7 +195,7 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
             conditions = [""] if partitions is None else partitions.conditions()
             path = quoted_path(self._scanned.table)
             splits = [
-                ScanSplit(number, condition, path, found.key, exported[0])
+                ScanSplit(number, condition, path, table_relation.key, exported[0])
                 for number, condition in enumerate(conditions)
             ]
             with self._lock:
@@ -208,16 +208,16 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
             holder.close()
             raise
 
-    def _on_found(self, found: Any, error: BaseException | None) -> None:
+    def _on_found(self, result: Any, error: BaseException | None) -> None:
         if error is not None:
             raise error
-        splits: list[ScanSplit] = found
+        splits: list[ScanSplit] = result
         if self._splits is None:
             self._splits = splits
         else:  # replace unread splits, whose snapshot no longer exists
-            numbers = {one.number for one in self._splits if not one.rows}
-            fresh = {one.number: one for one in splits if one.number in numbers}
-            self._splits = [fresh.get(one.number, one) for one in self._splits]
+            numbers = {split.number for split in self._splits if not split.rows}
+            fresh = {split.number: split for split in splits if split.number in numbers}
+            self._splits = [fresh.get(split.number, split) for split in self._splits]
         self._is_ready = True
         for subtask_index in self._waiting:
             self.handle_split_request(subtask_index)
@@ -273,7 +273,7 @@ class ScanReader(ReadAheadReader[ScanSplit, Rows]):
         """See `ReadAheadReader`."""
         count = min(max_records, rows.columns.num_rows - self._place)
         part = rows.columns.slice(self._place, count)
-        keys = [one.slice(self._place, count) for one in rows.keys]
+        keys = [column.slice(self._place, count) for column in rows.keys]
         self._place += count
         if self._place == rows.columns.num_rows:
             self._rows, self._place = None, 0

@@ -65,7 +65,7 @@ class JdbcSink(Sink[Any]):
             MisuseError: if the statement does not fit the type.
             ConfigurationError: if the statement has no `?`, or psycopg is missing.
         """
-        return JdbcSink._of(sql, type_info, jdbc_connection_options, jdbc_execution_options, None)
+        return JdbcSink._build_sink(sql, type_info, jdbc_connection_options, jdbc_execution_options, None)
 
     @staticmethod
     def exactly_once_sink(
@@ -80,10 +80,10 @@ class JdbcSink(Sink[Any]):
         same transaction (`penstock.connectors.postgres.ledger` explains why).
         """
         options = jdbc_exactly_once_options or JdbcExactlyOnceOptions.defaults()
-        return JdbcSink._of(sql, type_info, jdbc_connection_options, None, options)
+        return JdbcSink._build_sink(sql, type_info, jdbc_connection_options, None, options)
 
     @staticmethod
-    def _of(
+    def _build_sink(
         sql: str,
         type_info: TypeInformation | None,
         connection: JdbcConnectionOptions,

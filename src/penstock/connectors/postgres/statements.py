@@ -109,29 +109,31 @@ def _with_places(sql: str) -> tuple[str, int]:
 
 
 def _plain(sql: str) -> PlainInsert | None:
-    found = _INSERT.fullmatch(sql)
-    if found is None:
+    match = _INSERT.fullmatch(sql)
+    if match is None:
         return None
-    columns = _split(found["columns"])
-    if len(columns) != found["values"].count("?"):
+    columns = _split(match["columns"])
+    if len(columns) != match["values"].count("?"):
         return None
-    conflict = (found["conflict"] or "").strip()
+    conflict = (match["conflict"] or "").strip()
     if not conflict:
-        return PlainInsert(found["table"], columns)
+        return PlainInsert(match["table"], columns)
     clause = _CONFLICT.fullmatch(conflict)
     if clause is None:
         return None
     if clause["nothing"]:
-        return PlainInsert(found["table"], columns, conflict)
-    places = {_folded(column): place for place, column in enumerate(columns)}
-    key = [_folded(one) for one in _split(clause["key"] or "")]
+        return PlainInsert(match["table"], columns, conflict)
+    indices = {_folded(column): index for index, column in enumerate(columns)}
+    key = [_folded(name) for name in _split(clause["key"] or "")]
     assigned = [_ASSIGNMENT.fullmatch(part) for part in clause["set"].split(",")]
-    if not key or not all(one is not None and _folded(one["to"]) == _folded(one["from"]) for one in assigned):
+    if not key or not all(
+        assignment is not None and _folded(assignment["to"]) == _folded(assignment["from"]) for assignment in assigned
+    ):
         return None
-    replaced = {_folded(one["to"]) for one in assigned if one is not None}
-    if not set(key) <= places.keys() or not places.keys() - set(key) <= replaced <= places.keys():
+    replaced = {_folded(assignment["to"]) for assignment in assigned if assignment is not None}
+    if not set(key) <= indices.keys() or not indices.keys() - set(key) <= replaced <= indices.keys():
         return None
-    return PlainInsert(found["table"], columns, conflict, tuple(places[one] for one in key))
+    return PlainInsert(match["table"], columns, conflict, tuple(indices[name] for name in key))
 
 
 def _split(names: str) -> tuple[str, ...]:
@@ -201,16 +203,16 @@ class Execution:
 def _last_of_each(rows: Sequence[Sequence[Any]], key: Sequence[int]) -> Sequence[Sequence[Any]]:
     """Return the last row of each key."""
     if len(key) == 1:
-        place = key[0]
-        found: dict[Any, Sequence[Any]] = {row[place]: row for row in rows}
+        index = key[0]
+        last_rows: dict[Any, Sequence[Any]] = {row[index]: row for row in rows}
     else:
-        found = {tuple(row[place] for place in key): row for row in rows}
-    return rows if len(found) == len(rows) else list(found.values())
+        last_rows = {tuple(row[position] for position in key): row for row in rows}
+    return rows if len(last_rows) == len(rows) else list(last_rows.values())
 
 
 def is_plain_table(connection: psycopg.Connection[Any], table: str) -> bool:
     """Return whether COPY can write into a table as INSERT does. `table`: its name in SQL."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT relkind IN ('r', 'p') AND NOT relhasrules FROM pg_class WHERE oid = to_regclass(%s)", (table,)
     ).fetchone()
-    return found is not None and bool(found[0])
+    return row is not None and bool(row[0])

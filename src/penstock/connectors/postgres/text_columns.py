@@ -40,10 +40,10 @@ _DIGITS_MAX: Final = 38
 _NUMERIC: Final = pa.decimal128(38, 18)
 
 
-def type_of(name: str, modifier: int) -> pa.DataType:
+def to_arrow_type(name: str, modifier: int) -> pa.DataType:
     """Return the Arrow type of a server type; `modifier` encodes its digits. Names of array types begin with `_`."""
     if name.startswith("_"):
-        return pa.list_(type_of(name[1:], modifier))
+        return pa.list_(to_arrow_type(name[1:], modifier))
     if name == "numeric":
         if modifier < 0:
             return _NUMERIC
@@ -58,7 +58,7 @@ def digits_of_numeric(modifier: int) -> tuple[int, int]:
     return digits, scale - 0x800 if scale >= 0x400 else scale
 
 
-def column_of(texts: pa.Array, kind: pa.DataType, name: str, unrepresentable: str = FAIL) -> pa.Array:
+def parse_column(texts: pa.Array, kind: pa.DataType, name: str, unrepresentable: str = FAIL) -> pa.Array:
     """Convert a column of texts to another type.
 
     Args:
@@ -84,10 +84,10 @@ def _lists_one_by_one(
     texts: pa.Array, kind: pa.DataType, name: str, unrepresentable: str, error: Exception
 ) -> pa.Array:
     try:
-        offsets, parts = _parts_of(texts)
+        offsets, parts = _split_arrays(texts)
     except FormatError:
         raise FormatError(f"column {name!r} of PostgreSQL has a value that is no {kind}: {error}") from error
-    values = column_of(pa.array(parts, pa.string()), kind.value_type, name, unrepresentable)
+    values = parse_column(pa.array(parts, pa.string()), kind.value_type, name, unrepresentable)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
@@ -128,23 +128,23 @@ def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _bytes(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    return pa.array([None if one is None else bytes.fromhex(one[2:]) for one in texts.to_pylist()], kind)
+    return pa.array([None if text is None else bytes.fromhex(text[2:]) for text in texts.to_pylist()], kind)
 
 
 def _lists(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    offsets, parts = _parts_of(texts)
+    offsets, parts = _split_arrays(texts)
     values = _reader(kind.value_type)(pa.array(parts, pa.string()), kind.value_type)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
-def _parts_of(texts: pa.Array) -> tuple[list[int | None], list[str | None]]:
+def _split_arrays(texts: pa.Array) -> tuple[list[int | None], list[str | None]]:
     """Return the offset of each array's first element, and all elements."""
     parts: list[str | None] = []
     offsets: list[int | None] = []
-    for one in texts.to_pylist():
-        offsets.append(None if one is None else len(parts))
-        if one is not None:
-            parts += _elements(one)
+    for text in texts.to_pylist():
+        offsets.append(None if text is None else len(parts))
+        if text is not None:
+            parts += _elements(text)
     offsets.append(len(parts))
     return offsets, parts
 
@@ -153,22 +153,22 @@ def _elements(text: str) -> list[str | None]:
     """Parse an array in the server's text form, such as `{1,NULL,"a,b"}`, into its elements."""
     if text.startswith("["):
         text = text[text.index("=") + 1 :]
-    found: list[str | None] = []
+    elements: list[str | None] = []
     at, end = 1, len(text) - 1
     while at < end:
         if text[at] == '"':
             part, at = _quoted_element(text, at + 1)
-            found.append(part)
+            elements.append(part)
         elif text[at] == "{":
             raise FormatError(f"an array of more than one dimension, {text}: declare the column as text (STRING)")
         else:
             stop = text.find(",", at)
             stop = end if stop < 0 else stop
             part = text[at:stop]
-            found.append(None if part == "NULL" else part)
+            elements.append(None if part == "NULL" else part)
             at = stop
         at += 1
-    return found
+    return elements
 
 
 def _quoted_element(text: str, at: int) -> tuple[str, int]:
@@ -181,7 +181,7 @@ def _quoted_element(text: str, at: int) -> tuple[str, int]:
     return "".join(letters), at + 1
 
 
-def texts_of(column: pa.Array) -> pa.Array:
+def to_server_texts(column: pa.Array) -> pa.Array:
     """Convert a column to texts that the server reads.
 
     Raises:
@@ -191,10 +191,10 @@ def texts_of(column: pa.Array) -> pa.Array:
     if pa.types.is_string(kind):
         return column
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return pa.array([None if one is None else "\\x" + one.hex() for one in column.to_pylist()], pa.string())
+        return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string())
     if pa.types.is_list(kind):
-        texts = texts_of(column.flatten()).to_pylist()
-        quoted = ["NULL" if one is None else _in_quotes(one) for one in texts]
+        texts = to_server_texts(column.flatten()).to_pylist()
+        quoted = ["NULL" if text is None else _in_quotes(text) for text in texts]
         lists, at = [], 0
         for length in pc.list_value_length(column).to_pylist():
             lists.append(None if length is None else "{" + ",".join(quoted[at : at + length]) + "}")
@@ -211,7 +211,7 @@ def _in_quotes(text: str) -> str:
 
 def array_literal(texts: pa.Array) -> str:
     """Return texts as an untyped SQL array literal."""
-    inner = ",".join("NULL" if one is None else _in_quotes(one) for one in texts.to_pylist())
+    inner = ",".join("NULL" if text is None else _in_quotes(text) for text in texts.to_pylist())
     return literal("{" + inner + "}")
 
 
@@ -220,9 +220,9 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def csv_of(columns: Sequence[pa.Array]) -> bytes:
+def format_csv(columns: Sequence[pa.Array]) -> bytes:
     """Write columns of texts as CSV for COPY: NULL becomes an empty field, and the empty text two quotes."""
-    names = [f"c{place}" for place in range(len(columns))]
+    names = [f"c{index}" for index in range(len(columns))]
     buffer = io.BytesIO()
     options = csv.WriteOptions(include_header=False, quoting_style="needed")
     csv.write_csv(pa.Table.from_arrays(list(columns), names), buffer, options)
@@ -231,8 +231,8 @@ def csv_of(columns: Sequence[pa.Array]) -> bytes:
 
 def texts_of_csv(lines: bytes, count: int) -> list[pa.Array]:
     """Read columns of texts from CSV written by COPY."""
-    names = [f"c{place}" for place in range(count)]
-    found = csv.read_csv(
+    names = [f"c{index}" for index in range(count)]
+    table = csv.read_csv(
         io.BytesIO(lines),
         csv.ReadOptions(column_names=names, use_threads=False, block_size=max(len(lines) + 1, 1 << 16)),
         csv.ParseOptions(newlines_in_values=True),
@@ -243,10 +243,10 @@ def texts_of_csv(lines: bytes, count: int) -> list[pa.Array]:
             null_values=[""],
         ),
     )
-    return [one.combine_chunks() for one in found.itercolumns()]
+    return [column.combine_chunks() for column in table.itercolumns()]
 
 
-def batch_of(
+def parse_batch(
     texts: Sequence[pa.Array],
     kinds: Sequence[pa.DataType],
     names: Sequence[str],
@@ -256,6 +256,6 @@ def batch_of(
     """Convert columns of texts to a record batch with these types and names. Errors name the columns by `titles`."""
     arrays = []
     for column, kind, title in zip(texts, kinds, titles or names, strict=True):
-        made = column_of(column, kind, title, unrepresentable)
-        arrays.append(made.chunk(0) if isinstance(made, pa.ChunkedArray) else made)
+        array = parse_column(column, kind, title, unrepresentable)
+        arrays.append(array.chunk(0) if isinstance(array, pa.ChunkedArray) else array)
     return pa.RecordBatch.from_arrays(arrays, list(names))

@@ -54,19 +54,19 @@ def read_one_by_one(
     Raises:
         FormatError: for a value that the type cannot hold, in mode `FAIL`.
     """
-    held: list[str | None] = []
+    readable: list[str | None] = []
     for text in texts.to_pylist():
         rounded = _round(text, kind) if pa.types.is_decimal(kind) and text is not None else text
         if rounded is not None and _can_read(rounded, kind, read):
-            held.append(rounded)
+            readable.append(rounded)
         elif text is None or mode == NULL:
-            held.append(None)
+            readable.append(None)
         else:
             raise FormatError(
                 f"column {name!r} of PostgreSQL has the value {text!r}, which {kind} cannot hold: declare the column "
                 f"as text (STRING), or read such values as NULL ('{OPTION}' = '{NULL}')"
             )
-    return read(pa.array(held, pa.string()), kind)
+    return read(pa.array(readable, pa.string()), kind)
 
 
 def _can_read(text: str, kind: pa.DataType, read: Callable[[pa.Array, pa.DataType], pa.Array]) -> bool:

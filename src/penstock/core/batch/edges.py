@@ -9,7 +9,7 @@ from itertools import count
 from penstock.core.batch.exchange import BatchExchange, Exchange, KeyedExchange, Places
 from penstock.core.batch.rows import Rows
 from penstock.core.graph.job_graph import JobGraph, JobVertex
-from penstock.core.graph.pointwise import consumers_of
+from penstock.core.graph.pointwise import find_consumers
 from penstock.core.operators.lockstep import LockstepOperator
 from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.core.task.program import OutEdge, VertexProgram
@@ -48,18 +48,18 @@ def consumers_of_vertex(job_graph: JobGraph, vertex: JobVertex, keyed: list[bool
             job_graph.vertices[edge.target].max_parallelism,
             keyed[edge.target],
         )
-        for edge in job_graph.outputs_of(vertex.index)
+        for edge in job_graph.get_outputs(vertex.index)
     }
 
 
-def targets_of(out: OutEdge, consumer: Consumer, subtask: int, parallelism: int) -> range:
+def find_targets(out: OutEdge, consumer: Consumer, subtask: int, parallelism: int) -> range:
     """Return the consuming subtasks that a subtask, one of `parallelism`, reaches over an edge."""
     if out.partitioner.is_pointwise:
-        return consumers_of(subtask, parallelism, consumer.parallelism)
+        return find_consumers(subtask, parallelism, consumer.parallelism)
     return range(consumer.parallelism)
 
 
-def exchange_of(
+def build_exchange(
     out: OutEdge, consumer: Consumer, rows: Rows, sequences: count[int], subtask: int, parallelism: int
 ) -> Exchange:
     """Create the exchange for the records that a subtask of `parallelism` sends over an edge; it adds to `rows`."""
@@ -74,6 +74,6 @@ def exchange_of(
             out.consumer_name,
             not consumer.has_records,
         )
-    reached = targets_of(out, consumer, subtask, parallelism)
+    reached = find_targets(out, consumer, subtask, parallelism)
     partitioner.set_up(subtask, len(reached), consumer.max_parallelism, out.consumer_name)
     return BatchExchange(out.edge, rows, sequences, partitioner, reached)

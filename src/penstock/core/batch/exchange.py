@@ -25,7 +25,7 @@ HASH_MASK: Final = (1 << HASH_BITS) - 1
 SEQUENCES_PER_SUBTASK = 1 << 40
 
 
-def sequences_of(subtask: int) -> count[int]:
+def build_sequence(subtask: int) -> count[int]:
     """Return the sequence numbers of a producer's rows."""
     return count(subtask * SEQUENCES_PER_SUBTASK)
 
@@ -94,24 +94,24 @@ class KeyedExchange(Exchange):
         rows: Rows,
         sequences: count[int],
         partitioner: HashPartitioner,
-        places: Places,
+        positions: Places,
         consumer_name: str,
         has_payloads: bool = True,
     ) -> None:
         super().__init__(edge, rows, sequences, partitioner)
         self._key_selector = partitioner.key_selector
-        self._places = places
+        self._places = positions
         self._consumer_name = consumer_name
         self._has_payloads = has_payloads
 
     def collect(self, batch: Batch) -> None:
         """Add a row for each record, with a payload if asked for."""
         values, rows = batch.values, self._rows
-        places = self._places.of_records(self._key_selector, values, self._consumer_name)
+        positions = self._places.of_records(self._key_selector, values, self._consumer_name)
         size = len(values)
         rows.edges.extend(repeat(self._edge, size))
-        rows.targets.extend([place >> HASH_BITS for place in places])
-        rows.places.extend(places)
+        rows.targets.extend([position >> HASH_BITS for position in positions])
+        rows.places.extend(positions)
         rows.timestamps.extend(repeat(None, size) if batch.timestamps is None else batch.timestamps)
         rows.sequences.extend(islice(self._sequences, size))
         if self._has_payloads:

@@ -130,54 +130,54 @@ class JobFigures:
         self.checkpoints = self.checkpoints.with_triggered().with_failed(record)
 
 
-def _sum(one: TaskMetrics, later: TaskMetrics) -> TaskMetrics:
+def _sum(earlier: TaskMetrics, later: TaskMetrics) -> TaskMetrics:
     return TaskMetrics(
         later.execution,
-        one.records_in + later.records_in,
-        one.records_out + later.records_out,
-        max(one.watermark_ms, later.watermark_ms, MIN_TIMESTAMP),
-        _added(one.counters, later.counters),
-        {**one.gauges, **later.gauges},
-        _merged(one.distributions, later.distributions),
-        figures=_figures_sum(one.figures, later.figures),
+        earlier.records_in + later.records_in,
+        earlier.records_out + later.records_out,
+        max(earlier.watermark_ms, later.watermark_ms, MIN_TIMESTAMP),
+        _added(earlier.counters, later.counters),
+        {**earlier.gauges, **later.gauges},
+        _merged(earlier.distributions, later.distributions),
+        figures=_figures_sum(earlier.figures, later.figures),
     )
 
 
-def _figures_sum(one: TaskFigures | None, later: TaskFigures | None) -> TaskFigures | None:
-    if one is None or later is None:
-        return later or one
-    known = {figures.operator_id: figures for figures in one.operators}
+def _figures_sum(earlier: TaskFigures | None, later: TaskFigures | None) -> TaskFigures | None:
+    if earlier is None or later is None:
+        return later or earlier
+    known = {figures.operator_id: figures for figures in earlier.operators}
     return TaskFigures(
-        one.busy_ms + later.busy_ms,
-        bytes_in=one.bytes_in + later.bytes_in,
-        bytes_out=one.bytes_out + later.bytes_out,
+        earlier.busy_ms + later.busy_ms,
+        bytes_in=earlier.bytes_in + later.bytes_in,
+        bytes_out=earlier.bytes_out + later.bytes_out,
         operators=tuple(_operator_sum(known.get(figures.operator_id), figures) for figures in later.operators),
-        fired_timers=one.fired_timers + later.fired_timers,
+        fired_timers=earlier.fired_timers + later.fired_timers,
     )
 
 
-def _operator_sum(one: OperatorFigures | None, later: OperatorFigures) -> OperatorFigures:
-    if one is None:
+def _operator_sum(earlier: OperatorFigures | None, later: OperatorFigures) -> OperatorFigures:
+    if earlier is None:
         return later
     return OperatorFigures(
         later.operator_id,
-        one.records_in + later.records_in,
-        one.records_out + later.records_out,
-        max(one.input_watermark_ms, later.input_watermark_ms),
-        max(one.output_watermark_ms, later.output_watermark_ms),
-        _added(one.counters, later.counters),
-        {**one.gauges, **later.gauges},
-        _merged(one.distributions, later.distributions),
+        earlier.records_in + later.records_in,
+        earlier.records_out + later.records_out,
+        max(earlier.input_watermark_ms, later.input_watermark_ms),
+        max(earlier.output_watermark_ms, later.output_watermark_ms),
+        _added(earlier.counters, later.counters),
+        {**earlier.gauges, **later.gauges},
+        _merged(earlier.distributions, later.distributions),
         later.measured,
     )
 
 
-def _added(one: dict[str, int], later: dict[str, int]) -> dict[str, int]:
-    return {name: one.get(name, 0) + later.get(name, 0) for name in {**one, **later}}
+def _added(earlier: dict[str, int], later: dict[str, int]) -> dict[str, int]:
+    return {name: earlier.get(name, 0) + later.get(name, 0) for name in {**earlier, **later}}
 
 
-def _merged(one: dict[str, Summary], later: dict[str, Summary]) -> dict[str, Summary]:
-    merged = dict(one)
+def _merged(earlier: dict[str, Summary], later: dict[str, Summary]) -> dict[str, Summary]:
+    merged = dict(earlier)
     for name, summary in later.items():
         merged[name] = merged_distributions(merged.get(name), summary)
     return merged

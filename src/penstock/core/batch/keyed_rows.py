@@ -25,7 +25,7 @@ def process_with_key(
     if begin == end:
         return
     edges = rows.edges[begin:end]
-    values, kinds = _values_of(rows, begin, end)
+    values, kinds = _load_records(rows, begin, end)
     timestamps = rows.timestamps[begin:end]
     if edges.count(edges[0]) == len(edges) and timestamps.count(None) in (0, len(edges)):
         process(_batch(values, timestamps, kinds), inputs[edges[0]])
@@ -38,7 +38,7 @@ def process_with_key(
         begun = ended
 
 
-def _values_of(rows: Rows, begin: int, end: int) -> tuple[list[Any], bytes | None]:
+def _load_records(rows: Rows, begin: int, end: int) -> tuple[list[Any], bytes | None]:
     """Return the records of rows for a keyed operator, and the row kinds stored separately from them."""
     payloads = rows.payloads[begin:end]
     if rows.records is None:

@@ -13,7 +13,7 @@ from penstock.storage.metadata import StateFile, checksum
 T = TypeVar("T")
 
 
-def splits_of(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, ...]]:
+def enumerate_splits(source: Source[Any, Any], parallelism: int) -> list[tuple[bytes, ...]]:
     """Return all splits of a bounded source, by subtask.
 
     Raises:

@@ -13,8 +13,8 @@ from penstock.base.errors import UnsupportedError
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
-from penstock.core.batch.edges import Consumer, consumers_of_vertex, exchange_of, is_keyed, targets_of
-from penstock.core.batch.exchange import Exchange, loads_batch, sequences_of
+from penstock.core.batch.edges import Consumer, build_exchange, consumers_of_vertex, find_targets, is_keyed
+from penstock.core.batch.exchange import Exchange, build_sequence, loads_batch
 from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import first_with_key, process_with_key
 from penstock.core.batch.rows import ACCUMULATORS, COMMITTABLES, METRICS, NO_KEY_PLACE, PASSED_ON_PLACE, Rows
@@ -71,7 +71,7 @@ def batch_vertices(job_graph: JobGraph, job_id: str) -> list[BatchVertex]:
             vertex.max_parallelism,
             vertex.program,
             keyed[vertex.index],
-            {edge.index: edge.input_index for edge in job_graph.inputs_of(vertex.index)},
+            {edge.index: edge.input_index for edge in job_graph.get_inputs(vertex.index)},
             consumers_of_vertex(job_graph, vertex, keyed),
             superstep=job_graph.superstep,
             index=vertex.index,
@@ -110,14 +110,14 @@ class BatchTask(EndedTask):
         self.round: Round | None = None
         self._answer: Answer | None = None
         self._rows = Rows()
-        self._sequences = sequences_of(subtask)
+        self._sequences = build_sequence(subtask)
         #: Pickled accumulators of upstream operators, which arrived with the records; then the chain's own.
         self._accumulators: list[bytes] = []
         program = load_program(vertex.program, vertex.name)
-        self._exchanges = {edge: CountedExchange(made) for edge, made in self._make_exchanges(program).items()}
+        self._exchanges = {edge: CountedExchange(exchange) for edge, exchange in self._make_exchanges(program).items()}
         self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
         self._calls = OpenCalls(self._chain, clock, wait)
-        contexts = [self._context_for(program, index) for index in range(len(program.operators))]
+        contexts = [self._build_context(program, index) for index in range(len(program.operators))]
         self._chain.setup(contexts)
         self._outputs = [_Silent(operator.output) for operator in self._chain.operators]
         for operator, output in zip(self._chain.operators, self._outputs, strict=True):
@@ -224,17 +224,17 @@ class BatchTask(EndedTask):
     def _send_accumulators(self) -> None:
         """Send accumulators to the client, or to one consumer with the records: they count where the records do."""
         if self._vertex.reaches_client:
-            edge, target, place = ACCUMULATORS, 0, NO_KEY_PLACE
+            edge, target, position = ACCUMULATORS, 0, NO_KEY_PLACE
         else:
             edge, target = self._way_on()
-            place = PASSED_ON_PLACE
+            position = PASSED_ON_PLACE
         for payload in self._accumulators:
-            self._rows.append(edge, target, next(self._sequences), payload, place=place)
+            self._rows.append(edge, target, next(self._sequences), payload, place=position)
 
     def _way_on(self) -> tuple[int, int]:
         """Return an edge and a consumer that this subtask may send to."""
         out = self._chain.program.out_edges[0]
-        reached = targets_of(out, self._vertex.consumers[out.edge], self._subtask, self._vertex.parallelism)
+        reached = find_targets(out, self._vertex.consumers[out.edge], self._subtask, self._vertex.parallelism)
         return out.edge, reached[self._subtask % len(reached)]
 
     def _report(self) -> None:
@@ -275,8 +275,8 @@ class BatchTask(EndedTask):
         if not self._vertex.is_keyed:
             process, input_of = self._input, self._vertex.inputs
             for rows in inputs:
-                for edge, place, payload in zip(rows.edges, rows.places, rows.payloads, strict=True):
-                    if place == PASSED_ON_PLACE:
+                for edge, position, payload in zip(rows.edges, rows.places, rows.payloads, strict=True):
+                    if position == PASSED_ON_PLACE:
                         self._accumulators.append(payload)
                     elif payload:
                         process(loads_batch(payload), input_of[edge])
@@ -289,16 +289,16 @@ class BatchTask(EndedTask):
 
     def _process_keys(self, rows: Rows) -> Iterator[None]:
         """Process the rows. All keys except the last one are complete; the last one may continue in the next rows."""
-        places = rows.places
-        last = places[-1]
-        cut = bisect_left(places, last)
+        positions = rows.places
+        last = positions[-1]
+        cut = bisect_left(positions, last)
         if cut:
             self._process_range(rows, 0, cut)
             yield
         if last != self._open_place:
             self._end_keys()
             self._open_place = last
-        self._process_range(rows, cut, len(places))
+        self._process_range(rows, cut, len(positions))
         yield
 
     def _process_range(self, rows: Rows, begin: int, end: int) -> None:
@@ -322,13 +322,13 @@ class BatchTask(EndedTask):
     def _make_exchanges(self, program: VertexProgram) -> dict[int, Exchange]:
         vertex = self._vertex
         return {
-            out.edge: exchange_of(
+            out.edge: build_exchange(
                 out, vertex.consumers[out.edge], self._rows, self._sequences, self._subtask, vertex.parallelism
             )
             for out in program.out_edges
         }
 
-    def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
+    def _build_context(self, program: VertexProgram, index: int) -> OperatorContext:
         keyed = HeapKeyedStateBackend(self._vertex.max_parallelism, program.operators[index].title)
         return bounded_context(
             self._vertex,

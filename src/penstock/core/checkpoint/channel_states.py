@@ -26,11 +26,11 @@ class ChannelState(NamedTuple):
 
     @property
     def stored_name(self) -> str:
-        """The name of the state in a checkpoint; `channel_of` parses it."""
+        """The name of the state in a checkpoint; `parse_channel` parses it."""
         return f"{_PREFIX}.{self.direction.value}.{self.edge}.{self.peer}"
 
 
-def channel_of(stored_name: str) -> ChannelState:
+def parse_channel(stored_name: str) -> ChannelState:
     """Return the channel of a state in a checkpoint, given the state's name."""
     prefix, direction, edge, peer = stored_name.split(".")
     assert prefix == _PREFIX, f"{stored_name!r} names no records in flight"

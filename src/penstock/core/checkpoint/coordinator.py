@@ -30,7 +30,7 @@ from penstock.core.checkpoint.savepoints import SavepointRequest, savepoint_path
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus, RestoredRecord
 from penstock.core.checkpoint.store_calls import StoreCalls
-from penstock.core.checkpoint.stragglers import Stragglers, stragglers, waited_for
+from penstock.core.checkpoint.stragglers import Stragglers, find_stragglers, stragglers
 from penstock.core.effects import Effects
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.healing import is_final_at_first, is_outside
@@ -221,14 +221,14 @@ class CheckpointCoordinator:
     def _what_is_missing(self, pending: PendingCheckpoint) -> str:
         if pending.is_completing:
             return "the store has not yet answered for its metadata"
-        tasks = waited_for(self._graph, pending)
+        tasks = find_stragglers(self._graph, pending)
         behind = len(pending.missing) - len(tasks)
         return self._unacknowledged(tasks) + (f"; nor have {behind} tasks that read from these" if behind else "")
 
     def stragglers(self, now_ms: int, patience_ms: int) -> list[Stragglers]:
         """Return, per checkpoint, the few tasks that acknowledge more than `patience_ms` later than all others."""
-        found = (stragglers(self._graph, pending, now_ms, patience_ms) for pending in self._pending.values())
-        return [one for one in found if one is not None]
+        reports = (stragglers(self._graph, pending, now_ms, patience_ms) for pending in self._pending.values())
+        return [report for report in reports if report is not None]
 
     def request_savepoint(self, request: SavepointRequest) -> None:
         """Take a savepoint as soon as all tasks run and are ready for it, and no checkpoint is pending."""
@@ -262,17 +262,23 @@ class CheckpointCoordinator:
         meantime could not continue, and the job would restart.
         """
         points = self._graph.injection_points()
-        return not self._ends_sources(points) or all(one.end_of_data or self._is_source(one) for one in points)
+        return not self._ends_sources(points) or all(
+            execution.end_of_data or self._is_source(execution) for execution in points
+        )
 
     def _ends_sources(self, points: list[Execution]) -> bool:
-        return any(self._is_source(one) and not one.end_of_data for one in points)
+        return any(self._is_source(execution) and not execution.end_of_data for execution in points)
 
     def _is_source(self, execution: Execution) -> bool:
         return bool(self._graph.job_graph.vertices[execution.id.vertex].sources)
 
     def _try_again(self, now_ms: int) -> None:
         """Retry postponed savepoints that are due."""
-        due = [one for one in self._requests if one.again_ms is not None and now_ms >= one.again_ms]
+        due = [
+            pending_request
+            for pending_request in self._requests
+            if pending_request.again_ms is not None and now_ms >= pending_request.again_ms
+        ]
         for request in due:
             request.again_ms = None
         if due:
@@ -323,7 +329,7 @@ class CheckpointCoordinator:
         is_missed = pending is not None and decline.execution in pending.missing
         if pending is not None and not pending.is_completing and (is_missed or not decline.is_unready):
             execution = self._graph.find(decline.execution)
-            name = decline.execution if execution is None else f"'{self._graph.name_of(execution)}'"
+            name = decline.execution if execution is None else f"'{self._graph.get_subtask_name(execution)}'"
             reason = f"declined by {name}: {decline.reason}"
             heals = (decline.is_final_at_first, decline.is_outside)
             self._abort(decline.checkpoint_id, reason, decline.is_failure, heals, decline.is_unready)
@@ -336,7 +342,7 @@ class CheckpointCoordinator:
             if pending.finish(execution.id):
                 self._complete(pending)
             else:
-                self._ask(pending, pending.cut_off(self._graph.consumers_of(execution)))
+                self._ask(pending, pending.cut_off(self._graph.find_consumers(execution)))
 
     def recover(self, completed: Iterable[CheckpointMetadata], last_id: int) -> None:
         """Continue where another job master stopped: with its checkpoints, oldest first, and with higher ids."""
@@ -466,8 +472,8 @@ class CheckpointCoordinator:
         A job's checkpoints may follow each other without a gap. So if a full one cannot begin, the next checkpoint by
         interval is full. A repeated request within `ANSWER_MS_MAX` returns its id.
         """
-        if is_full and (found := self._take_full()) is not None:
-            return found
+        if is_full and (checkpoint_id := self._take_full()) is not None:
+            return checkpoint_id
         if self._admits() and self._graph.is_ready_for_checkpoints:
             self._is_full_due &= not is_full
             return self._trigger(is_full=is_full)
@@ -482,14 +488,18 @@ class CheckpointCoordinator:
 
     def _trigger_by_interval(self) -> None:
         is_full = self._is_full_due
-        found = self._trigger(is_full=is_full)
-        if is_full and found is not None:
-            self._is_full_due, self._full = False, (found, self._clock.steady_ms())
+        checkpoint_id = self._trigger(is_full=is_full)
+        if is_full and checkpoint_id is not None:
+            self._is_full_due, self._full = False, (checkpoint_id, self._clock.steady_ms())
 
     # --- triggering ------------------------------------------------------------------------------------------------
 
     def _admits(self) -> bool:
-        is_free = self._running and self.last is None and all(one.again_ms is not None for one in self._waiting())
+        is_free = (
+            self._running
+            and self.last is None
+            and all(pending_request.again_ms is not None for pending_request in self._waiting())
+        )
         return is_free and len(self._pending) < self.settings.concurrent_max
 
     def _schedule_next(self, now_ms: int) -> None:
@@ -728,7 +738,7 @@ class CheckpointCoordinator:
         store = self._store
         live = {**self._pending, **self._writing, **self._doubtful.open}
         revoked = frozenset(self._doubtful.revoked)
-        kept = self.completed + self._dropped + [base for pending in live.values() for base in pending.bases]
+        retained = self.completed + self._dropped + [base for pending in live.values() for base in pending.bases]
         oldest_live_id = min(live, default=self._last_id + 1)
 
         forerunners = self._forerunners_to_delete
@@ -744,7 +754,7 @@ class CheckpointCoordinator:
         def work() -> None:
             if says_end:
                 self._say_how_it_ended()
-            store.delete(garbage(store.listing(), kept, oldest_live_id, revoked))
+            store.delete(garbage(store.listing(), retained, oldest_live_id, revoked))
             if forerunners:
                 store.delete_jobs(forerunners)
 

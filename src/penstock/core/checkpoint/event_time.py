@@ -26,17 +26,17 @@ INPUT_PLACE = -1
 
 
 def watermarks_in_checkpoint(
-    vertex: JobVertex, place: int, reached: Mapping[tuple[int, int], Watermarks]
+    vertex: JobVertex, operator_index: int, reached: Mapping[tuple[int, int], Watermarks]
 ) -> dict[int, tuple[int, int]]:
-    """Return the input and output watermarks of the operator at `place`, for each subtask where time has begun."""
-    found = {}
+    """Return an operator's input and output watermarks, for each subtask where time has begun."""
+    watermarks = {}
     for subtask in range(vertex.parallelism):
         of_task = reached.get((vertex.index, subtask), {})
-        output = of_task.get(place, MIN_TIMESTAMP)
-        before = of_task.get(INPUT_PLACE, MIN_TIMESTAMP) if place == 0 and not vertex.sources else output
+        output = of_task.get(operator_index, MIN_TIMESTAMP)
+        before = of_task.get(INPUT_PLACE, MIN_TIMESTAMP) if operator_index == 0 and not vertex.sources else output
         if max(before, output) > MIN_TIMESTAMP:
-            found[subtask] = before, output
-    return found
+            watermarks[subtask] = before, output
+    return watermarks
 
 
 def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph) -> dict[tuple[int, int], Watermarks]:
@@ -48,29 +48,34 @@ def restored_watermarks(metadata: CheckpointMetadata | None, job_graph: JobGraph
     begins_anew: set[int] = set()
     restored: dict[tuple[int, int], Watermarks] = {}
     for vertex in job_graph.vertices:
-        inputs = job_graph.inputs_of(vertex.index)
+        inputs = job_graph.get_inputs(vertex.index)
         is_new = any(operator_id not in states for operator_id in vertex.sources)
         if is_new or any(edge.source in begins_anew for edge in inputs):
             begins_anew.add(vertex.index)
             continue
         new_producers = [edge.source for edge in inputs if metadata.edges and names[edge.index] not in metadata.edges]
-        limit = min((_reached_by(restored, job_graph, producer) for producer in new_producers), default=MAX_WATERMARK)
+        limit = min(
+            (_compute_output_watermark(restored, job_graph, producer) for producer in new_producers),
+            default=MAX_WATERMARK,
+        )
         for subtask in range(vertex.parallelism):
             of_task = {}
-            for place, operator in enumerate(vertex.operators):
+            for operator_index, operator in enumerate(vertex.operators):
                 marks = watermarks_of_subtask(states.get(operator.operator_id), subtask, vertex.parallelism)
                 before, output = (min(mark, limit) for mark in marks)
-                if place == 0:
+                if operator_index == 0:
                     of_task[INPUT_PLACE] = before
-                of_task[place] = output
+                of_task[operator_index] = output
             restored[vertex.index, subtask] = of_task
     return restored
 
 
-def _reached_by(restored: Mapping[tuple[int, int], Watermarks], job_graph: JobGraph, vertex: int) -> int:
+def _compute_output_watermark(restored: Mapping[tuple[int, int], Watermarks], job_graph: JobGraph, vertex: int) -> int:
     """Return the lowest watermark of a vertex's outputs, an upper bound for everything that reads from it."""
     of_tasks = [restored[vertex, subtask] for subtask in range(job_graph.vertices[vertex].parallelism)]
-    return min(mark for of_task in of_tasks for place, mark in of_task.items() if place != INPUT_PLACE)
+    return min(
+        mark for of_task in of_tasks for operator_index, mark in of_task.items() if operator_index != INPUT_PLACE
+    )
 
 
 def not_over(watermark: int) -> int:

@@ -13,7 +13,7 @@ CHECKPOINT_FILE = re.compile(r"(?:^|/)chk-(\d+)/([^/]+)$")
 
 def garbage(
     listing: Iterable[str],
-    kept: Iterable[CheckpointMetadata],
+    retained: Iterable[CheckpointMetadata],
     oldest_live_id: int,
     revoked: Collection[int] = (),
 ) -> list[str]:
@@ -24,9 +24,9 @@ def garbage(
     Needed are: all files of checkpoints from `oldest_live_id` on, which may still be pending; the metadata of kept
     checkpoints; and every state file that a kept checkpoint refers to, whichever checkpoint wrote it.
     """
-    kept = list(kept)
-    needed = {file.path for metadata in kept for file in metadata.state_files() if file.path is not None}
-    ids = {metadata.checkpoint_id for metadata in kept}
+    retained = list(retained)
+    needed = {file.path for metadata in retained for file in metadata.state_files() if file.path is not None}
+    ids = {metadata.checkpoint_id for metadata in retained}
     metadata_files, state_files = [], []
     for path in listing:
         match = CHECKPOINT_FILE.search(path)

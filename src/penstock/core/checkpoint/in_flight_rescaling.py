@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from penstock.base.errors import CheckpointError
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction, channel_of
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction, parse_channel
 from penstock.core.graph.job_graph import BROADCAST, JobEdge, JobGraph, JobVertex
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
 
@@ -93,18 +93,18 @@ def taken_over(
 ) -> tuple[StateFile, ...]:
     """Return the records in flight on an edge that a producing subtask partitions again, in this order."""
     producer, consumer = job_graph.vertices[edge.source], job_graph.vertices[edge.target]
-    found: list[tuple[int, int, int, StateFile]] = []
-    for vertex, wanted in ((consumer, Direction.IN), (producer, Direction.OUT)):
+    files: list[tuple[int, int, int, StateFile]] = []
+    for vertex, direction in ((consumer, Direction.IN), (producer, Direction.OUT)):
         for operator in vertex.operators:
             if operator.operator_id not in states:
                 continue
             for index, channel, handle in _channels(states[operator.operator_id]):
-                if channel.direction is wanted and channel.edge == edge.index:
-                    is_out = wanted is Direction.OUT
+                if channel.direction is direction and channel.edge == edge.index:
+                    is_out = direction is Direction.OUT
                     ends = (index, channel.peer) if is_out else (channel.peer, index)
-                    found.append((*ends, int(is_out), handle.file))
+                    files.append((*ends, int(is_out), handle.file))
     return tuple(
-        file for old, _, _, file in sorted(found, key=lambda f: f[:3]) if old % producer.parallelism == subtask
+        file for old, _, _, file in sorted(files, key=lambda f: f[:3]) if old % producer.parallelism == subtask
     )
 
 
@@ -113,4 +113,4 @@ def _channels(state: OperatorState) -> Iterator[tuple[int, ChannelState, Operato
         for name, handles in subtask.operator.items():
             for handle in handles:
                 if handle.mode == CHANNEL_MODE:
-                    yield index, channel_of(name), handle
+                    yield index, parse_channel(name), handle

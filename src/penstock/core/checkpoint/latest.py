@@ -40,20 +40,26 @@ def choose_latest(left: LeftByJobs) -> Choice:
     mark = _newest_mark(left)
     ended = {mark.job_id for mark in left.marks if mark.status != BEGUN}
     since = (0, -1) if mark is None else (mark.job_master, mark.timestamp_ms)
-    counting = [found for found in left.checkpoints if found.job_id not in ended]
-    whole = [found for found in counting if found.metadata is not None and _age(found)[:2] >= since]
-    whole.sort(key=_age, reverse=True)
-    if mark is not None and not whole and mark.status == "FINISHED":
+    counting = [checkpoint for checkpoint in left.checkpoints if checkpoint.job_id not in ended]
+    restorable = [
+        checkpoint for checkpoint in counting if checkpoint.metadata is not None and _age(checkpoint)[:2] >= since
+    ]
+    restorable.sort(key=_age, reverse=True)
+    if mark is not None and not restorable and mark.status == "FINISHED":
         is_stopped = mark.savepoint is not None and not mark.drained
         return Choice(path=mark.savepoint) if is_stopped else Choice(end=mark)
-    names = {found.job_id for found in left.checkpoints if found.metadata is not None}
-    damaged = [found for found in counting if found.metadata is None and _may_be_newer(found, whole, names)]
+    names = {checkpoint.job_id for checkpoint in left.checkpoints if checkpoint.metadata is not None}
+    damaged = [
+        checkpoint
+        for checkpoint in counting
+        if checkpoint.metadata is None and _may_be_newer(checkpoint, restorable, names)
+    ]
     return Choice(
-        tuple(found.metadata for found in whole if found.metadata is not None),
+        tuple(checkpoint.metadata for checkpoint in restorable if checkpoint.metadata is not None),
         # A job that did not get to a checkpoint continues where it started.
-        path=None if mark is None or whole or mark.status != BEGUN else mark.savepoint,
-        damaged=tuple(f"{found.directory} cannot be restored: {found.damage}" for found in damaged),
-        skipped=tuple(found.directory for found in damaged),
+        path=None if mark is None or restorable or mark.status != BEGUN else mark.savepoint,
+        damaged=tuple(f"{checkpoint.directory} cannot be restored: {checkpoint.damage}" for checkpoint in damaged),
+        skipped=tuple(checkpoint.directory for checkpoint in damaged),
     )
 
 
@@ -76,7 +82,7 @@ def forerunners(left: LeftByJobs, choice: Choice, retains: bool, job_id: str) ->
     if mark is not None and mark.status == BEGUN:
         jobs.add(mark.job_id)
     jobs.discard(job_id)
-    retained = {one.job_id for one in left.checkpoints} if retains else set()
+    retained = {checkpoint.job_id for checkpoint in left.checkpoints} if retains else set()
     return Forerunners(tuple(sorted(jobs)), tuple(sorted(jobs - retained)))
 
 
@@ -103,17 +109,21 @@ def _newest_mark(left: LeftByJobs) -> JobMark | None:
     return max(left.marks, key=lambda mark: (mark.job_master, mark.timestamp_ms), default=None)
 
 
-def _age(found: Left) -> tuple[int, int, int]:
-    metadata = found.metadata
+def _age(checkpoint: Left) -> tuple[int, int, int]:
+    metadata = checkpoint.metadata
     assert metadata is not None
-    return metadata.job_master, metadata.timestamp_ms, found.checkpoint_id
+    return metadata.job_master, metadata.timestamp_ms, checkpoint.checkpoint_id
 
 
-def _may_be_newer(damaged: Left, whole: list[Left], known: set[str]) -> bool:
+def _may_be_newer(damaged: Left, restorable: list[Left], known: set[str]) -> bool:
     """Return whether a damaged checkpoint may be newer.
 
     Within the job of the newest one, ids decide; a job without any readable checkpoint may be newer.
     """
     if damaged.job_id not in known:
         return True
-    return bool(whole) and whole[0].job_id == damaged.job_id and damaged.checkpoint_id > whole[0].checkpoint_id
+    return (
+        bool(restorable)
+        and restorable[0].job_id == damaged.job_id
+        and damaged.checkpoint_id > restorable[0].checkpoint_id
+    )

@@ -138,11 +138,11 @@ class PendingCheckpoint:
             return all(vertices[vertex].subtasks[producer].current.id in self._silent for producer in producers)
 
         return [
-            one.current
-            for one in subtasks
-            if one.current.id in self.missing
-            and one.current.id not in self._asked
-            and all(are_silent(*producers) for producers in self._graph.inputs_of(one))
+            subtask.current
+            for subtask in subtasks
+            if subtask.current.id in self.missing
+            and subtask.current.id not in self._asked
+            and all(are_silent(*producers) for producers in self._graph.get_inputs(subtask))
         ]
 
     def record(
@@ -193,12 +193,12 @@ class PendingCheckpoint:
                     if state:
                         subtasks[subtask.subtask] = state
                 operators.append(
-                    vertex.state_of(
+                    vertex.build_operator_state(
                         operator,
                         subtasks,
                         tuple(s.subtask for s in job_vertex.subtasks if s.current.id in finished),
                         self.coordinators.get(operator.operator_id),
-                        self._watermarks_of(operator.operator_id, job_vertex.subtasks),
+                        self._collect_watermarks(operator.operator_id, job_vertex.subtasks),
                     )
                 )
         return CheckpointMetadata(
@@ -213,17 +213,17 @@ class PendingCheckpoint:
             self._graph.job_graph.edge_names(),
         )
 
-    def _watermarks_of(self, operator_id: str, subtasks: Iterable[ExecutionVertex]) -> dict[int, tuple[int, int]]:
+    def _collect_watermarks(self, operator_id: str, subtasks: Iterable[ExecutionVertex]) -> dict[int, tuple[int, int]]:
         """Return an operator's watermarks by subtask, where time has begun; in a finished subtask, time is over."""
-        found = {}
+        watermarks = {}
         for subtask in subtasks:
             execution = subtask.current.id
             marks = self._watermarks.get(execution, {}).get(operator_id)
             if execution not in self._watermarks and execution in self._finished:
                 marks = MAX_WATERMARK, MAX_WATERMARK
             if marks is not None:
-                found[subtask.subtask] = marks
-        return found
+                watermarks[subtask.subtask] = marks
+        return watermarks
 
     def _carried(self, operator_id: str, subtask: int) -> OperatorSubtaskState | None:
         """Return the state that a finished subtask had at its end, from the previous checkpoint (G10).
@@ -237,9 +237,9 @@ class PendingCheckpoint:
         if state is None:
             return None
         lists = {
-            name: kept
+            name: remaining
             for name, handles in state.operator.items()
-            if (kept := tuple(h for h in handles if h.mode not in (COMMITTABLE_MODE, CHANNEL_MODE)))
+            if (remaining := tuple(h for h in handles if h.mode not in (COMMITTABLE_MODE, CHANNEL_MODE)))
         }
         return OperatorSubtaskState(state.keyed, lists, state.native)
 
@@ -252,7 +252,7 @@ class PendingCheckpoint:
         finished = set[ExecutionId]()
         for job_vertex in self._graph.vertices:
             for subtask in job_vertex.subtasks:
-                upstream = (producer.id for producer in self._graph.producers_of(subtask))
+                upstream = (producer.id for producer in self._graph.find_producers(subtask))
                 if subtask.current.id in self._finished and finished.issuperset(upstream):
                     finished.add(subtask.current.id)
         return finished

@@ -34,7 +34,7 @@ def check_places(states: Iterable[OperatorState], job_graph: JobGraph) -> None:
             raise _refusal(state, operator, misfit)
         rivals = _rivals(state, operator, before, operators)
         if rivals and not _is_certain(state, operator, rivals):
-            names = ", ".join(dict.fromkeys(f"{_said(rival)} was {what}" for rival, what in rivals))
+            names = ", ".join(dict.fromkeys(f"{_said(rival)} was {change}" for rival, change in rivals))
             raise _refusal(state, operator, f"nothing distinguishes the two, and {names}")
 
 
@@ -57,8 +57,8 @@ def _rivals(
 ) -> Rivals:
     """Return others of the kind that may have written the state, or that may have been this operator before."""
     now = {o.operator_id: o for o in operators}
-    others: Rivals = [(o, "added") for o in operators if o.kind == operator.kind and o.operator_id not in before]
-    others += [
+    rivals: Rivals = [(o, "added") for o in operators if o.kind == operator.kind and o.operator_id not in before]
+    rivals += [
         (s, "removed")
         for s in before.values()
         if s.kind == state.kind and s.operator_id not in now and s.has_placed_id and s.holds_state
@@ -69,8 +69,8 @@ def _rivals(
             continue
         has_moved_there = state.function and other.function == state.function != past.function
         if has_moved_there and operator.function != state.function:
-            others.append((other, "moved"))
-    return others
+            rivals.append((other, "moved"))
+    return rivals
 
 
 def _is_certain(state: OperatorState, operator: OperatorInfo, rivals: Rivals) -> bool:

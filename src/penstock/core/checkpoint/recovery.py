@@ -64,9 +64,9 @@ def read_recovery(store: CheckpointStore, job_id: str, job_name: str, retained: 
     own = [mark for mark in left.marks if mark.job_id == job_id and mark.status != BEGUN]
     end = max(own, key=lambda mark: mark.job_master, default=None)
     if end is not None:
-        return Recovery((), 0, left, (), (), (), end, _savepoint_of(store, end))
+        return Recovery((), 0, left, (), (), (), end, _load_savepoint(store, end))
     listed, highest = complete_ids(store.listing())  # the listing may be out of date
-    counting = {one.checkpoint_id for one in left.checkpoints if one.job_id == job_id}
+    counting = {checkpoint.checkpoint_id for checkpoint in left.checkpoints if checkpoint.job_id == job_id}
     ids, highest = sorted(counting.union(listed), reverse=True), max(highest, *counting, 0)
     completed: list[CheckpointMetadata] = []
     damaged, skipped_ids = [], []
@@ -85,7 +85,7 @@ def read_recovery(store: CheckpointStore, job_id: str, job_name: str, retained: 
     return Recovery(tuple(reversed(completed)), highest, left, (*damaged, *left.damaged), newer, tuple(skipped_ids))
 
 
-def _savepoint_of(store: CheckpointStore, end: JobMark) -> CheckpointMetadata | None:
+def _load_savepoint(store: CheckpointStore, end: JobMark) -> CheckpointMetadata | None:
     try:
         return None if end.savepoint is None else store.load(end.savepoint)
     except CheckpointError:
@@ -113,9 +113,9 @@ def nothing_left(damage: Exception) -> str:
     )
 
 
-def fallen_back(skipped: Sequence[str], taken: str) -> str:
+def fallen_back(skipped: Sequence[str], restored: str) -> str:
     """Return the log line for falling back to an older checkpoint. Lines before it report the damage of newer ones."""
-    return f"falls back: skips {', '.join(skipped)} as damaged, and takes {taken}"
+    return f"falls back: skips {', '.join(skipped)} as damaged, and takes {restored}"
 
 
 def refusal_to_fall_back(damage: str, before: str) -> str:

@@ -27,7 +27,7 @@ def check_fit(metadata: CheckpointMetadata, job_graph: JobGraph, configuration: 
     )
 
 
-def as_begun_from(metadata: CheckpointMetadata, configuration: Configuration) -> CheckpointMetadata:
+def to_initial_metadata(metadata: CheckpointMetadata, configuration: Configuration) -> CheckpointMetadata:
     """Return the metadata of another job's savepoint or checkpoint, without its event time if an option says so."""
     return metadata if configuration.read(RECOVERY_KEEP_EVENT_TIME) else metadata.without_event_time()
 
@@ -59,9 +59,9 @@ def check_restorable(
         finished = [o for o in known if o.fully_finished]
         if finished and len(finished) < len(vertex.operators):
             ended = {state.operator_id for state in finished}
-            others = ", ".join(o.name for o in vertex.operators if o.operator_id not in ended)
+            running = ", ".join(o.name for o in vertex.operators if o.operator_id not in ended)
             raise CheckpointError(
-                f"operator {_named(finished[0])} had finished, but is chained with {others}, which had not: start a "
+                f"operator {_named(finished[0])} had finished, but is chained with {running}, which had not: start a "
                 "new chain between them (start_new_chain), or give the finished operator a new uid to run it again"
             )
         if finished:
@@ -84,7 +84,7 @@ def _require_finished_producers(
     finished: OperatorState, vertex: JobVertex, job_graph: JobGraph, states: dict[str, OperatorState]
 ) -> None:
     """Raise if a finished operator, which is skipped, has unfinished producers: their records would be lost."""
-    for edge in job_graph.inputs_of(vertex.index):
+    for edge in job_graph.get_inputs(vertex.index):
         for producer in job_graph.vertices[edge.source].operators:
             state = states.get(producer.operator_id)
             if state is None or not state.fully_finished:
@@ -127,7 +127,11 @@ def _changed_query(left: list[OperatorState], new: list[OperatorInfo]) -> Checkp
 def _new_steps(states: dict[str, OperatorState], job_graph: JobGraph) -> list[OperatorInfo]:
     """Return the query steps that may have state but have none in the checkpoint."""
     operators = [operator for vertex in job_graph.vertices for operator in vertex.operators]
-    return [one for one in operators if one.is_stateful and one.description and one.operator_id not in states]
+    return [
+        operator
+        for operator in operators
+        if operator.is_stateful and operator.description and operator.operator_id not in states
+    ]
 
 
 def _step(operator: OperatorInfo) -> str:
@@ -141,5 +145,5 @@ def _holds_keyed(state: OperatorState) -> bool:
 def _named(state: OperatorState) -> str:
     if state.uid is not None:
         return f"{state.name!r} (uid {state.uid!r})"
-    found = f"{state.name!r} (id {state.operator_id})"
-    return f"{found}, which was {state.description}" if state.description else found
+    label = f"{state.name!r} (id {state.operator_id})"
+    return f"{label}, which was {state.description}" if state.description else label

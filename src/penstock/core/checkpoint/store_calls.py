@@ -53,27 +53,27 @@ class StoreCalls:
         self._effects.run(work, answered)
 
     def give_up_late(
-        self, what: str, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+        self, action: str, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """Make a call that is harmless if carried out late; on timeout, `done` gets a `CallTimeoutError`."""
-        self._watched(what, work, done, lambda error: done(None, error))
+        self._watched(action, work, done, lambda error: done(None, error))
 
     def wait_for(
-        self, what: str, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+        self, action: str, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         """Make a call that must not be carried out after its caller has given up, so wait for it without a limit."""
-        self._watched(what, work, done, None)
+        self._watched(action, work, done, None)
 
     def _watched(
         self,
-        what: str,
+        action: str,
         work: Callable[[], T],
         done: Callable[[T | None, BaseException | None], None],
         give_up: Callable[[BaseException], None] | None,
     ) -> None:
         self._made += 1
         number, now_ms = self._made, self._clock.steady_ms()
-        self._waiting[number] = _Waiting(what, now_ms, now_ms + self._patience_ms, give_up)
+        self._waiting[number] = _Waiting(action, now_ms, now_ms + self._patience_ms, give_up)
 
         def answered(result: T | None, error: BaseException | None) -> None:
             if self._waiting.pop(number, None) is not None:

@@ -37,13 +37,13 @@ class Stragglers:
     waited_ms: int
 
 
-def waited_for(graph: ExecutionGraph, pending: PendingCheckpoint) -> list[Execution]:
+def find_stragglers(graph: ExecutionGraph, pending: PendingCheckpoint) -> list[Execution]:
     """Return the tasks that a checkpoint waits for."""
     missing = pending.missing
     return [
         vertex.current
         for vertex in graph
-        if vertex.current.id in missing and not any(e.id in missing for e in graph.producers_of(vertex))
+        if vertex.current.id in missing and not any(e.id in missing for e in graph.find_producers(vertex))
     ]
 
 
@@ -55,7 +55,7 @@ def stragglers(graph: ExecutionGraph, pending: PendingCheckpoint, now_ms: int, p
     after_ms, waited_ms = last_ms - pending.begun_ms, now_ms - last_ms
     if waited_ms < max(patience_ms, TIMES * after_ms):
         return None
-    tasks = waited_for(graph, pending)
+    tasks = find_stragglers(graph, pending)
     if len(tasks) > max(1, (count + len(tasks)) // SHARE):
         return None
     return Stragglers(pending.checkpoint_id, tasks, count, after_ms, waited_ms)

@@ -51,11 +51,11 @@ class Aggregates:
         """Return a description of the aggregates, to check whether a snapshot belongs to the same ones."""
         return ", ".join(f"{aggregate.kind}({aggregate.argument})" for aggregate in self._aggregates)
 
-    def partials_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
+    def compute_partials(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
         """Return the partials of the records, one row for each group."""
-        return self.grouped(self.arguments_of(group, columns), list(group))
+        return self.grouped(self.build_arguments(group, columns), list(group))
 
-    def arguments_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
+    def build_arguments(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
         """Return the input of the partials: the group of each record, and the values to aggregate."""
         rows = columns.num_rows
         arguments: dict[str, Any] = {}
@@ -68,7 +68,7 @@ class Aggregates:
         """Return the partials of such a table for each group. `group`: the names of its columns, which come first."""
         counts = any(aggregate.kind == "count_all" for aggregate in self._aggregates)
         # Rows are counted once, with the count kernel, rather than by summing a column of ones.
-        found = _grouped(
+        table = _grouped(
             arguments,
             group,
             [([], "count_all")] * counts
@@ -78,12 +78,12 @@ class Aggregates:
                 if self._aggregates[index].kind != "count_all"
             ],
         )
-        made = iter(found.columns[len(group) + counts :])
-        wanted = [
-            found.column(len(group)) if self._aggregates[index].kind == "count_all" else next(made)
+        columns = iter(table.columns[len(group) + counts :])
+        partials = [
+            table.column(len(group)) if self._aggregates[index].kind == "count_all" else next(columns)
             for _, index, _ in self._partials
         ]
-        return pa.Table.from_arrays([*found.columns[: len(group)], *wanted], [*group, *self.partial_columns])
+        return pa.Table.from_arrays([*table.columns[: len(group)], *partials], [*group, *self.partial_columns])
 
     def merged(self, tables: Sequence[pa.Table], group: Sequence[str]) -> pa.Table:
         """Merge partials to one row for each group; rows of earlier tables count as earlier."""
@@ -93,16 +93,16 @@ class Aggregates:
 
     def results(self, partials: pa.Table) -> list[Any]:
         """Return one array for each aggregate, computed from its partials."""
-        found = []
+        arrays = []
         for index, aggregate in enumerate(self._aggregates):
             columns = [full(partials.column(name), 0) for name, of, _ in self._partials if of == index]
             if aggregate.kind == "avg":
                 total, count = columns
-                seen = pc.if_else(pc.greater(count, 0), count, pa.scalar(None, count.type))
-                found.append(pc.divide(pc.cast(total, pa.float64()), pc.cast(seen, pa.float64())))
+                divisor = pc.if_else(pc.greater(count, 0), count, pa.scalar(None, count.type))
+                arrays.append(pc.divide(pc.cast(total, pa.float64()), pc.cast(divisor, pa.float64())))
             else:
-                found.append(columns[0])
-        return found
+                arrays.append(columns[0])
+        return arrays
 
 
 def _grouped(table: pa.Table, keys: list[str], aggregations: list[Any]) -> pa.Table:

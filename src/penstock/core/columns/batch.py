@@ -134,15 +134,15 @@ def as_columns(batch: Batch, owner: str) -> ColumnBatch:
     if isinstance(batch, ColumnBatch):
         return batch
     rowtimes = None if batch.timestamps is None else np.asarray(batch.timestamps, np.int64)
-    return ColumnBatch(columns_of(batch.values, owner), rowtimes, kinds_of(batch))
+    return ColumnBatch(to_record_batch(batch.values, owner), rowtimes, get_row_kinds(batch))
 
 
-def kinds_of(batch: Batch) -> bytes | None:
+def get_row_kinds(batch: Batch) -> bytes | None:
     """Return the kind of each record, wherever the batch stores it; None if all are inserts."""
     return batch.kinds if batch.kinds is not None else kinds_of_rows(batch.values)
 
 
-def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -> pa.RecordBatch:
+def to_record_batch(values: list[Any], owner: str, schema: pa.Schema | None = None) -> pa.RecordBatch:
     """Convert records to columns, of a schema if one is given; see `as_columns`."""
     first = values[0]
     as_dict = getattr(first, "as_dict", None)
@@ -151,14 +151,14 @@ def columns_of(values: list[Any], owner: str, schema: pa.Schema | None = None) -
             dicts = values if isinstance(first, dict) else [value.as_dict() for value in values]
             if schema is None:
                 return pa.RecordBatch.from_pylist(dicts)
-            arrays = [_column([one.get(field.name) for one in dicts], field.type, field.name) for field in schema]
+            arrays = [_column([row.get(field.name) for row in dicts], field.type, field.name) for field in schema]
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
         if isinstance(first, tuple) or as_dict is not None:
             names = list(getattr(first, "_fields", None) or (f"f{index}" for index in range(len(list(first)))))
             lists = zip(*values, strict=True)
             types = [None] * len(names) if schema is None else schema.types
-            shown = names if schema is None else schema.names
-            arrays = [_column(*one) for one in zip(lists, types, shown, strict=True)]
+            field_names = names if schema is None else schema.names
+            arrays = [_column(*arguments) for arguments in zip(lists, types, field_names, strict=True)]
             return pa.RecordBatch.from_arrays(arrays, names)
     except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError) as error:
         raise WrongTypeError(
@@ -178,7 +178,7 @@ def _column(values: Sequence[Any], kind: pa.DataType | None, name: str) -> pa.Ar
         raise WrongTypeError(f"column {name!r} of {kind or 'one type'}: {error}") from error
 
 
-def rowtimes_in(batch: ColumnBatch, name: str) -> Any:
+def extract_rowtimes(batch: ColumnBatch, name: str) -> Any:
     """Return the timestamps (ms) in a column of integers (already ms), dates or Arrow timestamps.
 
     Raises:

@@ -141,7 +141,7 @@ class Expression:
     # --- aggregates ------------------------------------------------------------------------------------------------
 
     def _aggregate(self, kind: str) -> Aggregate:
-        return _aggregate_of(kind, self)
+        return _build_aggregate(kind, self)
 
     @property
     def count(self) -> Aggregate:
@@ -294,7 +294,7 @@ class Aggregate:
         return f"{self.kind.upper()}({self.argument}) AS {self.name}"
 
 
-def _aggregate_of(kind: str, argument: Expression) -> Aggregate:
+def _build_aggregate(kind: str, argument: Expression) -> Aggregate:
     """Return an aggregate named after itself. The count of a constant counts records."""
     if kind == "count" and isinstance(argument, Literal) and argument.value is not None:
         return Aggregate("count_all", argument, "count")
@@ -313,9 +313,11 @@ def lit(value: Any) -> Expression:
     return value if isinstance(value, Expression) else Literal(value)
 
 
-def _remainder(one: Expression, other: Expression) -> Expression:
+def _remainder(dividend: Expression, other: Expression) -> Expression:
     """Return the remainder with the sign of the dividend, as in SQL; Arrow has no such kernel for integers."""
-    return one - Call("multiply_checked", (Call("trunc", (Call("divide_checked", (one, other)),)), other), "*")
+    return dividend - Call(
+        "multiply_checked", (Call("trunc", (Call("divide_checked", (dividend, other)),)), other), "*"
+    )
 
 
 #: Errors that kernels raise on values that do not fit.

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import WrongTypeError
-from penstock.base.fields import field_of
+from penstock.base.fields import get_field
 from penstock.base.types import Row
 from penstock.codecs.row_batches import take_apart
 from penstock.state.equality import canonical_column
@@ -36,8 +36,8 @@ class ColumnKey:
     def __call__(self, record: Any) -> Any:
         """Return the key of a single record."""
         if len(self.names) == 1:
-            return field_of(record, self.names[0])
-        return tuple(field_of(record, name) for name in self.names)
+            return get_field(record, self.names[0])
+        return tuple(get_field(record, name) for name in self.names)
 
     def extend(self, target: list[Any], records: list[Any]) -> None:
         """Append the keys of many records, up to the first record without one.
@@ -72,7 +72,7 @@ class ColumnKey:
     def __repr__(self) -> str:
         return f"ColumnKey({', '.join(self.names)})"
 
-    def columns_in(self, columns: pa.RecordBatch) -> list[Any]:
+    def select_columns(self, columns: pa.RecordBatch) -> list[Any]:
         """Return the key's columns in canonical form (`penstock.state.equality`).
 
         Raises:
@@ -98,9 +98,9 @@ class ColumnRoutes:
         #: channel by key, -1 for keys not seen yet
         self._table = np.full(0, _UNKNOWN, np.int16)
 
-    def channels_of(self, columns: pa.RecordBatch) -> Any:
+    def select_channels(self, columns: pa.RecordBatch) -> Any:
         """Return the channels of the records as a numpy array."""
-        of_key = self._key.columns_in(columns)
+        of_key = self._key.select_columns(columns)
         if len(of_key) == 1 and pa.types.is_integer(of_key[0].type) and not of_key[0].null_count:
             numbers = of_key[0].to_numpy()
             if len(numbers) and numbers.min() >= 0 and (highest := int(numbers.max())) < _TABLE_MAX:
@@ -112,10 +112,10 @@ class ColumnRoutes:
         missing = highest + 1 - len(self._table)
         if missing > 0:
             self._table = np.concatenate([self._table, np.full(missing, _UNKNOWN, np.int16)])
-        found = self._table[numbers]
-        unknown = found == _UNKNOWN
+        routes = self._table[numbers]
+        unknown = routes == _UNKNOWN
         if unknown.any():
             new = np.unique(numbers[unknown])
             self._table[new] = list(map(self._route, new.tolist()))
-            found = self._table[numbers]
-        return found
+            routes = self._table[numbers]
+        return routes

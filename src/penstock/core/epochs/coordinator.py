@@ -29,7 +29,7 @@ def epoch_vertices(job_graph: JobGraph, job_id: str) -> list[EpochVertex]:
             vertex.parallelism,
             vertex.max_parallelism,
             vertex.program,
-            {edge.index: edge.input_index for edge in job_graph.inputs_of(vertex.index)},
+            {edge.index: edge.input_index for edge in job_graph.get_inputs(vertex.index)},
             consumers_of_vertex(job_graph, vertex, keyed),
             keyed[vertex.index],
             sorts,
@@ -102,7 +102,8 @@ class EpochCoordinator:
         self._no_more.clear()
         self._ended.clear()
         self._watermarks = {
-            task: {place: not_over(mark) for place, mark in marks.items()} for task, marks in self._watermarks.items()
+            task: {position: not_over(mark) for position, mark in marks.items()}
+            for task, marks in self._watermarks.items()
         }
 
     def fall_back(self, before: CheckpointMetadata) -> None:
@@ -163,34 +164,38 @@ class EpochCoordinator:
         """Return the state without the committables of the last epoch, if this run of the job has delivered them."""
         if not self._is_delivered:
             return state
-        kept = {
+        operator_state = {
             name: handles
             for name, handles in state.operator.items()
             if any(handle.mode != COMMITTABLE_MODE for handle in handles)
         }
-        return replace(state, operator=kept)
+        return replace(state, operator=operator_state)
 
     def metadata(
-        self, answers: Mapping[Task, EpochAnswer], kept: Mapping[str, StateFile], timestamp_ms: int, ends: bool
+        self,
+        answers: Mapping[Task, EpochAnswer],
+        enumerator_states: Mapping[str, StateFile],
+        timestamp_ms: int,
+        ends: bool,
     ) -> CheckpointMetadata:
         """Return the checkpoint made of the answers and the state of the split enumerators."""
         operators = []
         # A drained job has reached the end of time, from which nothing can continue.
         reached = {} if ends else watermarks_behind(answers)
         for vertex in self._job_graph.vertices:
-            for place, operator in enumerate(vertex.operators):
+            for position, operator in enumerate(vertex.operators):
                 subtasks = {
                     subtask: state
                     for subtask in range(vertex.parallelism)
                     if (state := answers[vertex.index, subtask].operators.get(operator.operator_id))
                 }
                 operators.append(
-                    vertex.state_of(
+                    vertex.build_operator_state(
                         operator,
                         subtasks,
                         tuple(range(vertex.parallelism)) if ends else (),
-                        kept.get(operator.operator_id),
-                        watermarks_in_checkpoint(vertex, place, reached),
+                        enumerator_states.get(operator.operator_id),
+                        watermarks_in_checkpoint(vertex, position, reached),
                     )
                 )
         edges = self._job_graph.edge_names()

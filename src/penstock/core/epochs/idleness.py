@@ -55,12 +55,12 @@ def watermarks_behind(answers: Mapping[tuple[int, int], EpochAnswer]) -> dict[tu
     for (vertex, _), answer in answers.items():
         if not answer.is_idle:
             known = reached.setdefault(vertex, {})
-            open_ones = {place: mark for place, mark in answer.watermarks.items() if mark != MAX_WATERMARK}
-            known.update({place: min(mark, known.get(place, mark)) for place, mark in open_ones.items()})
+            open_ones = {position: mark for position, mark in answer.watermarks.items() if mark != MAX_WATERMARK}
+            known.update({position: min(mark, known.get(position, mark)) for position, mark in open_ones.items()})
     return {
         (vertex, subtask): {
-            place: max(mark, reached.get(vertex, {}).get(place, mark)) if answer.is_idle else mark
-            for place, mark in answer.watermarks.items()
+            position: max(mark, reached.get(vertex, {}).get(position, mark)) if answer.is_idle else mark
+            for position, mark in answer.watermarks.items()
         }
         for (vertex, subtask), answer in answers.items()
     }

@@ -11,8 +11,8 @@ from penstock.base.errors import UnsupportedError
 from penstock.core.accumulators import pickled
 from penstock.core.batch.calls import OpenCalls
 from penstock.core.batch.contexts import bounded_context
-from penstock.core.batch.edges import exchange_of, targets_of
-from penstock.core.batch.exchange import loads_batch, sequences_of
+from penstock.core.batch.edges import build_exchange, find_targets
+from penstock.core.batch.exchange import build_sequence, loads_batch
 from penstock.core.batch.figures import CountedExchange, CountedInput, task_metrics
 from penstock.core.batch.keyed_rows import process_with_key
 from penstock.core.batch.rows import (
@@ -84,7 +84,7 @@ class EpochTask(EndedTask):
         self._execution = ExecutionId(vertex.index, subtask, work.epoch)
         self._key_groups = key_group_range(subtask, vertex.max_parallelism, vertex.parallelism)
         self._rows = Rows()
-        self._sequences = sequences_of(subtask)
+        self._sequences = build_sequence(subtask)
         self._histories = StateHistories()
         self._wait = wait
         self._run = token.hex()
@@ -104,14 +104,14 @@ class EpochTask(EndedTask):
         consumers, parallelism = vertex.consumers, vertex.parallelism
         self._exchanges = {
             out.edge: CountedExchange(
-                exchange_of(out, consumers[out.edge], self._rows, self._sequences, subtask, parallelism)
+                build_exchange(out, consumers[out.edge], self._rows, self._sequences, subtask, parallelism)
             )
             for out in program.out_edges
         }
         chain = self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
         self._input = CountedInput(chain.head.process_batch)
         self._calls = OpenCalls(chain, clock, wait)
-        chain.setup(self._context_for(program, index) for index in range(len(program.operators)))
+        chain.setup(self._build_context(program, index) for index in range(len(program.operators)))
         self._outputs = [
             _Onwards(operator.output, work.watermarks.get(index, MIN_TIMESTAMP))
             for index, operator in enumerate(chain.operators)
@@ -299,13 +299,13 @@ class EpochTask(EndedTask):
         """Process rows; keyed rows come after all others."""
         inputs, process = self._vertex.inputs, self._input
         first = bisect_left(rows.places, 0) if self._vertex.is_keyed else len(rows)
-        for edge, place, timestamp, payload in zip(
+        for edge, position, timestamp, payload in zip(
             rows.edges[:first], rows.places, rows.timestamps, rows.payloads, strict=False
         ):
-            if place in (WATERMARK_PLACE, IDLE_PLACE, SILENT_PLACE):
+            if position in (WATERMARK_PLACE, IDLE_PLACE, SILENT_PLACE):
                 assert timestamp is not None
                 self._used.add(payload)
-                self._inputs.add(edge, timestamp, place == IDLE_PLACE, place == SILENT_PLACE)
+                self._inputs.add(edge, timestamp, position == IDLE_PLACE, position == SILENT_PLACE)
             else:
                 process(loads_batch(payload), inputs[edge])
                 yield
@@ -314,11 +314,11 @@ class EpochTask(EndedTask):
 
     def _process_keys(self, head: StreamOperator, rows: Rows, first: int) -> Iterator[None]:
         """Process keyed rows. All keys but the last end here; the last key may continue in the next rows."""
-        end, places = len(rows), rows.places
-        cut = bisect_left(places, places[-1], first)
+        end, positions = len(rows), rows.places
+        cut = bisect_left(positions, positions[-1], first)
         yield from self._process_range(rows, first, cut)
-        if places[-1] != self._open_place:
-            self._open_place = places[-1]
+        if positions[-1] != self._open_place:
+            self._open_place = positions[-1]
             self._advance_keys(head)
             yield
         yield from self._process_range(rows, cut, end)
@@ -345,10 +345,12 @@ class EpochTask(EndedTask):
             head.process_watermark(watermark)
 
     def _watermarks(self) -> dict[int, int]:
-        found = {index: output.watermark for index, output in enumerate(self._outputs)}
+        watermarks = {index: output.watermark for index, output in enumerate(self._outputs)}
         reached = self._inputs.watermark
-        found[-1] = max(self._work.watermarks.get(-1, MIN_TIMESTAMP), MIN_TIMESTAMP if reached is None else reached)
-        return found
+        watermarks[-1] = max(
+            self._work.watermarks.get(-1, MIN_TIMESTAMP), MIN_TIMESTAMP if reached is None else reached
+        )
+        return watermarks
 
     def _report(self) -> None:
         own = self._outputs[0].watermark if isinstance(self._chain.head, SourceOperator) else self._watermarks()[-1]
@@ -363,15 +365,15 @@ class EpochTask(EndedTask):
             self._digest.add(self._rows)
             self._digest.say(watermarks)
             self._token = self._digest.token()
-        place = SILENT_PLACE if self._is_silent else IDLE_PLACE if self._is_idle else WATERMARK_PLACE
+        position = SILENT_PLACE if self._is_silent else IDLE_PLACE if self._is_idle else WATERMARK_PLACE
         for out in self._chain.program.out_edges:
-            for target in targets_of(out, vertex.consumers[out.edge], self._subtask, vertex.parallelism):
+            for target in find_targets(out, vertex.consumers[out.edge], self._subtask, vertex.parallelism):
                 watermark, number = watermarks[out.operator], next(self._sequences)
-                self._rows.append(out.edge, target, number, self._token, watermark, place)
+                self._rows.append(out.edge, target, number, self._token, watermark, position)
 
     # --- what the chain is given -----------------------------------------------------------------------------------
 
-    def _context_for(self, program: VertexProgram, index: int) -> OperatorContext:
+    def _build_context(self, program: VertexProgram, index: int) -> OperatorContext:
         vertex, chained = self._vertex, program.operators[index]
         keyed = self._backends.make(
             self._execution, chained.operator_id, chained.title, vertex.max_parallelism, self._key_groups

@@ -36,9 +36,9 @@ class OutputDigest:
             self.say((*columns[:-1], list(map(len, payloads))))
             self._digest.update(b"".join(payloads))
 
-    def say(self, what: Any) -> None:
+    def say(self, value: Any) -> None:
         """Add numbers, in tuples, lists and dictionaries."""
-        self._digest.update(marshal.dumps(what, _MARSHAL_VERSION))
+        self._digest.update(marshal.dumps(value, _MARSHAL_VERSION))
 
     def token(self) -> bytes:
         """Return the digest so far."""

@@ -118,7 +118,7 @@ class ExecutionGraph:
         current = subtasks[execution_id.subtask].current
         return current if current.id == execution_id else None
 
-    def name_of(self, execution: Execution) -> str:
+    def get_subtask_name(self, execution: Execution) -> str:
         """Return the subtask's name as shown to users."""
         return self.vertices[execution.id.vertex].subtasks[execution.id.subtask].name
 
@@ -174,31 +174,31 @@ class ExecutionGraph:
 
     def has_running_consumer(self, execution: Execution) -> bool:
         """Return whether a subtask that reads this one's output has not ended."""
-        return any(not consumer.current.state.is_terminal for consumer in self.consumers_of(execution))
+        return any(not consumer.current.state.is_terminal for consumer in self.find_consumers(execution))
 
-    def consumers_of(self, execution: Execution) -> Iterator[ExecutionVertex]:
+    def find_consumers(self, execution: Execution) -> Iterator[ExecutionVertex]:
         """Yield the subtasks that read a subtask's output, each once, however many edges connect them."""
         graph, producer = self.job_graph, execution.id
-        found = {
+        consumers = {
             (edge.target, consumer)
-            for edge in graph.outputs_of(producer.vertex)
+            for edge in graph.get_outputs(producer.vertex)
             for consumer in graph.consumers(edge, producer.subtask)
         }
-        for vertex, consumer in sorted(found):
+        for vertex, consumer in sorted(consumers):
             yield self.vertices[vertex].subtasks[consumer]
 
-    def producers_of(self, consumer: ExecutionVertex) -> list[Execution]:
+    def find_producers(self, consumer: ExecutionVertex) -> list[Execution]:
         """Return the current executions of all subtasks whose output a subtask reads."""
         return [
             self.vertices[vertex].subtasks[producer].current
-            for vertex, producers in self.inputs_of(consumer)
+            for vertex, producers in self.get_inputs(consumer)
             for producer in producers
         ]
 
-    def inputs_of(self, consumer: ExecutionVertex) -> list[tuple[int, range]]:
+    def get_inputs(self, consumer: ExecutionVertex) -> list[tuple[int, range]]:
         """Return a subtask's producers by index: for each edge, a vertex and a range of its subtasks."""
         graph = self.job_graph
-        edges = graph.inputs_of(consumer.vertex.index)
+        edges = graph.get_inputs(consumer.vertex.index)
         return [(edge.source, graph.producers(edge, consumer.subtask)) for edge in edges]
 
     def injection_points(self) -> list[Execution]:
@@ -209,6 +209,6 @@ class ExecutionGraph:
             for subtask in job_vertex.subtasks:
                 if subtask.current.state is finished:
                     continue
-                if all(e.state is finished for e in self.producers_of(subtask)):
+                if all(e.state is finished for e in self.find_producers(subtask)):
                     points.append(subtask.current)
         return points

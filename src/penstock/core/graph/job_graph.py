@@ -82,7 +82,7 @@ class JobVertex:
         """The highest possible parallelism."""
         return self.max_parallelism if self.parallelism_limit is None else self.parallelism_limit
 
-    def state_of(
+    def build_operator_state(
         self,
         operator: OperatorInfo,
         subtasks: dict[int, OperatorSubtaskState],
@@ -153,9 +153,9 @@ class JobGraph:
 
         So forward edges stay within a slot, except between groups.
         """
-        first, taken = dict[str, int](), 0
+        first, offset = dict[str, int](), 0
         for group, slots in self.slots_of_groups().items():
-            first[group], taken = taken, taken + slots
+            first[group], offset = offset, offset + slots
         return first
 
     def slots(self) -> list[Slot]:
@@ -167,21 +167,21 @@ class JobGraph:
         producers = self.vertices[edge.source].parallelism
         if not edge.is_pointwise:
             return range(producers)
-        return pointwise.producers_of(consumer, producers, self.vertices[edge.target].parallelism)
+        return pointwise.find_producers(consumer, producers, self.vertices[edge.target].parallelism)
 
     def consumers(self, edge: JobEdge, producer: int) -> range:
         """Return the consuming subtasks that a producing subtask of the edge feeds."""
         consumers = self.vertices[edge.target].parallelism
         if not edge.is_pointwise:
             return range(consumers)
-        return pointwise.consumers_of(producer, self.vertices[edge.source].parallelism, consumers)
+        return pointwise.find_consumers(producer, self.vertices[edge.source].parallelism, consumers)
 
     def edge_names(self) -> tuple[str, ...]:
         """Return a name for each edge from its operators; the same edge has the same name in every job."""
         heads = [vertex.operators[0].operator_id for vertex in self.vertices]
         return tuple(f"{heads[e.source]}>{heads[e.target]}:{e.input_index}" for e in self.edges)
 
-    def inputs_of(self, vertex: int) -> list[JobEdge]:
+    def get_inputs(self, vertex: int) -> list[JobEdge]:
         """Return the edges into a vertex."""
         return [e for e in self.edges if e.target == vertex]
 
@@ -202,11 +202,11 @@ class JobGraph:
         for vertex in self.vertices:
             sources = vertex.sources.values()
             if any(source.boundedness is not Boundedness.BOUNDED for source in sources) or any(
-                edge.source in endless for edge in self.inputs_of(vertex.index)
+                edge.source in endless for edge in self.get_inputs(vertex.index)
             ):
                 endless.add(vertex.index)
         return endless
 
-    def outputs_of(self, vertex: int) -> list[JobEdge]:
+    def get_outputs(self, vertex: int) -> list[JobEdge]:
         """Return the edges out of a vertex."""
         return [e for e in self.edges if e.source == vertex]

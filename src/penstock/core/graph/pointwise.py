@@ -8,14 +8,14 @@ alone.
 from __future__ import annotations
 
 
-def producers_of(consumer: int, producers: int, consumers: int) -> range:
+def find_producers(consumer: int, producers: int, consumers: int) -> range:
     """Return the producing subtasks that a consuming one reads from, given the number of each."""
     first = consumer * producers // consumers
     return range(first, max(first + 1, (consumer + 1) * producers // consumers))
 
 
-def consumers_of(producer: int, producers: int, consumers: int) -> range:
-    """Return the consuming subtasks that a producing one feeds: the inverse of `producers_of`."""
+def find_consumers(producer: int, producers: int, consumers: int) -> range:
+    """Return the consuming subtasks that a producing one feeds: the inverse of `find_producers`."""
     if producers >= consumers:
         first = ((producer + 1) * consumers - 1) // producers
         return range(first, first + 1)

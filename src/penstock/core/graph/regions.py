@@ -31,8 +31,8 @@ class Regions:
                 subtask = parents[subtask]
             return subtask
 
-        def join(one: Subtask, other: Subtask) -> None:
-            parents[root(one)] = root(other)
+        def join(subtask: Subtask, other: Subtask) -> None:
+            parents[root(subtask)] = root(other)
 
         for vertex in job_graph.vertices:
             if not all(source.restarts_by_reader for source in vertex.sources.values()):

@@ -50,8 +50,10 @@ class Departures:
         tasks = self._tasks.at_stake(worker_id)
         if tasks:
             self._moving.add(worker_id)
-        what = f"{task_names(self._graph, tasks)} move to another worker" if tasks else "it has no tasks, and is let go"
-        self._effects.log(f"{name} is leaving: {reason}; {what}")
+        outcome = (
+            f"{task_names(self._graph, tasks)} move to another worker" if tasks else "it has no tasks, and is let go"
+        )
+        self._effects.log(f"{name} is leaving: {reason}; {outcome}")
         self._history.departs(
             DepartureRecord(
                 self._clock.now_ms(),
@@ -59,7 +61,7 @@ class Departures:
                 registration.host,
                 registration.process_id,
                 reason,
-                tuple(self._graph.name_of(task) for task in tasks),
+                tuple(self._graph.get_subtask_name(task) for task in tasks),
             )
         )
         return True

@@ -34,10 +34,10 @@ def likeness(failure: Failure, task_name: str | None) -> str:
     """
     if failure.blocked_at:
         return f"blocked at {failure.blocked_at}"
-    place = failure.operator_name or task_name or ""
+    origin = failure.operator_name or task_name or ""
     if failure.user_code or failure.traceback is not None:
-        return _ADDRESSES.sub("0x", f"{place}\n{failure.reason}\n{failure.traceback or ''}")
-    return _NUMBERS.sub("#", f"{place}\n{failure.reason}")
+        return _ADDRESSES.sub("0x", f"{origin}\n{failure.reason}\n{failure.traceback or ''}")
+    return _NUMBERS.sub("#", f"{origin}\n{failure.reason}")
 
 
 class IdenticalFailures:

@@ -73,28 +73,28 @@ class FailureLabels:
         if cause is None:
             return
         context = FailureEnricherContext(self._job_id, self._job_name, failure_type)
-        for asked in self._asked:
-            asked.waiting.append((number, cause, context))
-            self._ask(asked)
+        for enricher in self._asked:
+            enricher.waiting.append((number, cause, context))
+            self._ask(enricher)
 
-    def _ask(self, asked: _Asked) -> None:
-        now_ms, name = self._clock.steady_ms(), asked.labeller.name
-        if asked.since_ms is not None:
-            if now_ms - asked.since_ms >= PATIENCE_MS and not asked.is_named:
-                asked.is_named = True
-                self._effects.log(f"failure enricher {name} has not answered for {now_ms - asked.since_ms} ms")
+    def _ask(self, enricher: _Asked) -> None:
+        now_ms, name = self._clock.steady_ms(), enricher.labeller.name
+        if enricher.since_ms is not None:
+            if now_ms - enricher.since_ms >= PATIENCE_MS and not enricher.is_named:
+                enricher.is_named = True
+                self._effects.log(f"failure enricher {name} has not answered for {now_ms - enricher.since_ms} ms")
             return
-        if not asked.waiting:
+        if not enricher.waiting:
             return
-        number, cause, context = asked.waiting.popleft()
-        asked.since_ms, asked.is_named = now_ms, False
+        number, cause, context = enricher.waiting.popleft()
+        enricher.since_ms, enricher.is_named = now_ms, False
 
         def done(answer: tuple[Labels, str | None] | None, error: BaseException | None) -> None:
-            asked.since_ms = None
+            enricher.since_ms = None
             labels, complaint = answer or ({}, f"{type(error).__name__}: {error}")
             if complaint is not None:
                 self._effects.log(f"failure enricher {name}: {complaint}")
             self._history.labelled(number, labels)
-            self._ask(asked)
+            self._ask(enricher)
 
-        self._effects.run(lambda: asked.labeller.label(cause, context), done)
+        self._effects.run(lambda: enricher.labeller.label(cause, context), done)

@@ -21,16 +21,16 @@ from penstock.core.task.whereabouts import whereabouts
 _OF_CALLS: Final = (CallError, UserCodeError, RecordError)
 
 
-def error_of(failure: Failure, graph: ExecutionGraph, execution: Execution | None) -> PenstockError:
+def build_error(failure: Failure, graph: ExecutionGraph, execution: Execution | None) -> PenstockError:
     """Return the error that the job fails with; `execution` is the task that failed, if any."""
     if execution is None:
         return _other_error(failure, graph.job_graph, "")
     if failure.user_code and failure.operator_name is not None:
         return _user_error(failure, graph.job_graph, execution.id.vertex, execution.id.subtask)
-    return _other_error(failure, graph.job_graph, f"task {graph.name_of(execution)}: ")
+    return _other_error(failure, graph.job_graph, f"task {graph.get_subtask_name(execution)}: ")
 
 
-def record_of(
+def build_failure_record(
     at_ms: int,
     error: BaseException | None,
     graph: ExecutionGraph,
@@ -45,11 +45,11 @@ def record_of(
         at_ms,
         failed[0].id.attempt if failed else graph.attempt,
         hide(str(error)),
-        None if execution is None else graph.name_of(execution),
+        None if execution is None else graph.get_subtask_name(execution),
         failed[0].worker_id if failed else None,
         None if worker is None else worker.host,
         None if worker is None else worker.process_id,
-        tuple(graph.name_of(e) for e in lost),
+        tuple(graph.get_subtask_name(e) for e in lost),
         part,
     )
 
@@ -66,11 +66,11 @@ def batch_error(failure: Failure, job_graph: JobGraph, vertex: int, subtask: int
     return error
 
 
-def failure_from(error: Exception) -> Failure:
+def to_failure(error: Exception) -> Failure:
     """Return the failure of a job without a job master, so that later failures can be compared with it."""
     if isinstance(error, UserFunctionError):
-        place = error.operator_name
-        failure = Failure(error.cause_text, place, traceback=error.traceback_text, user_code=True)
+        operator_name = error.operator_name
+        failure = Failure(error.cause_text, operator_name, traceback=error.traceback_text, user_code=True)
     else:
         failure = Failure(f"{type(error).__name__}: {error}")
     return with_prospects(failure, error)

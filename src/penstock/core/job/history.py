@@ -178,10 +178,10 @@ class JobHistory:
 
     def rescale_ended(self, now_ms: int, end: RescaleEnd | None, reason: str = "") -> None:
         """Record the end of the latest request; an `end` of None means that it was fulfilled."""
-        last, *others = self.rescale_requests
+        last, *earlier = self.rescale_requests
         if end is not None:
-            others.insert(0, replace(last, ended_ms=now_ms, end=end, reason=reason))
-        self.rescale_requests = tuple(others)
+            earlier.insert(0, replace(last, ended_ms=now_ms, end=end, reason=reason))
+        self.rescale_requests = tuple(earlier)
 
     def departs(self, departure: DepartureRecord) -> None:
         """Record a leaving worker."""
@@ -190,8 +190,10 @@ class JobHistory:
     def departed(self, worker_id: str, now_ms: int, checkpoint_id: int | None) -> None:
         """Record that a leaving worker's tasks were restored on other workers, from that checkpoint."""
         self.departures = tuple(
-            replace(one, moved_ms=now_ms, checkpoint_id=checkpoint_id) if one.worker_id == worker_id else one
-            for one in self.departures
+            replace(departure, moved_ms=now_ms, checkpoint_id=checkpoint_id)
+            if departure.worker_id == worker_id
+            else departure
+            for departure in self.departures
         )
 
     @property
@@ -212,13 +214,13 @@ class JobHistory:
     def failed_too(self, failure: FailureRecord) -> int:
         """Record another failure while the job handles the newest one, and return its number."""
         self._failures_count += 1
-        newest, *others = self._failures
+        newest, *earlier = self._failures
         concurrent = (*newest.concurrent, replace(failure, number=self._failures_count))[:CONCURRENT_MAX]
-        self._failures = (replace(newest, concurrent=concurrent), *others)
+        self._failures = (replace(newest, concurrent=concurrent), *earlier)
         return self._failures_count
 
     def labelled(self, number: int, labels: Mapping[str, str]) -> None:
         """Add labels to a failure. Called by one thread, which need not be the one that records failures."""
-        kept = {one.number for failure in self._failures for one in (failure, *failure.concurrent)}
-        known = {known: labels for known, labels in self._labels.items() if known in kept}
+        numbers = {record.number for failure in self._failures for record in (failure, *failure.concurrent)}
+        known = {known: labels for known, labels in self._labels.items() if known in numbers}
         self._labels = known | {number: {**known.get(number, {}), **labels}}

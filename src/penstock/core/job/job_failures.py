@@ -13,7 +13,7 @@ from penstock.core.failure import FailureType
 from penstock.core.graph.execution_graph import Execution, ExecutionGraph
 from penstock.core.job.failover import Failover
 from penstock.core.job.failure_labels import FailureLabels, Labeller
-from penstock.core.job.failures import error_of, record_of
+from penstock.core.job.failures import build_error, build_failure_record
 from penstock.core.job.history import FailureRecord, JobHistory
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.ports import Clock
@@ -84,7 +84,7 @@ class JobFailures:
     ) -> FailureEvent:
         """Build the event for a failure."""
         worker = worker or self._slot_pool.registration(None if execution is None else execution.worker_id)
-        return FailureEvent(failure, error_of(failure, self._graph, execution), execution, lost, worker)
+        return FailureEvent(failure, build_error(failure, self._graph, execution), execution, lost, worker)
 
     def remember(self, event: FailureEvent, part: str | None = None) -> None:
         """Record the failure that ends the attempt, or restarts a part of the job."""
@@ -102,7 +102,7 @@ class JobFailures:
 
     def _record(self, event: FailureEvent, part: str | None = None) -> FailureRecord:
         now_ms = self._clock.now_ms()
-        return record_of(now_ms, event.error, self._graph, event.execution, event.lost, event.worker, part)
+        return build_failure_record(now_ms, event.error, self._graph, event.execution, event.lost, event.worker, part)
 
     def on_running(self) -> None:
         """Record that all tasks run."""

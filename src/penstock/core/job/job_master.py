@@ -120,7 +120,7 @@ class JobMaster:
         self.had_ended = False
         self._configuration = configuration
         self._clock = clock
-        self.turns = Turns[JobNews](self._take_in)
+        self.turns = Turns[JobNews](self._handle_event)
         self._effects = self.turns.effects
         self.history = JobHistory()
         self.history.moved(self.status, clock.now_ms())
@@ -159,7 +159,7 @@ class JobMaster:
         self._slow_workers = SlowWorkers(
             self._graph, configuration, self._slot_pool, self._tasks, self.checkpoints, clock, self._effects
         )
-        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.figures_of)
+        self._watermark_holds = WatermarkHolds(self._graph, clock, self._effects, self._tasks.get_figures)
         self._savepoints = JobSavepoints(self, self._effects)
         self._recovery = JobRecovery(self, self._graph, configuration, store, clock)
 
@@ -320,7 +320,7 @@ class JobMaster:
         """Return the users' accumulators, by name, as last reported in the current or the last attempt."""
         return self._tasks.accumulators()
 
-    def _take_in(self, news: JobNews) -> None:
+    def _handle_event(self, news: JobNews) -> None:
         """Handle news from a part of the master, in the same turn."""
         match news:
             case AttemptFailed(failure) | CheckpointsFailed(failure):
@@ -600,7 +600,7 @@ class JobMaster:
         is_news = self.status in (_S.RUNNING, _S.CREATED) or self._part.phase is not None
         if is_news and not (event.failed and self._part.expects(event.failed)):
             self.failure = event.error
-            part = self._part.with_regions_of(event.failed) if self._may_restart_part() else None
+            part = self._part.expand_to_regions(event.failed) if self._may_restart_part() else None
             self._rescaling.interrupt()
             if part is None:
                 self._failures.remember(event)

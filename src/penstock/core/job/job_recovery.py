@@ -20,7 +20,7 @@ from penstock.core.checkpoint.recovery import (
     read_through,
     refusal_to_fall_back,
 )
-from penstock.core.checkpoint.restore import as_begun_from, check_fit
+from penstock.core.checkpoint.restore import check_fit, to_initial_metadata
 from penstock.core.checkpoint.store_calls import StoreCalls
 from penstock.core.graph.execution_graph import ExecutionGraph
 from penstock.core.graph.job_graph import JobGraph
@@ -141,7 +141,7 @@ class JobRecovery:
             return
         if metadata is None:
             self._give_up(f"{RECOVERY_PATH.key()} {self._savepoint_path} cannot be read: {error}")
-        elif self._begins_from(metadata, RECOVERY_PATH.key()):
+        elif self._try_restore(metadata, RECOVERY_PATH.key()):
             self._mark_begin()
             self._tell(BeginKnown())
 
@@ -151,7 +151,7 @@ class JobRecovery:
             name, path = self._master.job_graph.name, self._savepoint_path
             self._master.checkpoints.mark_begin(name, path)
 
-    def _begins_from(self, metadata: CheckpointMetadata, option: str) -> bool:
+    def _try_restore(self, metadata: CheckpointMetadata, option: str) -> bool:
         """Return whether a savepoint or checkpoint fits the job; if so, begin from it, otherwise fail the job."""
         try:
             for line in check_fit(metadata, self._master.job_graph, self._configuration):
@@ -160,7 +160,7 @@ class JobRecovery:
             self._give_up(f"{option} {metadata.external_path} does not fit the job: {misfit}")
             return False
         self._savepoint_path = metadata.external_path
-        self._master.checkpoints.begin_from(as_begun_from(metadata, self._configuration))
+        self._master.checkpoints.begin_from(to_initial_metadata(metadata, self._configuration))
         self._effects.log(f"begins from {self.point}")
         return True
 
@@ -193,7 +193,7 @@ class JobRecovery:
             self._older = list(choice.checkpoints[1:])
             if choice.damaged:
                 self._effects.log(fallen_back(choice.skipped, str(choice.checkpoints[0].external_path)))
-            if self._begins_from(choice.checkpoints[0], option):
+            if self._try_restore(choice.checkpoints[0], option):
                 self._tell(BeginKnown())
         else:
             self._effects.log(
@@ -255,8 +255,8 @@ class JobRecovery:
                 return
             if not isinstance(error, CheckpointError):
                 # The store could not be read just now; the checkpoint may be intact.
-                what = CHECKPOINTING_DIR.key() if metadata is None else f"checkpoint {metadata.checkpoint_id}"
-                failure = Failure(f"{what} could not be read: {error}", is_outside=is_outside(error))
+                subject = CHECKPOINTING_DIR.key() if metadata is None else f"checkpoint {metadata.checkpoint_id}"
+                failure = Failure(f"{subject} could not be read: {error}", is_outside=is_outside(error))
                 self._tell(AttemptFailed(failure))
                 return
             self._on_damage(error)
@@ -290,7 +290,7 @@ class JobRecovery:
             self.prepare_attempt()
         else:
             skipped = self.point
-            if self._begins_from(self._older.pop(0), RECOVERY_FROM_LATEST.key()):
+            if self._try_restore(self._older.pop(0), RECOVERY_FROM_LATEST.key()):
                 self._effects.log(fallen_back([skipped], self.point))
                 self.prepare_attempt()
 

@@ -118,7 +118,7 @@ class JobTasks:
         self.metrics[(message.execution.vertex, message.execution.subtask)] = message
         return True
 
-    def figures_of(self, vertex: int, subtask: int) -> TaskFigures | None:
+    def get_figures(self, vertex: int, subtask: int) -> TaskFigures | None:
         """Return the figures that a subtask last reported."""
         reported = self.metrics.get((vertex, subtask))
         return None if reported is None else reported.figures
@@ -129,13 +129,13 @@ class JobTasks:
         if execution is None or execution.state.is_terminal:
             return None
         if message.state not in _E.__members__:
-            reason = f"task {self._graph.name_of(execution)} reported the state {message.state[:40]!r}"
+            reason = f"task {self._graph.get_subtask_name(execution)} reported the state {message.state[:40]!r}"
             return TaskChange(execution, Failure(reason))
         state, former = _E(message.state), execution.state
         if former is _E.CANCELING and not state.is_terminal:
             return None
         if state not in EXECUTION_MOVES[former]:
-            reason = f"task {self._graph.name_of(execution)} cannot become {state.value} from {former.value}"
+            reason = f"task {self._graph.get_subtask_name(execution)} cannot become {state.value} from {former.value}"
             return TaskChange(execution, Failure(reason))
         execution.move(state)
         if state is _E.FINISHED and former is not _E.CANCELING:

@@ -89,9 +89,9 @@ class Pace:
         if work.at_ms < self._begun_ms + WINDOW_MS:
             return None
         done = {name: _between(self._first[name], last) for name, last in self._last.items()}
-        found = {name: behind for name in done if (behind := _compared(name, done, self._begun_ms)) is not None}
+        stragglers = {name: behind for name in done if (behind := _compared(name, done, self._begun_ms)) is not None}
         before, self._behind = self._behind, {}
-        for name in found:
+        for name in stragglers:
             since_ms, windows = before.get(name, (self._begun_ms, 0))
             self._behind[name] = since_ms, windows + 1
         self._first, self._begun_ms = dict(self._last), work.at_ms
@@ -99,7 +99,7 @@ class Pace:
             name: Behind(
                 b.vertex, b.busy_share, b.records_per_second, b.peers_records_per_second, self._behind[name][0]
             )
-            for name, b in found.items()
+            for name, b in stragglers.items()
             if self._behind[name][1] >= WINDOWS_MIN
         }
 

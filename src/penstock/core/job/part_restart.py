@@ -49,7 +49,7 @@ class PartRestart:
         """Return whether these tasks are already being cancelled, so that their failure is expected."""
         return self.phase is PartPhase.CANCELLING and all(_subtask(e) in self._part for e in failed)
 
-    def with_regions_of(self, failed: Collection[Execution]) -> frozenset[Subtask] | None:
+    def expand_to_regions(self, failed: Collection[Execution]) -> frozenset[Subtask] | None:
         """Return the part to restart, with the one already restarting; None for the whole job, or without tasks."""
         part = self._part | self._graph.regions.of(_subtask(e) for e in failed)
         return part if failed and len(part) < len(self._graph.executions()) else None

@@ -90,11 +90,16 @@ def job_progress(view: JobView) -> JobProgress:
 
 
 def merged_distributions(
-    one: tuple[int, float, float, float] | None, other: tuple[int, float, float, float]
+    distribution: tuple[int, float, float, float] | None, other: tuple[int, float, float, float]
 ) -> tuple[int, float, float, float]:
     """Merge two distributions (count, sum, minimum, maximum)."""
-    if one is None or not one[0]:
+    if distribution is None or not distribution[0]:
         return other
     if not other[0]:
-        return one
-    return one[0] + other[0], one[1] + other[1], min(one[2], other[2]), max(one[3], other[3])
+        return distribution
+    return (
+        distribution[0] + other[0],
+        distribution[1] + other[1],
+        min(distribution[2], other[2]),
+        max(distribution[3], other[3]),
+    )

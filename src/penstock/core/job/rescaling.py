@@ -33,7 +33,7 @@ from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.departures import Departures
 from penstock.core.job.history import JobHistory, RescaleCause, RescaleEnd, RescaleRecord, RescaleRequest
 from penstock.core.job.news import JobNews, RescaleDue
-from penstock.core.job.resource_requirements import ResourceRequirements, is_adaptive, is_reactive, requirements_of
+from penstock.core.job.resource_requirements import ResourceRequirements, compute_requirements, is_adaptive, is_reactive
 from penstock.core.job.slot_pool import SlotPool
 from penstock.core.job.timers import Timers
 from penstock.core.job.turns import Turns
@@ -112,7 +112,7 @@ class Rescaling:
         self._max_delay_ms = configuration.read(CHECKPOINTING_TIMEOUT_MS) if max_delay_ms is None else max_delay_ms
         self._request: _Request | None = None
         #: the agreed requirements
-        self.requirements = requirements_of(graph.job_graph, configuration)
+        self.requirements = compute_requirements(graph.job_graph, configuration)
         self._require()
         self.phase: RescalePhase | None = None
         #: since when (ms) another parallelism has been possible
@@ -141,8 +141,8 @@ class Rescaling:
     def ask(self, parallelism: Mapping[str, int], waiter: RescaleWaiter) -> None:
         """Request other parallelisms, by an operator's uid, id or name, or the name of its vertex."""
         try:
-            wanted = _by_vertex(self._graph.job_graph, parallelism)
-            requirements = self.requirements.with_parallelism(wanted, keeps_lower=self.is_adaptive)
+            vertex_parallelism = _by_vertex(self._graph.job_graph, parallelism)
+            requirements = self.requirements.with_parallelism(vertex_parallelism, keeps_lower=self.is_adaptive)
         except WrongValueError as error:
             self._effects.answer(waiter, None, str(error))
             return
@@ -173,8 +173,8 @@ class Rescaling:
         return self.is_adaptive or self._request is not None or self._master.departures.is_move_due
 
     def _require(self) -> None:
-        agreed, asked = self.requirements, self._request
-        desired = agreed.desired if asked is None else max(agreed.desired, asked.requirements.desired)
+        agreed, request = self.requirements, self._request
+        desired = agreed.desired if request is None else max(agreed.desired, request.requirements.desired)
         self._slot_pool.require(agreed.sufficient, desired)
 
     def _on_request_timeout(self, request: _Request) -> None:
@@ -248,8 +248,8 @@ class Rescaling:
     def _goal(self) -> dict[int, int] | None:
         """Return the parallelism that the current slots allow: as requested, or else as agreed."""
         slots = len(self._slot_pool)
-        asked = None if self._request is None else self._request.requirements.parallelism(slots)
-        return asked or self.requirements.parallelism(slots)
+        requested = None if self._request is None else self._request.requirements.parallelism(slots)
+        return requested or self.requirements.parallelism(slots)
 
     def _due_ms(self, now_ms: int) -> int:
         """Return when the job may be rescaled because slots have arrived."""
@@ -380,17 +380,17 @@ class Rescaling:
 
 def _by_vertex(job_graph: JobGraph, parallelism: Mapping[str, int]) -> dict[int, int]:
     """Return the requested parallelism by vertex index."""
-    wanted: dict[int, int] = {}
+    vertex_parallelism: dict[int, int] = {}
     for name, value in parallelism.items():
-        found = [
+        vertices = [
             vertex.index
             for vertex in job_graph.vertices
             if vertex.name == name or any(name in (o.uid, o.operator_id, o.name) for o in vertex.operators)
         ]
-        if len(found) != 1:
+        if len(vertices) != 1:
             known = ", ".join(repr(vertex.name) for vertex in job_graph.vertices)
-            problem = "no operator has" if not found else "several operators have"
+            problem = "no operator has" if not vertices else "several operators have"
             raise WrongValueError(f"{problem} the uid, id or name {name!r}; the job's vertices are {known}")
-        if wanted.setdefault(found[0], value) != value:
+        if vertex_parallelism.setdefault(vertices[0], value) != value:
             raise WrongValueError(f"{name!r} is in a vertex for which another parallelism was given, too")
-    return wanted
+    return vertex_parallelism

@@ -58,20 +58,20 @@ class ResourceRequirements:
         """Return the parallelism of each vertex, by vertex index, with that many slots; None if they are too few."""
         if slots < self.sufficient:
             return None
-        shares, wanted = self._slots_of_groups(lower=True), self._slots_of_groups(lower=False)
+        shares, limits = self._slots_of_groups(lower=True), self._slots_of_groups(lower=False)
         for _ in range(slots - sum(shares.values())):
-            hungry = [group for group, share in shares.items() if share < wanted[group]]
+            hungry = [group for group, share in shares.items() if share < limits[group]]
             if not hungry:
                 break
             shares[min(hungry, key=shares.__getitem__)] += 1
         vertices = self._job_graph.vertices
         return {
-            vertex: min(self._bounds[vertex].upper, *(shares[vertices[one].slot_sharing_group] for one in unit))
+            vertex: min(self._bounds[vertex].upper, *(shares[vertices[member].slot_sharing_group] for member in unit))
             for unit in self._units
             for vertex in unit
         }
 
-    def with_parallelism(self, wanted: Mapping[int, int], *, keeps_lower: bool) -> ResourceRequirements:
+    def with_parallelism(self, upper: Mapping[int, int], *, keeps_lower: bool) -> ResourceRequirements:
         """Return requirements with other parallelisms of some vertices, and of those tied to them by forward edges.
 
         `keeps_lower`: whether they are only upper bounds, so that the vertices may run at less.
@@ -80,13 +80,13 @@ class ResourceRequirements:
             ValueError: if a parallelism is impossible, or if two vertices that a forward edge connects are to differ.
         """
         bounds = dict(self._bounds)
-        for vertex, parallelism in wanted.items():
+        for vertex, parallelism in upper.items():
             _check(self._job_graph.vertices[vertex], parallelism)
             for other in next(unit for unit in self._units if vertex in unit):
-                if wanted.get(other, parallelism) != parallelism:
-                    one, two = self._job_graph.vertices[vertex].name, self._job_graph.vertices[other].name
+                if upper.get(other, parallelism) != parallelism:
+                    name, peer = self._job_graph.vertices[vertex].name, self._job_graph.vertices[other].name
                     raise WrongValueError(
-                        f"{one!r} is to have parallelism {parallelism} and {two!r} {wanted[other]}, but forward edges "
+                        f"{name!r} is to have parallelism {parallelism} and {peer!r} {upper[other]}, but forward edges "
                         "connect them: give them one parallelism, or rebalance between them"
                     )
                 _check(self._job_graph.vertices[other], parallelism)
@@ -109,7 +109,7 @@ def _check(vertex: JobVertex, parallelism: int) -> None:
         )
 
 
-def requirements_of(job_graph: JobGraph, configuration: Configuration) -> ResourceRequirements:
+def compute_requirements(job_graph: JobGraph, configuration: Configuration) -> ResourceRequirements:
     """Return a job's requirements: as its program sets, less with the adaptive scheduler, any in reactive mode."""
     lowest = configuration.read(ADAPTIVE_MIN_PARALLELISM)
 
@@ -134,8 +134,8 @@ def _connected_by_forward(job_graph: JobGraph) -> list[list[int]]:
     """Return the vertices, grouped where forward edges connect them, in order."""
     unit_of = {vertex.index: [vertex.index] for vertex in job_graph.vertices}
     for edge in job_graph.edges:
-        one, other = unit_of[edge.source], unit_of[edge.target]
-        if edge.partitioning == FORWARD and one is not other:
-            one += other
-            unit_of.update(dict.fromkeys(other, one))
+        group, other = unit_of[edge.source], unit_of[edge.target]
+        if edge.partitioning == FORWARD and group is not other:
+            group += other
+            unit_of.update(dict.fromkeys(other, group))
     return [unit for vertex, unit in unit_of.items() if vertex == min(unit)]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, parse_channel
 from penstock.core.checkpoint.event_time import restored_watermarks
 from penstock.core.checkpoint.in_flight_rescaling import edges_with_new_producers, is_rescaled, taken_over
 from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionVertex
@@ -30,10 +30,10 @@ def assign_slots(
     slots: Sequence[Slot], worker_ids: Collection[str], former: Mapping[Slot, str] | None = None
 ) -> dict[Slot, str]:
     """Return the worker of each slot: its former worker, which may have copies of its state, or else a free one."""
-    kept = {slot: worker for slot, worker in (former or {}).items() if slot in slots and worker in worker_ids}
-    taken = set(kept.values())
-    free = iter([worker for worker in worker_ids if worker not in taken])
-    return {slot: kept.get(slot) or next(free) for slot in slots}
+    assigned = {slot: worker for slot, worker in (former or {}).items() if slot in slots and worker in worker_ids}
+    occupied = set(assigned.values())
+    free = iter([worker for worker in worker_ids if worker not in occupied])
+    return {slot: assigned.get(slot) or next(free) for slot in slots}
 
 
 def deployments(
@@ -108,12 +108,12 @@ def _deployment(
     vertex, job = subtask.vertex, graph.job_graph
     inputs, outputs = [], []
     index, first_slots = subtask.subtask, job.first_slots()
-    for edge in job.inputs_of(vertex.index):
+    for edge in job.get_inputs(vertex.index):
         source = job.vertices[edge.source]
         channels = tuple((p, slots[first_slots[source.slot_sharing_group] + p]) for p in job.producers(edge, index))
         supports_unaligned = vertex.index not in forced_aligned
         inputs.append(InputChannels(edge.index, edge.input_index, channels, supports_unaligned, edge.index in awaited))
-    for edge in job.outputs_of(vertex.index):
+    for edge in job.get_outputs(vertex.index):
         target = job.vertices[edge.target]
         channels = tuple((c, slots[first_slots[target.slot_sharing_group] + c]) for c in job.consumers(edge, index))
         supports_unaligned = target.index not in forced_aligned
@@ -140,10 +140,10 @@ def _deployment(
         finished_on_restore=commits_only or (bool(operators) and all(o.fully_finished for o in operators)),
         taken_over=tuple(
             (e.index, files)
-            for e in job.outputs_of(vertex.index)
+            for e in job.get_outputs(vertex.index)
             if e.index in rescaled and (files := taken_over(e, subtask.subtask, job, states))
         ),
-        sends_channel_state=tuple(e.index for e in job.outputs_of(vertex.index) if e.index in awaited),
+        sends_channel_state=tuple(e.index for e in job.get_outputs(vertex.index) if e.index in awaited),
         builds_on_restored=restored is not None and restored.job_id == job_id and not restored.is_savepoint,
     )
 
@@ -184,7 +184,7 @@ def state_of_subtask(
                 elif handle.mode == BROADCAST_MODE:
                     share = handle if old_subtask == _broadcaster(operator, name, subtask, parallelism) else None
                 elif handle.mode == CHANNEL_MODE:
-                    stays = old_subtask == subtask and channel_of(name)[1] not in rescaled_edges
+                    stays = old_subtask == subtask and parse_channel(name)[1] not in rescaled_edges
                     share = handle if stays else None
                 elif handle.mode != UNION_MODE:
                     share = handle if old_subtask % parallelism == subtask else None

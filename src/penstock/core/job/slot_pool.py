@@ -176,11 +176,11 @@ class SlotPool:
 
     def request(self) -> None:
         """Request missing workers, but no more than are useful."""
-        wanted = self._possible - len(self)
+        needed = self._possible - len(self)
         if self.patience.is_endless:
             # The possible number is unknown: request as many as are present, and again when these have arrived.
-            wanted = min(wanted, max(self.sufficient - len(self), len(self), ENDLESS_MIN))
-        missing = max(0, wanted) - self._requested
+            needed = min(needed, max(self.sufficient - len(self), len(self), ENDLESS_MIN))
+        missing = max(0, needed) - self._requested
         self._requested += missing
         if missing > 0:
             self.effects.request_workers(missing)

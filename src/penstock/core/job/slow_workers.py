@@ -104,10 +104,12 @@ class SlowWorkers:
 
     def of(self, worker_id: str) -> Slowness | None:
         """Return why a worker is slow; None if it works as it should."""
-        found = [one for kind in _Kind if (one := self._found.get((worker_id, kind))) is not None]
-        if not found:
+        problems = [slowness for kind in _Kind if (slowness := self._found.get((worker_id, kind))) is not None]
+        if not problems:
             return None
-        return Slowness("; ".join(one.reason for one in found), min(one.since_ms for one in found))
+        return Slowness(
+            "; ".join(problem.reason for problem in problems), min(problem.since_ms for problem in problems)
+        )
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> str | None:
         """Handle a worker's heartbeat; return why to replace the worker now, if so."""
@@ -154,10 +156,10 @@ class SlowWorkers:
                     continue
                 holding.add(worker_id)
                 who = unacknowledged(self._graph, self._slot_pool, tasks)
-                others = (
+                progress = (
                     f"{pending.acknowledged} others have, the last {pending.acknowledged_after_ms} ms after it began"
                 )
-                reason = f"checkpoint {pending.checkpoint_id} waits for it: {who}; {others}"
+                reason = f"checkpoint {pending.checkpoint_id} waits for it: {who}; {progress}"
                 since_ms = self._clock.now_ms() - pending.waited_ms
                 self._note(worker_id, _Kind.HOLDS_UP, Slowness(reason, since_ms), reason)
         for worker_id, kind in list(self._found):
@@ -171,9 +173,9 @@ class SlowWorkers:
         behind = self._pace.take(worker_id, Work(now_ms, busy_ms, {m.execution: m.records_in for m in reported}))
         if behind is None:
             return
-        for name, one in behind.items():
-            since_ms = self._clock.now_ms() - (now_ms - one.since_ms)
-            reason = self._in_words(one)
+        for name, straggler in behind.items():
+            since_ms = self._clock.now_ms() - (now_ms - straggler.since_ms)
+            reason = self._in_words(straggler)
             self._note(name, _Kind.BEHIND, Slowness(reason, since_ms), reason)
         for name, kind in list(self._found):
             if kind is _Kind.BEHIND and name not in behind:
@@ -207,8 +209,8 @@ class SlowWorkers:
                 self._effects.log(f"{worker_name(self._slot_pool, worker_id)}: {words}")
 
     def _forget_lost(self) -> None:
-        there = {registration.worker_id for registration in self._slot_pool.registrations}
-        self._pace.keep(there)
-        self._found = {key: slowness for key, slowness in self._found.items() if key[0] in there}
-        self._said_ms = {key: said_ms for key, said_ms in self._said_ms.items() if key[0] in there}
+        worker_ids = {registration.worker_id for registration in self._slot_pool.registrations}
+        self._pace.keep(worker_ids)
+        self._found = {key: slowness for key, slowness in self._found.items() if key[0] in worker_ids}
+        self._said_ms = {key: said_ms for key, said_ms in self._said_ms.items() if key[0] in worker_ids}
         self._is_open &= self._said_ms.keys()

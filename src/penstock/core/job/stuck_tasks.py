@@ -21,7 +21,7 @@ def stuck_tasks(graph: ExecutionGraph, slot_pool: SlotPool, cancellation: TaskCa
     """Describe the stuck tasks for the log."""
     workers = []
     for worker_id, executions in stuck_workers(graph).items():
-        names = ", ".join(graph.name_of(execution) for execution in executions)
+        names = ", ".join(graph.get_subtask_name(execution) for execution in executions)
         at = slot_pool.whereabouts(worker_id)
         workers.append(f"{names} on worker {worker_id}" + (f", which does not return from {at}" if at else ""))
     limit_ms = cancellation.timeout_ms

@@ -20,11 +20,11 @@ N = TypeVar("N")
 
 
 class Turns(Generic[N]):
-    """Runs handlers one at a time; `take_in` handles each piece of news."""
+    """Runs handlers one at a time; `handle_event` handles each piece of news."""
 
-    def __init__(self, take_in: Callable[[N], None]) -> None:
+    def __init__(self, handle_event: Callable[[N], None]) -> None:
         self.effects = Effects(self.run)
-        self._take_in = take_in
+        self._handle_event = handle_event
         self._news: deque[N] = deque()
         self._is_under_way = False
 
@@ -39,7 +39,7 @@ class Turns(Generic[N]):
         try:
             result = handler()
             while self._news:
-                self._take_in(self._news.popleft())
+                self._handle_event(self._news.popleft())
             return result
         finally:
             self._is_under_way = False

@@ -53,37 +53,37 @@ class Origin:
 
 def holding(hold: WatermarkHold) -> InputWatermark:
     """Return the first input that holds a watermark back."""
-    return next(one for one in hold.inputs if one.holds)
+    return next(watermark for watermark in hold.inputs if watermark.holds)
 
 
-def producer_of(edges: Sequence[JobEdge], slow: InputWatermark) -> int | None:
+def find_producer(edges: Sequence[JobEdge], slow: InputWatermark) -> int | None:
     """Return the index of the vertex that an input comes from; None for the splits of a source."""
     return next((edge.source for edge in edges if edge.index == slow.edge), None)
 
 
-def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subtask: int) -> Origin | None:
+def trace_origin(edges: Sequence[JobEdge], get_figures: FiguresOf, vertex: int, subtask: int) -> Origin | None:
     """Follow a hold upstream from a subtask to the place where watermarks are made, such as a source.
 
     The search ends earlier at an operator with several inputs that are all equally far.
 
     Args:
         edges: the edges of the job.
-        figures_of: returns the latest report of a subtask.
+        get_figures: returns the latest report of a subtask.
         vertex: the index of the vertex.
         subtask: the index of the subtask.
     """
     origin: Origin | None = None
     for _ in range(len(edges) + 1):  # bounded, because a job with loops has back edges
-        figures = figures_of(vertex, subtask)
+        figures = get_figures(vertex, subtask)
         hold = None if figures is None else figures.hold
-        if hold is not None and (found := holding(hold)).edge is None:
-            return Origin(vertex, (str(subtask),), found.parts)
+        if hold is not None and (blocker := holding(hold)).edge is None:
+            return Origin(vertex, (str(subtask),), blocker.parts)
         if origin is not None and figures is not None and figures.makes_watermarks is not None:
             return replace(origin, has_watermarks=figures.makes_watermarks)
         if hold is not None:
-            producer = producer_of(edges, found)
+            producer = find_producer(edges, blocker)
             assert producer is not None, "a split is the origin"
-            vertex, subtasks = producer, found.parts
+            vertex, subtasks = producer, blocker.parts
         else:
             inputs = [edge for edge in edges if edge.target == vertex]
             if origin is None or len(inputs) != 1:
@@ -97,11 +97,11 @@ def origin_of(edges: Sequence[JobEdge], figures_of: FiguresOf, vertex: int, subt
 class WatermarkHolds:
     """Writes the log lines; see the module docstring."""
 
-    def __init__(self, graph: ExecutionGraph, clock: Clock, effects: Effects, figures_of: FiguresOf) -> None:
+    def __init__(self, graph: ExecutionGraph, clock: Clock, effects: Effects, get_figures: FiguresOf) -> None:
         self._graph = graph
         self._clock = clock
         self._effects = effects
-        self._figures_of = figures_of
+        self._get_figures = get_figures
         #: when (steady ms) the log last named each vertex
         self._said_ms: dict[int, int] = {}
         #: by vertex, the subtask that the log named, while its watermark stands still
@@ -118,7 +118,7 @@ class WatermarkHolds:
             return
         if hold.moved_ms - hold.since_ms < NAMED_MS or self._is_held_upstream(hold):
             return
-        origin = origin_of(self._job_graph.edges, self._figures_of, vertex, subtask)
+        origin = trace_origin(self._job_graph.edges, self._get_figures, vertex, subtask)
         if origin is not None and not origin.has_watermarks:
             return
         now_ms = self._clock.steady_ms()
@@ -137,37 +137,37 @@ class WatermarkHolds:
 
     def _is_held_upstream(self, hold: WatermarkHold) -> bool:
         """Return whether the producer of the slow input is held back itself; it then has its own log line."""
-        found = holding(hold)
-        producer = producer_of(self._job_graph.edges, found)
+        blocker = holding(hold)
+        producer = find_producer(self._job_graph.edges, blocker)
         if producer is None:
             return False
-        reported = [self._figures_of(producer, int(part)) for part in found.parts]
+        reported = [self._get_figures(producer, int(part)) for part in blocker.parts]
         return any(figures is not None and figures.hold is not None for figures in reported)
 
     def _in_words(self, vertex: int, subtask: int, hold: WatermarkHold, origin: Origin | None) -> str:
-        found = holding(hold)
+        blocker = holding(hold)
         for_s = (self._clock.now_ms() - hold.since_ms) // 1000
-        ahead_ms = max(one.highest_ms for one in hold.inputs)
-        where = self._input_in_words(found, origin)
-        if found.lowest_ms == MIN_TIMESTAMP:
+        ahead_ms = max(watermark.highest_ms for watermark in hold.inputs)
+        where = self._input_in_words(blocker, origin)
+        if blocker.lowest_ms == MIN_TIMESTAMP:
             how = "has no watermark yet"
         else:
-            how = f"is {(ahead_ms - found.lowest_ms) / 1000:,.0f} s behind the one that is furthest ahead"
-        producers = [producer_of(self._job_graph.edges, one) for one in hold.inputs if one.is_idle]
+            how = f"is {(ahead_ms - blocker.lowest_ms) / 1000:,.0f} s behind the one that is furthest ahead"
+        producers = [find_producer(self._job_graph.edges, watermark) for watermark in hold.inputs if watermark.is_idle]
         idle = [f"input {self._name(producer)}" for producer in producers if producer is not None]
-        others = f"; {', '.join(idle)} {'is' if len(idle) == 1 else 'are'} idle" if idle else ""
+        idle_note = f"; {', '.join(idle)} {'is' if len(idle) == 1 else 'are'} idle" if idle else ""
         who = f"{self._name(vertex)} (subtask {subtask + 1}/{self._job_graph.vertices[vertex].parallelism})"
         return (
             f"the watermark of {who} has stood still for {for_s} s "
-            f"while other inputs go on: it waits for {where}, which is not idle and {how}{others}; {REMEDY}"
+            f"while other inputs go on: it waits for {where}, which is not idle and {how}{idle_note}; {REMEDY}"
         )
 
-    def _input_in_words(self, found: InputWatermark, origin: Origin | None) -> str:
-        more = found.count - len(found.parts)
-        others = f" and {more} more" if more else ""
-        producer = producer_of(self._job_graph.edges, found)
+    def _input_in_words(self, blocker: InputWatermark, origin: Origin | None) -> str:
+        more = blocker.count - len(blocker.parts)
+        rest = f" and {more} more" if more else ""
+        producer = find_producer(self._job_graph.edges, blocker)
         if producer is None:
-            return f"{'split' if found.count == 1 else 'splits'} {', '.join(found.parts)}{others}"
-        numbers = ", ".join(str(int(part) + 1) for part in found.parts)
-        where = f"input {self._name(producer)} ({'subtask' if found.count == 1 else 'subtasks'} {numbers}{others})"
+            return f"{'split' if blocker.count == 1 else 'splits'} {', '.join(blocker.parts)}{rest}"
+        numbers = ", ".join(str(int(part) + 1) for part in blocker.parts)
+        where = f"input {self._name(producer)} ({'subtask' if blocker.count == 1 else 'subtasks'} {numbers}{rest})"
         return where if origin is None or origin.vertex == producer else f"{where}, from {self._name(origin.vertex)}"

@@ -22,15 +22,15 @@ def worker_name(slot_pool: SlotPool, worker_id: str | None) -> str:
 
 def tasks_by_worker(executions: Iterable[Execution]) -> dict[str | None, list[Execution]]:
     """Group tasks by worker, keeping their order."""
-    found: dict[str | None, list[Execution]] = {}
+    by_worker: dict[str | None, list[Execution]] = {}
     for execution in executions:
-        found.setdefault(execution.worker_id, []).append(execution)
-    return found
+        by_worker.setdefault(execution.worker_id, []).append(execution)
+    return by_worker
 
 
 def task_names(graph: ExecutionGraph, executions: list[Execution]) -> str:
     """Return the names of tasks, as in `'Map (2/4)' and 'Sink (2/4)'`."""
-    names = [f"'{graph.name_of(execution)}'" for execution in executions]
+    names = [f"'{graph.get_subtask_name(execution)}'" for execution in executions]
     if len(names) > NAMED_MAX:
         names[NAMED_MAX - 1 :] = [f"{len(names) - NAMED_MAX + 1} more"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
@@ -45,7 +45,7 @@ def unacknowledged(graph: ExecutionGraph, slot_pool: SlotPool, executions: Itera
         at = slot_pool.whereabouts(worker_id) if worker_id is not None else ""
         where = f"{task_names(graph, of_worker)} on {worker_name(slot_pool, worker_id)}"
         parts.append(f"{where} {verb} not acknowledged" + (f"; it is at {at}" if at else ""))
-    others = sum(len(of_worker) for of_worker in list(by_worker.values())[NAMED_MAX:])
-    if others:
-        parts.append(f"neither have {others} tasks of {len(by_worker) - NAMED_MAX} other workers")
+    remaining = sum(len(of_worker) for of_worker in list(by_worker.values())[NAMED_MAX:])
+    if remaining:
+        parts.append(f"neither have {remaining} tasks of {len(by_worker) - NAMED_MAX} other workers")
     return "; ".join(parts)

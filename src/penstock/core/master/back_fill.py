@@ -38,8 +38,8 @@ class BackFillMaster(EpochMaster):
         """Run one pass, repeated until it succeeds or no restart is left."""
         try:
             yield ClaimSavepoint(self._path)
-        except CheckpointError as taken:
-            raise JobExecutionError(self.job_graph.name, f"{BATCH_SAVEPOINT_PATH.key()}: {taken}") from taken
+        except CheckpointError as error:
+            raise JobExecutionError(self.job_graph.name, f"{BATCH_SAVEPOINT_PATH.key()}: {error}") from error
         try:
             begin_from = yield from self.begin_from_path()
             yield from self.with_sources(begin_from, self._fill)
@@ -73,10 +73,10 @@ class BackFillMaster(EpochMaster):
             raise
         return epoch
 
-    def _empty(self, kept: CheckpointMetadata | None) -> Steps[None]:
-        """Delete files of failed passes and of discarded task runs, except those in `kept`; leftovers do no harm."""
+    def _empty(self, checkpoint: CheckpointMetadata | None) -> Steps[None]:
+        """Delete files of failed passes and discarded task runs, except those in `checkpoint`; leftovers do no harm."""
         try:
-            yield EmptySavepoint(self._path, kept)
+            yield EmptySavepoint(self._path, checkpoint)
         except Cancelled:
             raise
         except Exception as error:  # noqa: BLE001 - the pass's own success or failure is what counts

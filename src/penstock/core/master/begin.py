@@ -16,7 +16,7 @@ from penstock.core.checkpoint.latest import (
     refusal_of_latest,
 )
 from penstock.core.checkpoint.recovery import fallen_back, must_not_fall_back, refusal_to_fall_back
-from penstock.core.checkpoint.restore import as_begun_from, check_fit
+from penstock.core.checkpoint.restore import check_fit, to_initial_metadata
 from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.master.steps import Load, Log, ReadThrough, Steps, TakeOver
@@ -126,4 +126,4 @@ def _fitting(
     for line in lines:
         yield Log(line)
     yield Log(f"begins from {metadata.external_path}")
-    return as_begun_from(metadata, configuration)
+    return to_initial_metadata(metadata, configuration)

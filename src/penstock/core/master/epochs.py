@@ -186,11 +186,13 @@ class EpochMaster(StepwiseMaster):
 
     def _begin(self) -> Steps[CheckpointMetadata | None]:
         if self.configuration.read(RECOVERY_FROM_LATEST):
-            found, self._forerunners = yield from begin_from_latest(self.job_graph, self.job_id, self.configuration)
-            if found is not None:
-                self._claim(found)
-                self.is_drained = found.ends_job and found.is_drained
-                return found
+            checkpoint, self._forerunners = yield from begin_from_latest(
+                self.job_graph, self.job_id, self.configuration
+            )
+            if checkpoint is not None:
+                self._claim(checkpoint)
+                self.is_drained = checkpoint.ends_job and checkpoint.is_drained
+                return checkpoint
         else:
             yield from self._join()
         begin_from = yield from self.begin_from_path()
@@ -238,10 +240,10 @@ class EpochMaster(StepwiseMaster):
         """Run epoch after epoch; returns True if the sources have ended, False if the job stops."""
         while not self.coordinator.has_ended:
             begun_ms = self.clock.steady_ms()
-            found = yield from self.epoch()
+            records_read = yield from self.epoch()
             if (yield from self.serve()):
                 return False
-            if self.interval_ms is None and not found and not self.coordinator.has_ended:
+            if self.interval_ms is None and not records_read and not self.coordinator.has_ended:
                 yield from self.say_where_to_go_on()
                 return False
             while self.interval_ms is not None and not self.coordinator.has_ended:
@@ -341,9 +343,11 @@ class EpochMaster(StepwiseMaster):
         works = self.coordinator.works(dealt, records_max if reads else 0, ends, path)
         left: Left = yield RunEpoch(works)
         _check_answers(works, left.answers)
-        kept: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
+        enumerator_states: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
         # A drained job that only delivers stays drained: if its driver died after this step, no later run may read on.
-        metadata = self.coordinator.metadata(left.answers, kept, self.clock.now_ms(), ends or self.is_drained)
+        metadata = self.coordinator.metadata(
+            left.answers, enumerator_states, self.clock.now_ms(), ends or self.is_drained
+        )
         return Epoch(metadata, left.answers, tuple(left.last))
 
     def deliver(self, last: tuple[Last, ...]) -> Steps[None]:

@@ -18,7 +18,7 @@ from penstock.core.batch.figures import JobFigures
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.graph.states import JOB_MOVES
 from penstock.core.job.failover import Failover
-from penstock.core.job.failures import ending, failure_from
+from penstock.core.job.failures import ending, to_failure
 from penstock.core.job.history import FailureRecord, JobHistory
 from penstock.core.job.side_outputs import unwritten_side_outputs
 from penstock.core.job.view import JobView, SubtaskView, job_view
@@ -123,7 +123,7 @@ class StepwiseMaster(ABC):
         """
         completed = self.figures.checkpoints.completed
         delay_ms = self._failover.restart_delay_ms(
-            failure_from(error), None, completed, has_worked, self.clock.steady_ms()
+            to_failure(error), None, completed, has_worked, self.clock.steady_ms()
         )
         if delay_ms is None:
             if self._failover.verdict is not None:

@@ -65,9 +65,9 @@ def select_keys(values: list[Any], key_selector: Callable[[Any], Any], operator_
 
 def refused_key(operator_name: str, record: Any, key: Any, reason: Exception) -> UserCodeError:
     """Return the error for a value that cannot be a key. The error has its cause already: raise it without `from`."""
-    shown = f"{short_repr(key, _KEY_CHARS_MAX)} ({type(key).__name__})"
+    key_text = f"{short_repr(key, _KEY_CHARS_MAX)} ({type(key).__name__})"
     error = UserCodeError(operator_name, record, KEY_SELECTOR)
-    error.__cause__ = MisuseError(f"the key selector returned {shown}, which cannot be a key: {reason}")
+    error.__cause__ = MisuseError(f"the key selector returned {key_text}, which cannot be a key: {reason}")
     return error
 
 
@@ -291,7 +291,7 @@ class FunctionOperator(StreamOperator):
         except Exception as error:
             raise UserCodeError(self.context.operator_name, None, what) from error
 
-    def keys_of(self, values: list[Any], key_selector: Callable[[Any], Any]) -> list[Any]:
+    def extract_keys(self, values: list[Any], key_selector: Callable[[Any], Any]) -> list[Any]:
         """Return the keys of records in the form that keyed state uses: NaN is one key, see `state.keys`."""
         keys = select_keys(values, key_selector, self.context.operator_name)
         guard = self._guard

@@ -26,7 +26,7 @@ from penstock.base.copies import IMMUTABLE, attribute_values, detached, has_own_
 from penstock.base.types import Row
 from penstock.core.operators.base import FunctionOperator, Output
 from penstock.core.operators.emitting import split_side_outputs
-from penstock.core.operators.returned import results_of
+from penstock.core.operators.returned import check_results
 from penstock.core.records import Batch
 from penstock.state.states import NO_KEY
 
@@ -65,9 +65,9 @@ class ResultCheck:
     def is_close(self) -> bool:
         """Return whether the operator examines all results of the next batch."""
         if not self._is_mixed and self._looked_into >= LOOKED_INTO_MIN:
-            held = [value for state in self._states.values() for value in state.sample()]
-            held += [value for function in self._functions for value in attribute_values(function) or ()]
-            self._is_mixed = not all(map(_is_no_holder, held))
+            values = [value for state in self._states.values() for value in state.sample()]
+            values += [value for function in self._functions for value in attribute_values(function) or ()]
+            self._is_mixed = not all(map(_is_no_holder, values))
             return self._is_mixed
         return True
 
@@ -155,7 +155,7 @@ def process_each(
     Args:
         operator: the operator, whose function is called.
         batch: the records.
-        handle: called with a record and `ctx`, returns the results: see `results_of`.
+        handle: called with a record and `ctx`, returns the results: see `check_results`.
         ctx: receives `element_timestamp`.
         check: decides whether the function's results are examined.
         keys: the key of each record; None if the operator has no keys.
@@ -202,7 +202,7 @@ def _take_untimed(
                 extend(yielded)
                 continue
             if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
-                yielded = results_of(yielded, handle)
+                yielded = check_results(yielded, handle)
             if is_close:
                 take(yielded)
                 continue
@@ -233,7 +233,7 @@ def _take_timed(
                     add_time(timestamp)
                 continue
             if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
-                yielded = results_of(yielded, handle)
+                yielded = check_results(yielded, handle)
             if is_close:
                 take(yielded)
                 results.add_times(timestamp)

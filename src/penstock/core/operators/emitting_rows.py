@@ -30,25 +30,25 @@ def emitting_rows(factory: Callable[[], StreamOperator], type_info: RowTypeInfo)
 
 def emitting_singles(factory: Callable[[], StreamOperator], type_info: TypeInformation) -> StreamOperator:
     """Create the operator of `factory`, and round the FLOATs of its main output to single precision."""
-    made = rounding(type_info)
-    if made is None:
+    convert = rounding(type_info)
+    if convert is None:
         raise WrongValueError(f"{type_info!r} holds no FLOAT")
-    return _with_output(factory, lambda context, output: _ChangedOutput(context, output, made))
+    return _with_output(factory, lambda context, output: _ChangedOutput(context, output, convert))
 
 
 def emitting_declared(factory: Callable[[], StreamOperator], type_info: TypeInformation) -> StreamOperator:
     """Create the operator of `factory`, and convert its main output to a type that holds a ROW or a FLOAT."""
-    made = fitting(type_info)
-    if made is None:
+    convert = fitting(type_info)
+    if convert is None:
         raise WrongValueError(f"{type_info!r} holds neither a ROW nor a FLOAT")
-    return _with_output(factory, lambda context, output: _ChangedOutput(context, output, made))
+    return _with_output(factory, lambda context, output: _ChangedOutput(context, output, convert))
 
 
 def emitting_sides(
     factory: Callable[[], StreamOperator], types: tuple[tuple[str, TypeInformation], ...]
 ) -> StreamOperator:
     """Create the operator of `factory`, and convert its side outputs to their types, by tag."""
-    changes = {tag_id: made for tag_id, type_info in types if (made := fitting(type_info)) is not None}
+    changes = {tag_id: convert for tag_id, type_info in types if (convert := fitting(type_info)) is not None}
     return _with_output(factory, lambda context, output: _SideOutput(context, output, changes))
 
 

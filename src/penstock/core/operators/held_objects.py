@@ -51,7 +51,7 @@ def holds_objects(function: Any) -> bool:
     mutable: a variable of an enclosing function, a default, a global variable, or an attribute of a module or a class.
     Functions that its code names are examined in the same way.
     """
-    return _Search().finds_in(function)
+    return _Search().holds_mutable(function)
 
 
 class _Names:
@@ -99,15 +99,15 @@ class _Names:
                 self._texts.add(constant)
 
     def _read_step(self, step: Instruction, before: Instruction, following: str, own: str | None) -> None:
-        name, what = step.opname, step.argval
+        name, argument = step.opname, step.argval
         if name in {"LOAD_GLOBAL", "LOAD_NAME"}:
-            self.variables.add(what)
+            self.variables.add(argument)
             if following not in _ATTRIBUTE_READS:
-                self.bare.add(what)
+                self.bare.add(argument)
         elif name in {*_ATTRIBUTE_READS, "LOAD_SUPER_ATTR", "IMPORT_FROM"}:
-            self.attributes.add(what)
+            self.attributes.add(argument)
         elif name == "STORE_DEREF":
-            self.assigned.add(what)
+            self.assigned.add(argument)
         elif name == "STORE_ATTR":
             loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval
             is_own = own is not None and loaded == own and before.opname.startswith(("LOAD_FAST", "LOAD_DEREF"))
@@ -130,7 +130,7 @@ class _Search:
         #: each class, and whether the functions create its instances
         self._classes: dict[tuple[type, bool], None] = {}
 
-    def finds_in(self, function: Any) -> bool:
+    def holds_mutable(self, function: Any) -> bool:
         """Return whether a function holds a mutable object."""
         if self._is_callable_held(function):
             return True
@@ -191,7 +191,7 @@ class _Search:
         if key in self._seen:
             return False
         self._seen.add(key)
-        enclosed = list(_contents_of(function.__closure__ or ()))
+        enclosed = list(_read_cells(function.__closure__ or ()))
         if _is_installed(function.__module__):
             return any(map(self._is_held, enclosed))  # may be a user-defined function in a decorator
         names, scope = _Names(function.__code__), function.__globals__
@@ -212,7 +212,7 @@ class _Search:
                 if name not in sys.modules:
                     return True  # its contents are not known yet
                 modules += [sys.modules[part] for part in _with_parents(name)]
-        return any(self._is_held(value) for value in _named_in(modules, names.attributes))
+        return any(self._is_held(value) for value in _find_named_values(modules, names.attributes))
 
     def _has_attributes(self, owner: Any) -> bool:
         """Return whether an object has attributes of its own that its methods may change."""
@@ -248,13 +248,13 @@ def _is_slot(value: Any) -> bool:
     return isinstance(value, MemberDescriptorType)
 
 
-def _contents_of(cells: Iterable[CellType]) -> Iterator[Any]:
+def _read_cells(cells: Iterable[CellType]) -> Iterator[Any]:
     for cell in cells:
         with suppress(ValueError):  # an empty cell
             yield cell.cell_contents
 
 
-def _named_in(modules: list[ModuleType], names: set[str]) -> Iterator[Any]:
+def _find_named_values(modules: list[ModuleType], names: set[str]) -> Iterator[Any]:
     """Yield the values with these names in modules, and in the user's modules that these names refer to."""
     seen: set[int] = set()
     while modules:

@@ -50,5 +50,7 @@ class LockstepOperator(StreamOperator):
 
 def exchanged(rounds: Sequence[Round]) -> list[Answer]:
     """Return the answers to one round of all subtasks."""
-    reports = [one.report for one in rounds]
-    return [Answer([one.payloads[subtask] for one in rounds], reports) for subtask in range(len(rounds))]
+    reports = [contribution.report for contribution in rounds]
+    return [
+        Answer([contribution.payloads[subtask] for contribution in rounds], reports) for subtask in range(len(rounds))
+    ]

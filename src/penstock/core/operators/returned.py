@@ -5,8 +5,8 @@ text, a dict, a row) was most likely meant as one result, so it is refused inste
 exception: its purpose is to expand values, so it may return any iterable, as in PyFlink. Where a function returns
 exactly one value, a generator or a coroutine is refused.
 
-The loops over records check by class for a generator or a list, the most frequent cases, and call `results_of` for the
-rest.
+The loops over records check by class for a generator or a list, the most frequent cases, and call `check_results` for
+the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_VALUES: Final = frozenset((GeneratorType, CoroutineType, AsyncGeneratorType))
 _TEXT_CHARS_MAX: Final = 80
 
 
-def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
+def check_results(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
     """Check the return value of a function with any number of results: a list, an iterator or a view of state.
 
     Raises:
@@ -33,7 +33,9 @@ def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
     if isinstance(returned, list | StateView) or hasattr(type(returned), "__next__"):
         results: Iterable[Any] = returned
         return results
-    text = f"{_name_of(function)} returned {short_repr(returned, _TEXT_CHARS_MAX)} ({type(returned).__name__})"
+    text = (
+        f"{_describe_function(function)} returned {short_repr(returned, _TEXT_CHARS_MAX)} ({type(returned).__name__})"
+    )
     if type(returned) in NO_VALUES:
         _discard(returned)
         raise MisuseError(f"{text}: only AsyncDataStream waits for async functions")
@@ -43,7 +45,7 @@ def results_of(returned: Any, function: Callable[..., Any]) -> Iterable[Any]:
     )
 
 
-def items_of(returned: Any, function: Callable[..., Any]) -> Iterator[Any]:
+def check_items(returned: Any, function: Callable[..., Any]) -> Iterator[Any]:
     """Return an iterator over the iterable that `flat_map` has returned.
 
     Raises:
@@ -54,17 +56,19 @@ def items_of(returned: Any, function: Callable[..., Any]) -> Iterator[Any]:
             return iter(returned)
         except TypeError:
             pass
-    text = f"{_name_of(function)} returned {short_repr(returned, _TEXT_CHARS_MAX)} ({type(returned).__name__})"
+    text = (
+        f"{_describe_function(function)} returned {short_repr(returned, _TEXT_CHARS_MAX)} ({type(returned).__name__})"
+    )
     if type(returned) in NO_VALUES:
         _discard(returned)
         raise MisuseError(f"{text}: only AsyncDataStream waits for async functions")
     raise MisuseError(f"{text}: it must yield its results or return an iterable of them; for one result call map()")
 
 
-def wrong_value(returned: Any, what: str) -> MisuseError:
+def wrong_value(returned: Any, function_name: str) -> MisuseError:
     """Return the error for a function that returned an object of a type in `NO_VALUES` instead of one value."""
     _discard(returned)
-    return _refusal(f"{what} returned a {type(returned).__name__}", isinstance(returned, GeneratorType))
+    return _refusal(f"{function_name} returned a {type(returned).__name__}", isinstance(returned, GeneratorType))
 
 
 def refuse_generator_function(function: Any, name: str) -> None:
@@ -80,8 +84,8 @@ def refuse_generator_function(function: Any, name: str) -> None:
     called = getattr(function, name, function)
     is_generator = isgeneratorfunction(called)
     if is_generator or iscoroutinefunction(called) or isasyncgenfunction(called):
-        shown = getattr(called, "__qualname__", type(called).__qualname__)
-        raise _refusal(f"{shown}, given to {name}(), {'yields' if is_generator else 'is async'}", is_generator)
+        qualname = getattr(called, "__qualname__", type(called).__qualname__)
+        raise _refusal(f"{qualname}, given to {name}(), {'yields' if is_generator else 'is async'}", is_generator)
 
 
 def _refusal(text: str, is_generator: bool) -> MisuseError:
@@ -90,7 +94,7 @@ def _refusal(text: str, is_generator: bool) -> MisuseError:
     return MisuseError(f"{text}: only AsyncDataStream waits for async functions")
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _describe_function(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     return "the function" if name == "<lambda>" else f"{name}()"
 

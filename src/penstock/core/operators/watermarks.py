@@ -18,7 +18,7 @@ from penstock.base.watermark_strategy import (
     WatermarkStrategy,
 )
 from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
-from penstock.core.columns.batch import ColumnBatch, describe_origin, make_batch, rowtimes_in
+from penstock.core.columns.batch import ColumnBatch, describe_origin, extract_rowtimes, make_batch
 from penstock.core.records import MIN_TIMESTAMP, Batch
 
 #: Names of the user's functions in errors.
@@ -52,19 +52,23 @@ class _Output(WatermarkOutput):
 
     def taken(self) -> tuple[Any, bool | None]:
         """Return the highest watermark and the latest idleness since the last call, and reset both."""
-        taken = self._watermark, self.idle
+        result = self._watermark, self.idle
         self._watermark = self.idle = None
-        return taken
+        return result
 
 
-def _takes_output(method: Callable[..., Any], others: int) -> bool:
-    """Return whether a generator's method has a parameter for the output after its `others` parameters."""
+def _takes_output(method: Callable[..., Any], arity: int) -> bool:
+    """Return whether a generator's method has a parameter for the output after its `arity` parameters."""
     try:
         parameters = signature(method).parameters.values()
     except (TypeError, ValueError):
         return False
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > others or any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    positional = [
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return len(positional) > arity or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
 
 class AssignerError(Exception):
@@ -83,18 +87,18 @@ def _made(factory: Callable[[], Any]) -> Any:
         AssignerError: if the factory raises, or returns an object without the methods of a generator.
     """
     try:
-        made = factory()
-        if not isinstance(made, BatchWatermarks):
+        generator = factory()
+        if not isinstance(generator, BatchWatermarks):
             names = ("on_event", "on_periodic_emit")
-            missing = [f"no method {name}()" for name in names if not callable(getattr(made, name, None))]
+            missing = [f"no method {name}()" for name in names if not callable(getattr(generator, name, None))]
             if missing:
                 raise WrongTypeError(
-                    f"the factory of the watermark generator returned {short_repr(made)}, which has "
+                    f"the factory of the watermark generator returned {short_repr(generator)}, which has "
                     f"{' and '.join(missing)}: return a WatermarkGenerator"
                 )
     except Exception as error:
         raise AssignerError(None, GENERATOR) from error
-    return made
+    return generator
 
 
 class WatermarkGenerator:
@@ -113,9 +117,9 @@ class WatermarkGenerator:
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._assigner = strategy.timestamp_assigner
         self._kind = strategy.kind
-        made = None if strategy.generator_factory is None else _made(strategy.generator_factory)
-        self._of_batches = made if isinstance(made, BatchWatermarks) else None
-        self._user = None if isinstance(made, BatchWatermarks) else made
+        generator = None if strategy.generator_factory is None else _made(strategy.generator_factory)
+        self._of_batches = generator if isinstance(generator, BatchWatermarks) else None
+        self._user = None if isinstance(generator, BatchWatermarks) else generator
         self._output = _Output()
         #: whether the user's methods have a parameter for the output
         self._with_output = (
@@ -150,7 +154,7 @@ class WatermarkGenerator:
             return batch
         if isinstance(self._assigner, ColumnAssigner) and isinstance(batch, ColumnBatch):
             try:
-                return batch.with_rowtimes(rowtimes_in(batch, self._assigner.column))
+                return batch.with_rowtimes(extract_rowtimes(batch, self._assigner.column))
             except (TypeError, ValueError) as error:
                 raise AssignerError(None) from error
         timestamps: list[int] = []
@@ -283,12 +287,12 @@ class WatermarkGenerator:
 
 def _whole(timestamps: list[Any], batch: Batch, assigner: Any) -> list[int]:
     """Return the timestamps as plain ints."""
-    what = f"the timestamp column {assigner.column!r}" if isinstance(assigner, ColumnAssigner) else ASSIGNER
-    whole: list[int] = []
+    subject = f"the timestamp column {assigner.column!r}" if isinstance(assigner, ColumnAssigner) else ASSIGNER
+    times: list[int] = []
     try:
-        whole.extend(whole_ms(timestamp, what) for timestamp in timestamps)
+        times.extend(whole_ms(timestamp, subject) for timestamp in timestamps)
     except MisuseError as error:
-        origin = describe_origin(batch, len(whole))
+        origin = describe_origin(batch, len(times))
         cause = MisuseError(f"{error}. It is a record {origin}") if origin else error
-        raise AssignerError(batch.values[len(whole)]) from cause
-    return whole
+        raise AssignerError(batch.values[len(times)]) from cause
+    return times

@@ -67,18 +67,20 @@ class Automaton:
         return tuple(frozenset(self._asked(state)) for state in range(len(self.steps)))
 
     def _asked(self, state: int) -> set[int]:
-        steps = [step for one in self._onwards({state}) for step in self.steps[one]]
-        taken = {step.target for step in steps if step.action is Action.TAKE}
+        steps = [step for source in self._onwards({state}) for step in self.steps[source]]
+        targets = {step.target for step in steps if step.action is Action.TAKE}
         # After an event is taken, only steps toward the final state are considered.
-        steps += [step for one in self._onwards(taken) for step in self.steps[one] if step.action is Action.PROCEED]
+        steps += [
+            step for source in self._onwards(targets) for step in self.steps[source] if step.action is Action.PROCEED
+        ]
         return {number for step in steps for number in step.conditions()}
 
     def _onwards(self, states: set[int]) -> set[int]:
         """Return these states and the states reachable from them without an event."""
-        found, waiting = set(states), list(states)
+        reachable, waiting = set(states), list(states)
         while waiting:
             for step in self.steps[waiting.pop()]:
-                if step.action is Action.PROCEED and step.target not in found:
-                    found.add(step.target)
+                if step.action is Action.PROCEED and step.target not in reachable:
+                    reachable.add(step.target)
                     waiting.append(step.target)
-        return found
+        return reachable

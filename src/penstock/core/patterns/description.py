@@ -31,36 +31,36 @@ class Description:
         return (1, self.stages, self.within, self.labels, self.places)
 
     @staticmethod
-    def of_state(held: Sequence[object]) -> Description:
+    def of_state(stored: Sequence[object]) -> Description:
         """Restore a stored description."""
-        _, stages, within, labels, places = held
-        return Description(stages, within, labels, places)  # type: ignore[arg-type]
+        _, stages, within, labels, positions = stored
+        return Description(stages, within, labels, positions)  # type: ignore[arg-type]
 
 
-def description_of(pattern: Pattern, automaton: Automaton) -> Description:
+def describe_pattern(pattern: Pattern, automaton: Automaton) -> Description:
     """Return the description of a pattern."""
     stages = tuple(_described(pattern.parts, ""))
     names = [name for name, _ in stages]
-    places = tuple(names.index(name) if name in names else -1 for name in automaton.names)
+    positions = tuple(names.index(name) if name in names else -1 for name in automaton.names)
     within = "any time" if pattern.within_ms is None else f"{pattern.within_ms} ms"
-    return Description(stages, within, automaton.labels, places)
+    return Description(stages, within, automaton.labels, positions)
 
 
 def differences(before: Description, now: Description) -> list[str]:
     """Return the changes of stages, their order and the time limit, a sentence each."""
-    found = []
+    changes = []
     old, new = dict(before.stages), dict(now.stages)
     for name, text in before.stages:
         if name not in new:
-            found.append(f"stage {name!r} is gone")
+            changes.append(f"stage {name!r} is gone")
         elif new[name] != text:
-            found.append(f"stage {name!r} is {new[name]!r}, and was {text!r}")
-    found += [f"stage {name!r} is new" for name in new if name not in old]
-    if not found and [name for name, _ in before.stages] != [name for name, _ in now.stages]:
-        found.append(f"the order of stages is {', '.join(new)}, and was {', '.join(old)}")
+            changes.append(f"stage {name!r} is {new[name]!r}, and was {text!r}")
+    changes += [f"stage {name!r} is new" for name in new if name not in old]
+    if not changes and [name for name, _ in before.stages] != [name for name, _ in now.stages]:
+        changes.append(f"the order of stages is {', '.join(new)}, and was {', '.join(old)}")
     if before.within != now.within:
-        found.append(f"a match takes less than {now.within}, and took less than {before.within}")
-    return found
+        changes.append(f"a match takes less than {now.within}, and took less than {before.within}")
+    return changes
 
 
 def states_kept(before: Description, now: Description) -> dict[int, int]:
@@ -78,28 +78,28 @@ def states_kept(before: Description, now: Description) -> dict[int, int]:
 
 def _described(parts: tuple[Part, ...], within: str) -> Iterator[tuple[str, str]]:
     for index, part in enumerate(parts):
-        said = _said(part, first=not index and not within)
+        text = _said(part, first=not index and not within)
         if isinstance(part, Group):
-            yield from _described(part.parts, f"{within}in a group ({said}): ")
+            yield from _described(part.parts, f"{within}in a group ({text}): ")
         else:
-            yield part.name, f"{within}{said}"
+            yield part.name, f"{within}{text}"
 
 
 def _said(part: Part, first: bool) -> str:
-    said = "first" if first else part.contiguity.value
+    contiguity = "first" if first else part.contiguity.value
     since = part.since_last_ms if isinstance(part, Stage) else None
-    return ", ".join([said, *_often(part.times), *([] if since is None else [f"within {since} ms"])])
+    return ", ".join([contiguity, *_often(part.times), *([] if since is None else [f"within {since} ms"])])
 
 
 def _often(times: Times) -> list[str]:
     if (times.least, times.most) == (1, 1):
-        said = []
+        terms = []
     elif times.most is None:
-        said = [f"{times.least} or more"]
+        terms = [f"{times.least} or more"]
     else:
-        said = [f"{times.least} to {times.most} times" if times.least != times.most else f"{times.least} times"]
-    if said and times.inner is not Contiguity.RELAXED:
-        said.append("consecutive" if times.inner is Contiguity.STRICT else "in all combinations")
-    said += ["optional"] * times.is_optional + ["greedy"] * times.is_greedy
-    said += ["with until"] * (times.until is not None)
-    return said + ([] if times.window_ms is None else [f"less than {times.window_ms} ms apart"])
+        terms = [f"{times.least} to {times.most} times" if times.least != times.most else f"{times.least} times"]
+    if terms and times.inner is not Contiguity.RELAXED:
+        terms.append("consecutive" if times.inner is Contiguity.STRICT else "in all combinations")
+    terms += ["optional"] * times.is_optional + ["greedy"] * times.is_greedy
+    terms += ["with until"] * (times.until is not None)
+    return terms + ([] if times.window_ms is None else [f"less than {times.window_ms} ms apart"])

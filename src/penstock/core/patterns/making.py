@@ -25,7 +25,7 @@ from penstock.core.patterns.automaton import FINAL, Action, Automaton, Guard, St
 from penstock.core.patterns.pattern import NEGATIONS, Contiguity, Group, Part, Pattern, Stage
 
 
-def automaton_of(pattern: Pattern) -> Automaton:
+def build_automaton(pattern: Pattern) -> Automaton:
     """Build the automaton of a pattern."""
     making = _Making(pattern.within_ms is not None)
     start = making.chain(_Row(pattern.parts, pattern.parts[0].contiguity), FINAL)
@@ -62,13 +62,13 @@ class _Row:
 
     def nots_before(self, index: int) -> list[Stage]:
         """Return the stages forbidden while waiting for a part: directly before it, or before optional parts."""
-        found: list[Stage] = []
+        stages: list[Stage] = []
         for before in reversed(self.parts[:index]):
             if isinstance(before, Stage) and before.contiguity is Contiguity.NOT_FOLLOWED:
-                found.append(before)
+                stages.append(before)
             elif not before.times.is_optional and before.contiguity is not Contiguity.NOT_NEXT:
                 break
-        return found
+        return stages
 
     @property
     def until(self) -> Guard:
@@ -91,7 +91,7 @@ class _Row:
         if number > 1:
             return part.times.window_ms
         again = self.group.times.window_ms if self.group is not None and self.is_again and not index else None
-        windows = [one for one in (part.since_last_ms, again) if one is not None]
+        windows = [window for window in (part.since_last_ms, again) if window is not None]
         return min(windows, default=None)
 
 
@@ -171,24 +171,24 @@ class _Making:
         nots = {stage.name for stage in row.nots_before(index)}
         if not nots or not row.parts[index].times.is_optional:
             return sink
-        gone = {self._stops[name] for name in nots if name in self._stops}
-        return self._freed(sink, gone)
+        dropped = {self._stops[name] for name in nots if name in self._stops}
+        return self._freed(sink, dropped)
 
-    def _freed(self, state: int, gone: set[int]) -> int:
+    def _freed(self, state: int, dropped: set[int]) -> int:
         if state == FINAL:
             return FINAL
-        found = self._state(self._names[state], "free", self._windows[state])
+        freed = self._state(self._names[state], "free", self._windows[state])
         if state in self._pending:
-            self._pending.add(found)
+            self._pending.add(freed)
         steps = []
         for step in self._steps[state]:
             if step.action is not Action.PROCEED:
-                steps.append(replace(step, target=found) if step.target == state else step)
-            elif step.target not in gone:
+                steps.append(replace(step, target=freed) if step.target == state else step)
+            elif step.target not in dropped:
                 is_stop = step.target in self._stops.values()
-                steps.append(step if is_stop else replace(step, target=self._freed(step.target, gone)))
-        self._steps[found] = steps
-        return found
+                steps.append(step if is_stop else replace(step, target=self._freed(step.target, dropped)))
+        self._steps[freed] = steps
+        return freed
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class _Making:
                 stopped = self._copy(free)
             after = self._loop(row, index, free, stopped)
         elif times.is_greedy and times.least != times.most:
-            self._keep_from(sink, self._take_inner(row, part))
+            self._exclude_events(sink, self._take_inner(row, part))
         for number in range(times.least, times.most or times.least):
             after = self._once(row, index, after, sink, times.least + (times.most or 0) - number, is_optional=True)
             self._watch_repeating(after, row, index)
@@ -264,7 +264,7 @@ class _Making:
         steps = self._steps[state]
         steps += self._proceed(row, part, sink, stopped)
         if part.times.is_greedy:
-            self._keep_from(sink, self._take(row, part))
+            self._exclude_events(sink, self._take(row, part))
         take = self._take_inner(row, part)
         steps.append(Step(Action.TAKE, state, take))
         self._watch_repeating(state, row, index)
@@ -305,26 +305,26 @@ class _Making:
         stop: Guard = (*(() if until is None else ((until, False),)), *row.until)
         return (*stop, (stage.condition, False)) if contiguity is Contiguity.RELAXED else stop
 
-    def _keep_from(self, sink: int, taken: Guard) -> None:
+    def _exclude_events(self, sink: int, guard: Guard) -> None:
         """Prevent the steps of a state from using an event that a greedy stage takes."""
-        self._steps[sink] = [replace(step, unless=(*step.unless, taken)) for step in self._steps[sink]]
+        self._steps[sink] = [replace(step, unless=(*step.unless, guard)) for step in self._steps[sink]]
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _copy(self, state: int) -> int:
         if state == FINAL:
             return FINAL
-        found = self._state(self._names[state], "stopped", self._windows[state])
+        copied = self._state(self._names[state], "stopped", self._windows[state])
         if state in self._pending:
-            self._pending.add(found)
-        self._steps[found] = [
-            replace(step, target=found) if step.target == state else step for step in self._steps[state]
+            self._pending.add(copied)
+        self._steps[copied] = [
+            replace(step, target=copied) if step.target == state else step for step in self._steps[state]
         ]
-        return found
+        return copied
 
     def _state(self, name: str, role: str, window_ms: int | None = None) -> int:
         label = f"{name}: {role}"
-        count = sum(one == label or one.startswith(f"{label} (") for one in self._labels)
+        count = sum(existing == label or existing.startswith(f"{label} (") for existing in self._labels)
         self._names.append(name)
         self._steps.append([])
         self._windows.append(window_ms)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.core.patterns import queueing
 from penstock.core.patterns.automaton import FINAL, Automaton
-from penstock.core.patterns.making import automaton_of
+from penstock.core.patterns.making import build_automaton
 from penstock.core.patterns.memory import NO_LINK, Memory, Partial
 from penstock.core.patterns.pattern import Pattern
 from penstock.core.patterns.skipping import Skip, SkipStrategy
@@ -67,16 +67,16 @@ class Matcher:
     def __init__(self, pattern: Pattern, strategy: SkipStrategy) -> None:
         self.pattern = pattern
         self.strategy = strategy
-        self.automaton: Automaton = automaton_of(pattern)
+        self.automaton: Automaton = build_automaton(pattern)
         self._conditions = self.automaton.conditions()
         self._trees = Trees(self.automaton)
         self._windows = self.automaton.windows
-        self._has_windows = any(one is not None for one in self._windows)
+        self._has_windows = any(window is not None for window in self._windows)
 
     def candidates(self, memory: Memory) -> list[Candidate]:
         """Return the partial matches that receive the next event, the start last, with the conditions to test."""
-        found = [Candidate(one.link, self._conditions[one.state]) for one in memory.partials]
-        return [*found, Candidate(NO_LINK, self._conditions[self.automaton.start])]
+        candidates = [Candidate(partial.link, self._conditions[partial.state]) for partial in memory.partials]
+        return [*candidates, Candidate(NO_LINK, self._conditions[self.automaton.start])]
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -87,15 +87,15 @@ class Matcher:
             return None
         if not self._has_windows:
             return None if within is None else partials[0].first_ms + within
-        return min((due for one in partials if (due := self._due_ms(one)) is not None), default=None)
+        return min((due for partial in partials if (due := self._due_ms(partial)) is not None), default=None)
 
-    def _due_ms(self, one: Partial) -> int | None:
+    def _due_ms(self, partial: Partial) -> int | None:
         """Return when a partial match will time out."""
-        within, window = self.pattern.within_ms, self._windows[one.state]
-        since_first = None if within is None else one.first_ms + within
+        within, window = self.pattern.within_ms, self._windows[partial.state]
+        since_first = None if within is None else partial.first_ms + within
         if window is None:
             return since_first
-        since_last = (one.first_ms if one.last_ms is None else one.last_ms) + window
+        since_last = (partial.first_ms if partial.last_ms is None else partial.last_ms) + window
         return since_last if since_first is None else min(since_first, since_last)
 
     def advance(self, memory: Memory, time_ms: int) -> Found:
@@ -103,39 +103,39 @@ class Matcher:
 
         Deadlines are handled in order, so the result does not depend on the times of these calls.
         """
-        found = Found()
+        result = Found()
         deadline = self.deadline_ms(memory)
         if memory.waiting and (deadline is None or deadline > time_ms):
-            self._send(memory, found)
+            self._send(memory, result)
         while deadline is not None and deadline <= time_ms:
-            self._end_those_due(memory, deadline, found)
+            self._end_those_due(memory, deadline, result)
             deadline = self.deadline_ms(memory)
-        return found
+        return result
 
-    def _end_those_due(self, memory: Memory, time_ms: int, found: Found) -> None:
-        kept: list[Partial] = []
+    def _end_those_due(self, memory: Memory, time_ms: int, result: Found) -> None:
+        living: list[Partial] = []
         complete: list[Partial] = []
-        for one in memory.partials:
-            due = self._due_ms(one)
+        for partial in memory.partials:
+            due = self._due_ms(partial)
             if due is None or due > time_ms:
-                kept.append(one)
-            elif one.state in self.automaton.pending:
-                complete.append(one)
+                living.append(partial)
+            elif partial.state in self.automaton.pending:
+                complete.append(partial)
             else:
-                found.timed_out.append(TimedOut(memory.events(one.link), self._late_ms(one, time_ms)))
-                memory.release(one.link)
-        memory.keep_partials(kept)
-        self._complete(memory, complete, found)
+                result.timed_out.append(TimedOut(memory.events(partial.link), self._late_ms(partial, time_ms)))
+                memory.release(partial.link)
+        memory.keep_partials(living)
+        self._complete(memory, complete, result)
 
-    def _late_ms(self, one: Partial, time_ms: int) -> int:
+    def _late_ms(self, partial: Partial, time_ms: int) -> int:
         """Return when a partial match timed out: by its last event, or by its first one."""
-        window = self._windows[one.state]
+        window = self._windows[partial.state]
         if window is not None:
-            last_ms = one.first_ms if one.last_ms is None else one.last_ms
+            last_ms = partial.first_ms if partial.last_ms is None else partial.last_ms
             if time_ms - last_ms >= window:
                 return last_ms + window
         assert self.pattern.within_ms is not None
-        return one.first_ms + self.pattern.within_ms
+        return partial.first_ms + self.pattern.within_ms
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Matcher:
             known: answers that are the same for all partial matches; `holds` may add more of them.
         """
         roots, answered = self._trees.roots, self._trees.answered
-        found: list[Ways] = []
+        ways: list[Ways] = []
         is_passed_over = True
         # The same as `_ways` for each, without the calls: all partial matches ignore most events.
         for state, link, _, _, _ in memory.partials:
@@ -162,7 +162,7 @@ class Matcher:
                 answer = known[number] if number in known else holds(number, link)
                 following = node.yes if answer else node.no
                 node = answered(state, node, answer) if following is None else following
-            found.append(node)
+            ways.append(node)
             if not node.stays:
                 is_passed_over = False
         node = roots[self.automaton.start]
@@ -173,7 +173,7 @@ class Matcher:
             node = answered(self.automaton.start, node, answer) if following is None else following
         if is_passed_over and not node.takes:
             return NOTHING
-        return self._taken(memory, event, time_ms, found, node)
+        return self._taken(memory, event, time_ms, ways, node)
 
     def patient_states(self, simple: Collection[int]) -> frozenset[int]:
         """Return the states that ignore an event if none of these conditions holds.
@@ -181,13 +181,13 @@ class Matcher:
         Empty if such an event could begin a match.
         """
         falling = dict.fromkeys(simple, False)
-        found = [
+        states = [
             state
             for state in range(len(self.automaton.steps))
             if (ways := self._ways_if(state, falling)) and ways.stays
         ]
         start = self._ways_if(self.automaton.start, falling)
-        return frozenset(found if start is not None and not start.takes else ())
+        return frozenset(states if start is not None and not start.takes else ())
 
     def _ways_if(self, state: int, known: dict[int, bool]) -> Ways | None:
         """Return where an event leads, given only these answers; None if they are not enough."""
@@ -199,9 +199,9 @@ class Matcher:
             node = self._trees.answered(state, node, known[node.number]) if following is None else following
         return node
 
-    def ways_of(self, memory: Memory, holds: Holds, known: dict[int, bool]) -> list[tuple[Partial, Ways]]:
+    def find_transitions(self, memory: Memory, holds: Holds, known: dict[int, bool]) -> list[tuple[Partial, Ways]]:
         """Return where the current event would lead each partial match; for tracing a pattern."""
-        return [(one, self._ways(one.state, one.link, holds, known)) for one in memory.partials]
+        return [(partial, self._ways(partial.state, partial.link, holds, known)) for partial in memory.partials]
 
     def _ways(self, state: int, link: int, holds: Holds, known: dict[int, bool]) -> Ways:
         """Return where an event leads a partial match in a state."""
@@ -214,28 +214,28 @@ class Matcher:
 
     def _taken(self, memory: Memory, event: Any, time_ms: int, ways: list[Ways], start: Ways) -> Found:
         """Apply the transitions to the partial matches and the start."""
-        found, number = Found(), memory.number
+        result, number = Found(), memory.number
         living: list[Partial] = []
         complete: list[Partial] = []
-        for one, its in zip(memory.partials, ways, strict=True):
+        for partial, its in zip(memory.partials, ways, strict=True):
             if its.stays:
-                living.append(one)
+                living.append(partial)
                 continue
             for way in its.ways:
-                self._go(memory, one, way, number, event, time_ms, living, complete)
-            memory.release(one.link)
+                self._go(memory, partial, way, number, event, time_ms, living, complete)
+            memory.release(partial.link)
         for way in start.ways:
             if way.stage is not None:
                 first = Partial(self.automaton.start, NO_LINK, number, time_ms)
                 self._go(memory, first, way, number, event, time_ms, living, complete)
         memory.keep_partials(living)
-        self._complete(memory, complete, found)
-        return found
+        self._complete(memory, complete, result)
+        return result
 
     def _go(
         self,
         memory: Memory,
-        one: Partial,
+        partial: Partial,
         way: Way,
         number: int,
         event: Any,
@@ -244,7 +244,7 @@ class Matcher:
         complete: list[Partial],
     ) -> None:
         """Apply a transition to a partial match."""
-        _, link, first, first_ms, last_ms = one
+        _, link, first, first_ms, last_ms = partial
         if way.stage is None:
             if way.target == FINAL or link != NO_LINK:
                 memory.refer(link)
@@ -265,39 +265,39 @@ class Matcher:
 
         Returns how many were dropped, and the matches that waited only for them.
         """
-        found, dropped = Found(), 0
+        result, dropped = Found(), 0
         while memory.partials and len(memory.partials) + len(memory.waiting) > most:
-            oldest, *others = memory.partials
-            memory.keep_partials(others)
+            oldest, *remaining = memory.partials
+            memory.keep_partials(remaining)
             memory.release(oldest.link)
             dropped += 1
-            self._send(memory, found)
-        return dropped, found
+            self._send(memory, result)
+        return dropped, result
 
     # --- matches -----------------------------------------------------------------------------------------------------
 
-    def _complete(self, memory: Memory, complete: list[Partial], found: Found) -> None:
+    def _complete(self, memory: Memory, complete: list[Partial], result: Found) -> None:
         """Output complete matches, or let them wait for partial matches that began earlier."""
         if self.strategy.skip is not Skip.NO_SKIP:
             if complete or memory.waiting:
                 memory.keep_waiting(queueing.joined(memory.waiting, complete))
-                self._send(memory, found)
+                self._send(memory, result)
             return
         # Up to two are already in order.
-        for one in complete if len(complete) < 3 else queueing.ordered(complete):
-            found.matches.append(memory.events(one.link))
-            memory.release(one.link)
+        for match in complete if len(complete) < 3 else queueing.ordered(complete):
+            result.matches.append(memory.events(match.link))
+            memory.release(match.link)
 
-    def _send(self, memory: Memory, found: Found) -> None:
+    def _send(self, memory: Memory, result: Found) -> None:
         """Output the complete matches that no partial match can precede any more, and skip accordingly."""
         waiting, partials, has_sent = list(memory.waiting), memory.partials, False
         while waiting and (not partials or waiting[0].first <= partials[0].first):
             match, has_sent = queueing.pop(waiting), True
             path = memory.path(match.link)
-            found.matches.append(memory.events(match.link))
-            kept = self.strategy.kept(waiting, path, memory)
-            if len(kept) < len(waiting):
-                waiting = kept
+            result.matches.append(memory.events(match.link))
+            remaining = self.strategy.kept(waiting, path, memory)
+            if len(remaining) < len(waiting):
+                waiting = remaining
                 queueing.restore(waiting)
             partials = self.strategy.kept(partials, path, memory)
             memory.release(match.link)

@@ -46,18 +46,18 @@ class Memory:
     """A view of the stored memory of one key, see the module docstring.
 
     Args:
-        held: the stored memory.
-        elsewhere: the storage of the events; None if they are in `held`.
-        is_lazy: whether only `put_down` writes partial matches to `held`, which is faster for many events in a row.
+        data: the stored memory.
+        elsewhere: the storage of the events; None if they are in `data`.
+        is_lazy: whether only `put_down` writes partial matches to `data`, which is faster for many events in a row.
     """
 
     __slots__ = ("_counts", "_elsewhere", "_held", "_is_lazy", "_links", "_partials", "_waiting")
 
-    def __init__(self, held: list[Any], elsewhere: Elsewhere | None = None, is_lazy: bool = False) -> None:
-        self._held = held
+    def __init__(self, data: list[Any], elsewhere: Elsewhere | None = None, is_lazy: bool = False) -> None:
+        self._held = data
         self._is_lazy = is_lazy
-        self._links: dict[int, list[Any]] = held[_LINKS]
-        self._counts: dict[int, Any] = held[_EVENTS]
+        self._links: dict[int, list[Any]] = data[_LINKS]
+        self._counts: dict[int, Any] = data[_EVENTS]
         self._elsewhere = elsewhere
         self._partials: list[Partial] | None = None
         self._waiting: list[Partial] | None = None
@@ -77,7 +77,7 @@ class Memory:
     def partials(self) -> list[Partial]:
         """Partial matches in the order of their first events."""
         if self._partials is None:
-            self._partials = [Partial(*one) for one in self._held[_PARTIALS]]
+            self._partials = [Partial(*fields) for fields in self._held[_PARTIALS]]
         return self._partials
 
     def keep_partials(self, partials: list[Partial]) -> None:
@@ -89,19 +89,19 @@ class Memory:
     def put_down(self) -> None:
         """Write the current partial matches to the stored memory."""
         if self._partials is not None:
-            self._held[_PARTIALS] = [tuple(one) for one in self._partials]
+            self._held[_PARTIALS] = [tuple(partial) for partial in self._partials]
 
     @property
     def waiting(self) -> list[Partial]:
         """Complete matches that an earlier match may still precede, see `queueing`."""
         if self._waiting is None:
-            self._waiting = [Partial(*one) for one in self._held[_WAITING]]
+            self._waiting = [Partial(*fields) for fields in self._held[_WAITING]]
         return self._waiting
 
     def keep_waiting(self, matches: list[Partial]) -> None:
         """Replace the waiting matches."""
         self._waiting = matches
-        self._held[_WAITING] = [tuple(one) for one in matches]
+        self._held[_WAITING] = [tuple(match) for match in matches]
 
     @property
     def number(self) -> int:
@@ -140,13 +140,13 @@ class Memory:
     def release(self, link: int) -> None:
         """Remove a reference to a link, and delete links and events without references."""
         while link != NO_LINK:
-            found = self._links[link]
-            found[_LINK_REFERENCES] -= 1
-            if found[_LINK_REFERENCES] > 0:
+            entry = self._links[link]
+            entry[_LINK_REFERENCES] -= 1
+            if entry[_LINK_REFERENCES] > 0:
                 return
             del self._links[link]
-            self._drop(found[_EVENT])
-            link = found[_BEFORE]
+            self._drop(entry[_EVENT])
+            link = entry[_BEFORE]
 
     def _drop(self, number: int) -> None:
         """Remove a reference to an event."""
@@ -167,22 +167,22 @@ class Memory:
 
     def path(self, link: int) -> list[tuple[str, int]]:
         """Return the stages and numbers of events up to a link, in order."""
-        found = []
+        path = []
         while link != NO_LINK:
             before, stage, number, _ = self._links[link]
-            found.append((stage, number))
+            path.append((stage, number))
             link = before
-        found.reverse()
-        return found
+        path.reverse()
+        return path
 
     def events(self, link: int) -> dict[str, list[Any]]:
         """Return the events up to a link by stage, each stage's in order of arrival."""
-        found: dict[str, list[Any]] = {}
+        events: dict[str, list[Any]] = {}
         for stage, number in self.path(link):
-            found.setdefault(stage, []).append(self.event(number))
-        return found
+            events.setdefault(stage, []).append(self.event(number))
+        return events
 
-    def events_of(self, link: int, stage: str) -> list[Any]:
+    def collect_events(self, link: int, stage: str) -> list[Any]:
         """Return the events of one stage up to a link, in order of arrival."""
         numbers = []
         while link != NO_LINK:
@@ -194,12 +194,12 @@ class Memory:
 
     def validate(self) -> None:
         """Raise `AssertionError` if references are counted wrongly."""
-        references = [one.link for one in (*self.partials, *self.waiting)]
-        befores = [one[_BEFORE] for one in self._links.values() if one[_BEFORE] != NO_LINK]
-        for link, held in self._links.items():
-            assert held[_LINK_REFERENCES] == (references + befores).count(link) > 0, (link, held)
-        for number, held in self._counts.items():
-            count = held if self._elsewhere is not None else held[_EVENT_REFERENCES]
-            assert count == sum(one[_EVENT] == number for one in self._links.values()), number
-        firsts = [one.first for one in self.partials]
+        references = [partial.link for partial in (*self.partials, *self.waiting)]
+        befores = [link_entry[_BEFORE] for link_entry in self._links.values() if link_entry[_BEFORE] != NO_LINK]
+        for link, entry in self._links.items():
+            assert entry[_LINK_REFERENCES] == (references + befores).count(link) > 0, (link, entry)
+        for number, entry in self._counts.items():
+            count = entry if self._elsewhere is not None else entry[_EVENT_REFERENCES]
+            assert count == sum(link_entry[_EVENT] == number for link_entry in self._links.values()), number
+        firsts = [partial.first for partial in self.partials]
         assert firsts == sorted(firsts), firsts

@@ -114,7 +114,7 @@ def may_be_empty(parts: tuple[Part, ...]) -> bool:
 
 
 def _stages(parts: tuple[Part, ...]) -> list[Stage]:
-    found: list[Stage] = []
+    stages: list[Stage] = []
     for part in parts:
-        found += [part] if isinstance(part, Stage) else _stages(part.parts)
-    return found
+        stages += [part] if isinstance(part, Stage) else _stages(part.parts)
+    return stages

@@ -15,10 +15,10 @@ def joined(queue: list[Partial], matches: list[Partial]) -> list[Partial]:
     together: list[Partial] = []
     for match in matches:
         _push(together, match)
-    found = list(queue)
+    merged = list(queue)
     for match in together:
-        _push(found, match)
-    return found
+        _push(merged, match)
+    return merged
 
 
 def ordered(matches: list[Partial]) -> list[Partial]:
@@ -30,33 +30,33 @@ def ordered(matches: list[Partial]) -> list[Partial]:
 def _push(queue: list[Partial], match: Partial) -> None:
     """Add a match, moving it up until its parent began no later."""
     queue.append(match)
-    place = len(queue) - 1
-    while place and queue[(place - 1) // 2].first > match.first:
-        queue[place] = queue[(place - 1) // 2]
-        place = (place - 1) // 2
-    queue[place] = match
+    index = len(queue) - 1
+    while index and queue[(index - 1) // 2].first > match.first:
+        queue[index] = queue[(index - 1) // 2]
+        index = (index - 1) // 2
+    queue[index] = match
 
 
 def pop(queue: list[Partial]) -> Partial:
     """Remove and return the first match; the last item takes its place and sinks."""
-    found, last = queue[0], queue.pop()
+    first, last = queue[0], queue.pop()
     if queue:
         _sink(queue, 0, last)
-    return found
+    return first
 
 
 def restore(queue: list[Partial]) -> None:
     """Restore the heap after items were removed from the middle."""
-    for place in reversed(range(len(queue) // 2)):
-        _sink(queue, place, queue[place])
+    for index in reversed(range(len(queue) // 2)):
+        _sink(queue, index, queue[index])
 
 
-def _sink(queue: list[Partial], place: int, match: Partial) -> None:
-    while (child := 2 * place + 1) < len(queue):
+def _sink(queue: list[Partial], index: int, match: Partial) -> None:
+    while (child := 2 * index + 1) < len(queue):
         if child + 1 < len(queue) and queue[child].first > queue[child + 1].first:
             child += 1
         if match.first <= queue[child].first:
             break
-        queue[place] = queue[child]
-        place = child
-    queue[place] = match
+        queue[index] = queue[child]
+        index = child
+    queue[index] = match

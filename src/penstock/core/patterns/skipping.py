@@ -44,13 +44,13 @@ class SkipStrategy:
         first_kept = self._first_kept(path)
         if first_kept is None:
             return list(partials)
-        found = []
-        for one in partials:
-            if one.first >= first_kept:
-                found.append(one)
+        remaining = []
+        for partial in partials:
+            if partial.first >= first_kept:
+                remaining.append(partial)
             else:
-                memory.release(one.link)
-        return found
+                memory.release(partial.link)
+        return remaining
 
     def _first_kept(self, path: Sequence[tuple[str, int]]) -> int | None:
         """Return the lowest number of a first event that survives; None if all partial matches do."""
@@ -65,7 +65,7 @@ class SkipStrategy:
             if self.fails_on_miss:
                 raise SkipError(f"Could not skip to {self.stage}: the match has no event of this stage.")
             return None
-        found = numbers[0 if self.skip is Skip.TO_FIRST else -1]
-        if self.fails_on_miss and found == path[0][1]:
+        target = numbers[0 if self.skip is Skip.TO_FIRST else -1]
+        if self.fails_on_miss and target == path[0][1]:
             raise SkipError("Could not skip to first element of a match.")
-        return found
+        return target

@@ -71,12 +71,12 @@ class Trees:
 
     def answered(self, state: int, question: Question, answer: bool) -> Node:
         """Add the node for an answer that occurs for the first time."""
-        found = self._node(state, {**question.known, question.number: answer})
+        node = self._node(state, {**question.known, question.number: answer})
         if answer:
-            question.yes = found
+            question.yes = node
         else:
-            question.no = found
-        return found
+            question.no = node
+        return node
 
     def _node(self, state: int, known: dict[int, bool]) -> Node:
         try:
@@ -86,34 +86,34 @@ class Trees:
 
     def _ways(self, state: int, known: dict[int, bool]) -> Ways:
         automaton = self._automaton
-        found: list[Way] = []
+        ways: list[Way] = []
         stops: str | None = None
         for source, step in self._allowed(state, known):
             if step.target in automaton.stops:
                 stops = automaton.names[step.target]
             elif step.action is Action.IGNORE:
-                found.append(Way(step.target))
+                ways.append(Way(step.target))
             else:
                 ends = step.target != FINAL and self._may_end(step.target, known)
-                found.append(Way(step.target, automaton.names[source], ends))
+                ways.append(Way(step.target, automaton.names[source], ends))
         if stops is not None:
             # Matches completed with this event remain.
-            found = [Way(FINAL, way.stage) for way in found if way.target == FINAL or way.ends]
-        return Ways(tuple(found), found == [Way(state)], any(way.stage is not None for way in found), stops)
+            ways = [Way(FINAL, way.stage) for way in ways if way.target == FINAL or way.ends]
+        return Ways(tuple(ways), ways == [Way(state)], any(way.stage is not None for way in ways), stops)
 
     def _allowed(self, state: int, known: dict[int, bool]) -> list[tuple[int, Step]]:
         """Return the steps allowed for an event in a state, with the states that they start from."""
-        waiting, found = [state], []
+        waiting, steps = [state], []
         while waiting:
-            one = waiting.pop()
-            for step in self._automaton.steps[one]:
+            source = waiting.pop()
+            for step in self._automaton.steps[source]:
                 if not _passes(step, known):
                     continue
                 if step.action is Action.PROCEED:
                     waiting.append(step.target)
                 else:
-                    found.append((one, step))
-        return found
+                    steps.append((source, step))
+        return steps
 
     def _may_end(self, state: int, known: dict[int, bool]) -> bool:
         """Return whether the final state is reachable from a state without another event."""
@@ -129,9 +129,9 @@ class Trees:
 
 
 def _passes(step: Step, known: dict[int, bool]) -> bool:
-    if not all(_answer(number, known) is wanted for number, wanted in step.guard):
+    if not all(_answer(number, known) is expected for number, expected in step.guard):
         return False
-    return not any(all(_answer(number, known) is wanted for number, wanted in one) for one in step.unless)
+    return not any(all(_answer(number, known) is expected for number, expected in guard) for guard in step.unless)
 
 
 def _answer(number: int, known: dict[int, bool]) -> bool:

@@ -68,18 +68,20 @@ class Ending:
         assert self.how is None, "a source is stopped before its data has ended"
         self.last_checkpoint_id = savepoint_id
 
-    def hold(self, held: HeldBarrier) -> None:
+    def hold(self, held_barrier: HeldBarrier) -> None:
         """Hold the barrier of the savepoint that ends the job, because it arrived before the end of the data."""
-        assert held.barrier.ends_job, f"barrier {held.barrier.checkpoint_id} ends no job, and waits for nothing"
+        assert held_barrier.barrier.ends_job, (
+            f"barrier {held_barrier.barrier.checkpoint_id} ends no job, and waits for nothing"
+        )
         assert self.how is None, "a barrier behind the end of the data is not held"
-        self.held = held
+        self.held = held_barrier
 
     def on_end_of_data(self, how: EndOfTask) -> HeldBarrier | None:
         """Record how the data ended, and return the barrier that waited for it."""
         assert self.how is None, "the data of a task ends once"
         self.how = how
-        held, self.held = self.held, None
-        return held
+        held_barrier, self.held = self.held, None
+        return held_barrier
 
     def on_part_taken(self, barrier: CheckpointBarrier) -> None:
         """Note that the task has taken its part of a checkpoint, which may be the last one."""

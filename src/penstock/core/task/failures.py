@@ -14,12 +14,12 @@ from penstock.core.connector import RecordError
 from penstock.core.healing import with_prospects
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.protocol import Failure
-from penstock.core.task.whereabouts import operator_of
+from penstock.core.task.whereabouts import find_running_operator
 
 _PACKAGE = __file__.rpartition("core")[0]
 
 
-def failure_of(error: BaseException, task_name: str | None) -> Failure:
+def describe_failure(error: BaseException, task_name: str | None) -> Failure:
     """Describe an exception; for user code, without the frames of the runtime.
 
     An error raised within an operator, but not by Penstock, comes from user code: a source, a sink, a trigger. The same
@@ -38,14 +38,14 @@ class EndedTask(ABC):
 
 
 def forget_traceback(error: BaseException) -> None:
-    """Drop the tracebacks of an error that `failure_of` has described, and of its causes.
+    """Drop the tracebacks of an error that `describe_failure` has described, and of its causes.
 
     A traceback references the local variables of each frame that the error passed through: the task, its state, and
     often the error itself. That cycle would keep the state of a failed attempt alive until Python's garbage collector
     runs.
     """
-    for one in _with_causes(error):
-        one.__traceback__ = None
+    for cause in _with_causes(error):
+        cause.__traceback__ = None
 
 
 def clear_own_frames(error: BaseException) -> None:
@@ -54,8 +54,8 @@ def clear_own_frames(error: BaseException) -> None:
     A debugger still shows the variables of the user's functions.
     Frames that are still running keep their variables. The failed task is released.
     """
-    for one in _with_causes(error):
-        for frame, _ in traceback.walk_tb(one.__traceback__):
+    for cause in _with_causes(error):
+        for frame, _ in traceback.walk_tb(cause.__traceback__):
             owner = frame.f_locals.get("self")
             if isinstance(owner, EndedTask):
                 owner.release()
@@ -69,19 +69,19 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
     errors: list[BaseException | None] = [error]
     seen: set[int] = set()
     while errors:
-        one = errors.pop()
-        if one is None or id(one) in seen:
+        cause = errors.pop()
+        if cause is None or id(cause) in seen:
             continue
-        seen.add(id(one))
-        errors += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            errors += one.exceptions
-        yield one
+        seen.add(id(cause))
+        errors += [cause.__cause__, cause.__context__]
+        if isinstance(cause, BaseExceptionGroup):
+            errors += cause.exceptions
+        yield cause
 
 
 def _described(error: BaseException, task_name: str | None) -> Failure:
     if isinstance(error, SystemExit):
-        context = operator_of([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
+        context = find_running_operator([frame for frame, _ in traceback.walk_tb(error.__traceback__)])
         return Failure(
             reason=f"SystemExit: {error}, raised by a function: it would have ended the worker, not the job",
             operator_name=task_name if context is None else context.operator_name,

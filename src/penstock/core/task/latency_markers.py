@@ -58,7 +58,7 @@ class LatencyMarkers:
 
     def on_marker(self, marker: LatencyMarker, now_ms: int) -> None:
         """Record the marker's age and forward it. Host clocks differ, so a negative age counts as 0."""
-        name, age_ms = self._name_of(marker), max(0, now_ms - marker.marked_ms)
+        name, age_ms = self._build_source_label(marker), max(0, now_ms - marker.marked_ms)
         for context in self._contexts[1 if self._is_source else 0 :]:
             histogram = context.latency.get(name)
             if histogram is None:
@@ -69,7 +69,7 @@ class LatencyMarkers:
             subpartitions = partition.subpartitions
             subpartitions[self._sent % len(subpartitions)].add_event(marker)
 
-    def _name_of(self, marker: LatencyMarker) -> str:
+    def _build_source_label(self, marker: LatencyMarker) -> str:
         if self._settings.granularity == "single":
             return ""
         return marker.source_id if self._settings.granularity == "operator" else f"{marker.source_id}.{marker.subtask}"

@@ -49,7 +49,7 @@ class ChainOutput:
         #: the last watermark (ms)
         self.watermark = MIN_TIMESTAMP
 
-    def count_with(self, context: OperatorContext) -> None:
+    def count_side_outputs(self, context: OperatorContext) -> None:
         """Count the records of each consumed side output in a counter of its own."""
         self._count = context.count
 
@@ -149,18 +149,18 @@ class OperatorChain:
         figures = []
         for index, (context, output) in enumerate(zip(self.contexts, self._outputs, strict=True)):
             chained = self.program.operators[index]
-            taken, reached = records_in, watermark_ms
+            received, reached = records_in, watermark_ms
             if chained.parent >= 0:
                 ahead = self._outputs[chained.parent]
                 reached = ahead.watermark
                 if chained.side_tag is None:
-                    taken = ahead.records + self.contexts[chained.parent].fused_records
+                    received = ahead.records + self.contexts[chained.parent].fused_records
                 else:
-                    taken = ahead.side_records.get(chained.side_tag, 0)
+                    received = ahead.side_records.get(chained.side_tag, 0)
             figures.append(
                 OperatorFigures(
                     context.operator_id,
-                    taken,
+                    received,
                     output.records + context.fused_records,
                     reached,
                     output.watermark,
@@ -176,14 +176,14 @@ class OperatorChain:
     def head(self) -> StreamOperator:
         return self.operators[0]
 
-    def setup(self, made: Iterable[OperatorContext]) -> None:
+    def setup(self, new_contexts: Iterable[OperatorContext]) -> None:
         """Open the partitioners, then give each operator its context and output, tail to head.
 
-        `made`: the contexts, created one by one. If creating one fails, the state of the others is closed.
+        `new_contexts`: the contexts, created one by one. If creating one fails, the state of the others is closed.
         """
         contexts: list[OperatorContext] = []
         try:
-            for context in made:
+            for context in new_contexts:
                 contexts.append(context)
             self._setup(contexts)
         except BaseException:
@@ -196,7 +196,7 @@ class OperatorChain:
         for operator_index, partitioner in self._partitioners:
             partitioner.open(contexts[operator_index])
         for operator, context, output in reversed(list(zip(self.operators, contexts, self._outputs, strict=True))):
-            output.count_with(context)
+            output.count_side_outputs(context)
             for tag_id in operator.late_outputs():
                 context.count(side_output_counter(tag_id), 0)
             operator.setup(context, output)
@@ -218,28 +218,28 @@ class OperatorChain:
 
     def resume_event_time(self, watermarks: Mapping[int, int]) -> None:
         """Resume from a checkpoint's event time (`core.checkpoint.event_time`); call after `initialize_and_open`."""
-        for place, output in enumerate(self._outputs):
-            if (reached := watermarks.get(place, MIN_TIMESTAMP)) > MIN_TIMESTAMP:
+        for index, output in enumerate(self._outputs):
+            if (reached := watermarks.get(index, MIN_TIMESTAMP)) > MIN_TIMESTAMP:
                 output.resume(reached)
         if not isinstance(self.head, SourceOperator):
             self.watermark = watermarks.get(INPUT_PLACE, MIN_TIMESTAMP)
-        for place, chained in reversed(list(enumerate(self.program.operators))):
-            operator = self.operators[place]
+        for index, chained in reversed(list(enumerate(self.program.operators))):
+            operator = self.operators[index]
             reached = self.watermark if chained.parent < 0 else self._outputs[chained.parent].watermark
             if isinstance(operator, SourceOperator):
-                reached = self._outputs[place].watermark
+                reached = self._outputs[index].watermark
             if reached > MIN_TIMESTAMP:
                 operator.resume_event_time(reached)
 
     def watermarks(self) -> dict[str, tuple[int, int]]:
         """Return the watermarks (ms) at the input and output of each operator, where event time has begun."""
-        found = {}
-        for place, (chained, output) in enumerate(zip(self.program.operators, self._outputs, strict=True)):
-            is_within = place > 0 or isinstance(self.operators[0], SourceOperator)
+        by_operator = {}
+        for index, (chained, output) in enumerate(zip(self.program.operators, self._outputs, strict=True)):
+            is_within = index > 0 or isinstance(self.operators[0], SourceOperator)
             before = output.watermark if is_within else self.watermark
             if max(before, output.watermark) > MIN_TIMESTAMP:
-                found[chained.operator_id] = before, output.watermark
-        return found
+                by_operator[chained.operator_id] = before, output.watermark
+        return by_operator
 
     def is_available(self) -> bool:
         """Return whether every operator may start another asynchronous call."""

@@ -290,10 +290,10 @@ class ProcessingLoop:
         self._task.finish_data(drain=True)
 
     def _process_input(self) -> bool:
-        for taken in range(EVENTS_PER_STEP_MAX):
+        for processed in range(EVENTS_PER_STEP_MAX):
             polled = self._gate.poll()
             if polled is None:
-                return taken > 0
+                return processed > 0
             channel, element = polled
             if isinstance(element, Batch):
                 self.records_in += len(element)

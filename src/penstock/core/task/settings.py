@@ -48,7 +48,7 @@ def task_settings(configuration: Configuration) -> TaskSettings:
     )
 
 
-def barrier_of(trigger: TriggerCheckpoint, settings: TaskSettings) -> CheckpointBarrier:
+def build_barrier(trigger: TriggerCheckpoint, settings: TaskSettings) -> CheckpointBarrier:
     """Return the barrier that starts a checkpoint. Savepoints are always aligned, so they hold no records in flight."""
     timeout_ms = settings.alignment_timeout_ms
     unaligned = settings.exactly_once and settings.unaligned and trigger.savepoint_path is None

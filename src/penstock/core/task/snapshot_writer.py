@@ -64,7 +64,7 @@ class SnapshotWriter:
             for operator_id, states in captures.items():
                 part = OperatorPart(operator_id, self, confirmed)
                 for capture in states:
-                    capture.store_in(part)
+                    capture.write_capture(part)
                 operators[operator_id] = part.whole()
         finally:
             for capture in chain.from_iterable(captures.values()):

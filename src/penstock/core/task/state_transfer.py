@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, channel_of
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, parse_channel
 from penstock.core.operators.context import OperatorContext
 from penstock.core.ports import StateStorage
 from penstock.core.task.histories import StateHistories
@@ -34,7 +34,7 @@ def restore_operator(
     """
     keyed = context.keyed
     if restored.native:
-        keyed.restore_native([_files_of(handle, storage) for handle in restored.native])
+        keyed.restore_native([_to_native_files(handle, storage) for handle in restored.native])
         if histories is not None and _is_whole(restored.native, key_groups):
             histories.confirmed.native[context.operator_id] = restored.native[0]
     for name, handles in restored.keyed.items():
@@ -57,7 +57,7 @@ def restore_operator(
         for state in lists:
             items = read_operator(storage.read(state.file))[state.first :: state.step]
             if state.mode == CHANNEL_MODE:
-                recover_channel(channel_of(name), items)
+                recover_channel(parse_channel(name), items)
             else:
                 context.operator_state.restore(name, state.mode, items)
 
@@ -66,6 +66,6 @@ def _is_whole(handles: Sequence[KeyedStateHandle | NativeStateHandle], key_group
     return len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
 
 
-def _files_of(handle: NativeStateHandle, storage: StateStorage) -> NativeFiles:
+def _to_native_files(handle: NativeStateHandle, storage: StateStorage) -> NativeFiles:
     read = {name: partial(storage.read, file) for name, file in handle.files.items()}
     return NativeFiles(handle.backend, handle.first_key_group, handle.last_key_group, read, handle.schemas)

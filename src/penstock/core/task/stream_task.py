@@ -58,12 +58,12 @@ from penstock.core.protocol import (
     TriggerCheckpoint,
 )
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, EndOfData, EndOfPartition, Watermark
-from penstock.core.task.barriers import barrier_handler_for
+from penstock.core.task.barriers import build_barrier_handler
 from penstock.core.task.channels.input_gate import InputGate
 from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.core.task.contexts import operator_context
 from penstock.core.task.ending import Ending, EndOfTask
-from penstock.core.task.failures import failure_of, forget_traceback
+from penstock.core.task.failures import describe_failure, forget_traceback
 from penstock.core.task.latency_markers import LatencyMarkers
 from penstock.core.task.metrics import metrics_of_task
 from penstock.core.task.opening import Opening
@@ -71,7 +71,7 @@ from penstock.core.task.operator_chain import OperatorChain
 from penstock.core.task.phases import Phase, TaskLife
 from penstock.core.task.processing import ProcessingLoop, Step
 from penstock.core.task.program import VertexProgram, load_program
-from penstock.core.task.settings import barrier_of
+from penstock.core.task.settings import build_barrier
 from penstock.core.task.snapshots import TaskSnapshots
 from penstock.core.task.task_checkpoints import TaskCheckpoints
 from penstock.core.task.task_figures import task_figures
@@ -320,7 +320,7 @@ class StreamTask:
             self._tell,
         )
         supports_unaligned = all(edge.supports_unaligned for edge in self.deployment.inputs)
-        barriers = barrier_handler_for(settings, self.gate, checkpoints, supports_unaligned)
+        barriers = build_barrier_handler(settings, self.gate, checkpoints, supports_unaligned)
         self.gate.listener = barriers
         source = chain.head if chain.operators and isinstance(chain.head, SourceOperator) else None
         self._loop = ProcessingLoop(
@@ -358,13 +358,13 @@ class StreamTask:
             if life.phase is not Phase.DRAINING:
                 life.move(Phase.DRAINING)
             return
-        held = self.ending.on_end_of_data(EndOfTask.FINISHED if drain else EndOfTask.SUSPENDED)
+        held_barrier = self.ending.on_end_of_data(EndOfTask.FINISHED if drain else EndOfTask.SUSPENDED)
         for partition in self.partitions.values():
             partition.broadcast(EndOfData(drain), flush=True)
         life.move(Phase.DATA_FINISHED)
         self._tell(EndOfDataReached(self.execution))
-        if held is not None:
-            checkpoints.trigger_checkpoint(*held)
+        if held_barrier is not None:
+            checkpoints.trigger_checkpoint(*held_barrier)
         self.close_when_done()
 
     def on_channel_state_recovered(self) -> None:
@@ -403,7 +403,7 @@ class StreamTask:
 
     def _fail(self, error: BaseException) -> None:
         names = [o.name for o in self.chain.program.operators] if self.chain else []
-        failure = failure_of(error, names[0] if len(names) == 1 else self.deployment.task_name)
+        failure = describe_failure(error, names[0] if len(names) == 1 else self.deployment.task_name)
         forget_traceback(error)
         self._close_operators()
         self._end(ExecutionState.FAILED, failure)
@@ -452,7 +452,7 @@ class StreamTask:
         if message.stop is not None and self.source is not None and life.may.run_operators:
             self._stop_source(message.checkpoint_id, message.stop)
         assert self._checkpoints is not None, "what injects barriers has been opened"
-        self._checkpoints.trigger_checkpoint(barrier_of(message, self.settings), 0, 0)
+        self._checkpoints.trigger_checkpoint(build_barrier(message, self.settings), 0, 0)
 
     def _stop_source(self, savepoint_id: int, stop: StopMode) -> None:
         assert self._loop is not None, "a source has been opened"

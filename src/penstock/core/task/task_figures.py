@@ -28,7 +28,7 @@ def task_figures(
     """Return the `TaskFigures`; `loop` can be None before the task is open, `last_part` before its first checkpoint."""
     partitions = tuple(partitions)
     remote = [channel for channel in gate.channels if channel.is_remote]
-    subpartitions = [one for partition in partitions for one in partition.subpartitions]
+    subpartitions = [subpartition for partition in partitions for subpartition in partition.subpartitions]
     return TaskFigures(
         times.busy_ms,
         times.back_pressured_ms,
@@ -38,9 +38,9 @@ def task_figures(
         gate.bytes_in.bytes,
         sum(partition.bytes_out.bytes for partition in partitions),
         sum(channel.buffers_arrived for channel in gate.channels),
-        sum(one.buffers_sent for one in subpartitions),
+        sum(subpartition.buffers_sent for subpartition in subpartitions),
         sum(len(channel.queue) for channel in gate.channels),
-        sum(one.queued for one in subpartitions),
+        sum(subpartition.queued for subpartition in subpartitions),
         mails,
         mails_queued,
         0 if last_part is None else last_part.start_delay_ms,

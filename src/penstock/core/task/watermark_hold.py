@@ -41,7 +41,7 @@ class Mark(NamedTuple):
     is_idle: bool
 
 
-def spread_of(watermarks: Iterable[int]) -> tuple[int, int] | None:
+def find_watermark_range(watermarks: Iterable[int]) -> tuple[int, int] | None:
     """Return the lowest and highest active watermark (ms); None if no input waits for another."""
     active = list(watermarks)
     if len(active) < 2:
@@ -58,7 +58,10 @@ def hold_of_splits(tracker: HoldTracker, watermarks: SourceWatermarks, now_ms: i
             yield Mark(None, *split)
 
     return tracker.look(
-        watermarks.emitted, spread_of(mark.watermark_ms for mark in marks() if not mark.is_idle), marks, now_ms
+        watermarks.emitted,
+        find_watermark_range(mark.watermark_ms for mark in marks() if not mark.is_idle),
+        marks,
+        now_ms,
     )
 
 
@@ -71,7 +74,7 @@ def hold_of_channels(
         for channel in channels:
             yield Mark(channel.channel.edge, str(channel.channel.producer), *valve.mark(channel.index))
 
-    return tracker.look(valve.watermark, spread_of(valve.active()), marks, now_ms)
+    return tracker.look(valve.watermark, find_watermark_range(valve.active()), marks, now_ms)
 
 
 class HoldTracker:

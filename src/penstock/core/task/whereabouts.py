@@ -12,7 +12,7 @@ _PACKAGE = __file__.rpartition("core")[0]
 _WAITING = ("/pyspark/", "/py4j/", "/zmq/")
 
 
-def operator_of(frames: Sequence[FrameType]) -> OperatorContext | None:
+def find_running_operator(frames: Sequence[FrameType]) -> OperatorContext | None:
     """Return the context of the innermost running operator; `frames` start with the outermost."""
     codes: list[CodeType] = []
     for frame in reversed(frames):
@@ -29,7 +29,7 @@ def whereabouts(frames: Sequence[FrameType]) -> str | None:
     For example, `operator 'Map', subtask 1/2, in divide (program.py:12)`. The function is the first one outside
     Penstock, and the line is its current one.
     """
-    context = operator_of(frames)
+    context = find_running_operator(frames)
     function = _users_function(frames)
     if context is None and function is None:
         return None

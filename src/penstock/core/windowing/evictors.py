@@ -158,4 +158,4 @@ class DeltaEvictor(_OneWay):
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
         if elements:
             last = elements[-1].get_value()
-            elements[:] = [one for one in elements if self._delta(one.get_value(), last) < self.threshold]
+            elements[:] = [element for element in elements if self._delta(element.get_value(), last) < self.threshold]

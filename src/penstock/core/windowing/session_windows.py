@@ -36,7 +36,7 @@ class SessionWindowTimeGapExtractor(ABC):
 
 class _Sessions(MergingWindowAssigner[Any, Any]):
     @abstractmethod
-    def _gap_ms_of(self, element: Any) -> int:
+    def _extract_gap_ms(self, element: Any) -> int:
         """Return how long (ms) a session stays open after the record."""
 
     def merge_windows(self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[Any]) -> None:
@@ -53,7 +53,7 @@ class _OfEventTime(_Sessions):
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> list[TimeWindow]:
         """Return a window that begins at the record's timestamp and lasts for the gap."""
-        return [TimeWindow(timestamp, timestamp + self._gap_ms_of(element))]
+        return [TimeWindow(timestamp, timestamp + self._extract_gap_ms(element))]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Return a trigger that fires when the watermark passes the end."""
@@ -70,7 +70,7 @@ class _OfProcessingTime(_Sessions):
     ) -> list[TimeWindow]:
         """Return a window that begins now and lasts for the gap."""
         now_ms = context.get_current_processing_time()
-        return [TimeWindow(now_ms, now_ms + self._gap_ms_of(element))]
+        return [TimeWindow(now_ms, now_ms + self._extract_gap_ms(element))]
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         """Return a trigger that fires when the clock passes the end."""
@@ -85,7 +85,7 @@ class _FixedGap(_Sessions):
     def __init__(self, session_gap: int) -> None:
         self.gap_ms = _require_gap(session_gap)
 
-    def _gap_ms_of(self, element: Any) -> int:
+    def _extract_gap_ms(self, element: Any) -> int:
         return self.gap_ms
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class _DynamicGap(_Sessions):
         extractor = session_window_time_gap_extractor
         self._extract = extractor.extract if isinstance(extractor, SessionWindowTimeGapExtractor) else extractor
 
-    def _gap_ms_of(self, element: Any) -> int:
+    def _extract_gap_ms(self, element: Any) -> int:
         return _require_gap(self._extract(element))
 
 

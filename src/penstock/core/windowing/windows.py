@@ -186,7 +186,7 @@ class WindowTokens:
     def __init__(self, serializer: Any) -> None:
         self._serializer = serializer
 
-    def token_of(self, window: Any) -> WindowToken:
+    def to_token(self, window: Any) -> WindowToken:
         """Return the token of a window."""
         kind = window.__class__
         if kind is TimeWindow:
@@ -199,7 +199,7 @@ class WindowTokens:
         self._require_serializer(window).serialize(window, stream)
         return stream.getvalue()
 
-    def window_of(self, token: WindowToken) -> Any:
+    def to_window(self, token: WindowToken) -> Any:
         """Return the window that a token represents."""
         if isinstance(token, tuple):
             if len(token) == 2:

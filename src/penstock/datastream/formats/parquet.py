@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.typeinfo import RowTypeInfo
-from penstock.datastream.formats.table_rows import file_columns, row_type_info_of
+from penstock.datastream.formats.table_rows import file_columns, to_row_type_info
 from penstock.formats.avro_schema import AvroSchema
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 
@@ -66,7 +66,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
     ) -> None:
-        row_type = row_type_info_of(row_type)
+        row_type = to_row_type_info(row_type)
         if not isinstance(row_type, RowTypeInfo):
             raise WrongTypeError(f"the row type must be made by Types.ROW_NAMED or DataTypes.ROW, not {row_type!r}")
         if hadoop_config is not None:

@@ -27,7 +27,7 @@ def file_columns(columns: Any, format_name: Literal["Parquet", "ORC"]) -> Any:
     return parquet_columns(schema) if format_name == "Parquet" else orc_columns(schema)
 
 
-def row_type_info_of(row_type: Any) -> Any:
+def to_row_type_info(row_type: Any) -> Any:
     """Return the `Types.ROW_NAMED` for a `DataTypes.ROW`; return anything else unchanged."""
     if not _may_be_of_tables(row_type):
         return row_type

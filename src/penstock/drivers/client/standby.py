@@ -9,7 +9,7 @@ from penstock.base.errors import ConfigurationError, JobExecutionError
 from penstock.base.options import HIGH_AVAILABILITY_TYPE, RECOVERY_FROM_LATEST
 from penstock.core.graph.job_graph import JobGraph
 from penstock.drivers.client.submit import submit
-from penstock.drivers.election.configured import election_of
+from penstock.drivers.election.configured import build_election
 from penstock.drivers.listener import ClientListener
 from penstock.drivers.running_job import RunningJob
 from penstock.storage.leadership import DeposedError
@@ -26,7 +26,7 @@ def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> Ru
         DeposedError: if this driver loses leadership before its job starts.
         JobExecutionError: if the job failed or was cancelled while this driver stood by.
     """
-    election = election_of(configuration, job_graph.name)
+    election = build_election(configuration, job_graph.name)
     if election is None:
         return submit(job_graph, configuration)
     if job_graph.mode not in ("STREAMING", "MICRO_BATCH"):
@@ -47,7 +47,7 @@ def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> Ru
     except BaseException:
         election.end(None)
         raise
-    job.before_result(lambda failure: election.end(end_of(failure)))
+    job.before_result(lambda failure: election.end(describe_end(failure)))
     election.when_lost(lambda reason: job.lose_leadership(no_longer_leads(reason)))
     return job
 
@@ -60,7 +60,7 @@ def no_longer_leads(reason: str) -> str:
     )
 
 
-def end_of(failure: BaseException | None) -> str | None:
+def describe_end(failure: BaseException | None) -> str | None:
     """Return the job's outcome; None if it was suspended, which ends its driver only."""
     if isinstance(failure, DeposedError):
         return None

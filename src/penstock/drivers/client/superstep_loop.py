@@ -160,11 +160,11 @@ class SuperstepLoop:
                 raise JobExecutionError(name, f"{key.partition(':')[2]}: {type(value).__name__}: {value}") from value
             if key.startswith(RECORDS):
                 self._take_over(key.removeprefix(RECORDS), job_id, value)
-        found: dict[str, Any] = {}
+        aggregates: dict[str, Any] = {}
         for aggregator_name, aggregator in pickle.loads(self._aggregators).items():
             aggregator.reset()
-            found[aggregator_name] = left.get(AGGREGATE + aggregator_name, aggregator.get_aggregate())
-        return found
+            aggregates[aggregator_name] = left.get(AGGREGATE + aggregator_name, aggregator.get_aggregate())
+        return aggregates
 
     def _reading(self, graph: JobGraph) -> JobGraph:
         """Return the job with sources that read the current data."""

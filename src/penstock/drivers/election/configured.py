@@ -15,7 +15,7 @@ from penstock.storage.files import absolute_url
 from penstock.storage.job_marks import MARKS_DIRECTORY, file_of_name
 
 
-def election_of(configuration: Configuration, job_name: str) -> Election | None:
+def build_election(configuration: Configuration, job_name: str) -> Election | None:
     """Return the election of a job; None if the job has only one driver.
 
     Raises:
@@ -28,8 +28,8 @@ def election_of(configuration: Configuration, job_name: str) -> Election | None:
     directory = configuration.read(HIGH_AVAILABILITY_DIR) if kind == "FILE" else None
     directory = directory or checkpoints
     if directory is None:
-        what = f"{HIGH_AVAILABILITY_TYPE.key()} is {kind}"
-        raise ConfigurationError(f"{what}: set {CHECKPOINTING_DIR.key()} too, where standbys find checkpoints")
+        reason = f"{HIGH_AVAILABILITY_TYPE.key()} is {kind}"
+        raise ConfigurationError(f"{reason}: set {CHECKPOINTING_DIR.key()} too, where standbys find checkpoints")
     if kind == "FILE":
         return _file_election(directory, job_name)
     if absolute_url(directory).startswith("memory://"):

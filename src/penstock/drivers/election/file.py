@@ -46,10 +46,10 @@ class FileElection:
     def when_lost(self, action: Callable[[str], None]) -> None:
         """Do nothing: leadership is never lost."""
 
-    def end(self, what: str | None) -> None:
+    def end(self, outcome: str | None) -> None:
         """Record the job's outcome, and release the lock."""
         if self._file is not None:
-            self._write(what)
+            self._write(outcome)
             self._close()
 
     def _write(self, end: str | None) -> None:

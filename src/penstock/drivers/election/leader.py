@@ -40,7 +40,7 @@ class Election(Protocol):
     def when_lost(self, action: Callable[[str], None]) -> None:
         """Call `action` with `lost` when this process no longer leads, in any thread; at once if this is so already."""
 
-    def end(self, what: str | None) -> None:
+    def end(self, outcome: str | None) -> None:
         """Record the job's outcome; None means that another process may resume the job."""
 
 

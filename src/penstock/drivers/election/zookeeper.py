@@ -27,7 +27,7 @@ from penstock.drivers.election.leader import Leader, decode_leader, encode_leade
 from penstock.drivers.election.zookeeper_client import (
     RETRY_SECONDS_MAX,
     ZooKeeperSettings,
-    answer_of,
+    await_result,
     connect,
     disconnect,
 )
@@ -100,13 +100,13 @@ class ZooKeeperElection:
         if lost is not None:
             action(lost)
 
-    def end(self, what: str | None) -> None:
+    def end(self, outcome: str | None) -> None:
         """Record the job's outcome, unless another candidate may lead by now, and leave the election."""
         with self._lock:
             leads, self._leads = self._leads and self._lost is None, False
         try:
-            if leads and what is not None:
-                self._say(what)
+            if leads and outcome is not None:
+                self._say(outcome)
         finally:
             self._close()
 
@@ -116,7 +116,7 @@ class ZooKeeperElection:
         """Wait until this candidate leads; return the last leader while it stood by, with the job's outcome."""
         from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
-        told: Leader | None = None
+        announced: Leader | None = None
         former: Leader | None = None
         were_ahead: set[str] = set()
         while True:
@@ -128,9 +128,9 @@ class ZooKeeperElection:
                 were_ahead.update(name.partition(CANDIDATE)[0] for name in ahead)
                 if ahead:
                     leader = self._read(ahead[0])
-                    if leader is not None and leader != told:
+                    if leader is not None and leader != announced:
                         self._log(f"stands by: {leader} runs the job")
-                        told = leader
+                        announced = leader
                     if self._call("exists", self._node(ahead[-1]), self._on_watch) is not None:
                         self._wait_for_news()
                     continue
@@ -173,12 +173,12 @@ class ZooKeeperElection:
         own = None
         for name in names:
             if name.startswith(self._token):
-                found, session = self._call("exists", self._node(name)), self._client.client_id
+                stat, session = self._call("exists", self._node(name)), self._client.client_id
                 if session is None:
                     raise SessionExpiredError
-                if found is not None and found.ephemeralOwner == session[0]:
+                if stat is not None and stat.ephemeralOwner == session[0]:
                     own = name
-                elif found is not None:
+                elif stat is not None:
                     try:
                         self._call("delete", self._node(name))
                     except NoNodeError:
@@ -205,7 +205,9 @@ class ZooKeeperElection:
         transaction.set_data(self._path, encode_leader(leader))
         if leader.end is not None:
             transaction.delete(self._node(self._mine))
-        failures = [one for one in answer_of(transaction.commit_async(), timeout_ms) if isinstance(one, Exception)]
+        failures = [
+            result for result in await_result(transaction.commit_async(), timeout_ms) if isinstance(result, Exception)
+        ]
         for failure in failures:
             if not isinstance(failure, NoNodeError | RolledBackError | RuntimeInconsistency):
                 raise failure
@@ -213,11 +215,11 @@ class ZooKeeperElection:
 
     # --- leading ---------------------------------------------------------------------------------------------------
 
-    def _say(self, what: str) -> None:
+    def _say(self, outcome: str) -> None:
         """Record for standbys that the job is over. If that fails, a standby checks the job's outcome itself."""
         from kazoo.exceptions import ConnectionLoss, KazooException
 
-        last = msgspec.structs.replace(self._me, end=what[:END_CHARACTERS_MAX])
+        last = msgspec.structs.replace(self._me, end=outcome[:END_CHARACTERS_MAX])
         until = time.monotonic() + self._settings.connection_timeout_ms / 1000
         reason = None
         while reason is None:
@@ -297,7 +299,7 @@ class ZooKeeperElection:
             disconnect(client, self._settings.session_timeout_ms)
 
     def _call(self, name: str, *args: Any, timeout_ms: int | None = None, **options: Any) -> Any:
-        return answer_of(getattr(self._client, f"{name}_async")(*args, **options), timeout_ms)
+        return await_result(getattr(self._client, f"{name}_async")(*args, **options), timeout_ms)
 
     def _node(self, name: str) -> str:
         return f"{self._path}/{name}"
@@ -315,5 +317,5 @@ class ZooKeeperElection:
 
 def _number(name: str) -> int:
     """Return the number of a candidate; other nodes sort last."""
-    _, found, number = name.rpartition(CANDIDATE)
-    return int(number) if found and number.isdecimal() else 1 << 62
+    _, separator, number = name.rpartition(CANDIDATE)
+    return int(number) if separator and number.isdecimal() else 1 << 62

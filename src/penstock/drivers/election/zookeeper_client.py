@@ -65,10 +65,10 @@ class ZooKeeperSettings:
         Raises:
             ConfigurationError: if an option is missing or invalid, or `kazoo` is not installed.
         """
-        what = f"{HIGH_AVAILABILITY_TYPE.key()} is ZOOKEEPER"
+        reason = f"{HIGH_AVAILABILITY_TYPE.key()} is ZOOKEEPER"
         quorum = configuration.read(ZOOKEEPER_QUORUM)
         if not quorum:
-            raise ConfigurationError(f"{what}: set {ZOOKEEPER_QUORUM.key()} too, to ZooKeeper's servers: host:port,…")
+            raise ConfigurationError(f"{reason}: set {ZOOKEEPER_QUORUM.key()} too, to ZooKeeper's servers: host:port,…")
         servers = [server.strip() for server in quorum.split(",")]
         for server in servers:
             if not _SERVER.fullmatch(server):
@@ -84,7 +84,7 @@ class ZooKeeperSettings:
             importlib.import_module("kazoo")
         except ImportError:
             raise ConfigurationError(
-                f"{what}, which needs the package kazoo: install penstock[zookeeper], or kazoo itself"
+                f"{reason}, which needs the package kazoo: install penstock[zookeeper], or kazoo itself"
             ) from None
         return cls(
             ",".join(servers),
@@ -101,8 +101,8 @@ def _path(configuration: Configuration) -> str:
     names = []
     for option in (ZOOKEEPER_PATH_ROOT, HIGH_AVAILABILITY_CLUSTER_ID):
         value = configuration.read(option)
-        names += (found := [name for name in value.split("/") if name])
-        if not found or any(name in (".", "..") or not name.isprintable() for name in found):
+        names += (parts := [name for name in value.split("/") if name])
+        if not parts or any(name in (".", "..") or not name.isprintable() for name in parts):
             raise ConfigurationError(
                 f"{option.key()}: {value!r} is no path of ZooKeeper, such as {option.default_value()}"
             )
@@ -159,11 +159,11 @@ def _handler(settings: ZooKeeperSettings) -> Any:
         def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
             return super().create_connection(*args, timeout=min(timeout, longest), **options)
 
-        def select(self, reads: list[Any], writes: list[Any], others: list[Any], timeout: float) -> Any:
+        def select(self, reads: list[Any], writes: list[Any], exceptional: list[Any], timeout: float) -> Any:
             # Once connected, Kazoo waits for the server and for its own program together; that timeout stays unchanged.
             if len(reads) < 2 and timeout is not None:
                 timeout = min(timeout, longest)
-            return super().select(reads, writes, others, timeout)
+            return super().select(reads, writes, exceptional, timeout)
 
     return Handler()
 
@@ -187,7 +187,7 @@ def disconnect(client: Any, session_timeout_ms: int = 0) -> None:
     thread.join(CLOSE_SECONDS_MAX)
 
 
-def answer_of(pending: Any, timeout_ms: int | None = None) -> Any:
+def await_result(pending: Any, timeout_ms: int | None = None) -> Any:
     """Return the result of a pending client call, or raise its error.
 
     Ctrl-C ends the wait, and so does the timeout, with `CallTimeoutError`.

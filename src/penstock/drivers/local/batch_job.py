@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from penstock.base.configuration import Configuration
 from penstock.core.batch.edges import keeps_step
 from penstock.core.batch.rows import Rows
-from penstock.core.batch.splits import splits_of
+from penstock.core.batch.splits import enumerate_splits
 from penstock.core.batch.task import BatchTask
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochWork, Task
@@ -30,7 +30,7 @@ class LocalBatchJob(BatchJob):
     def run_tasks(self) -> Iterator[Last]:
         """Run one task after another."""
         splits = {
-            vertex.index: splits_of(source, vertex.parallelism)
+            vertex.index: enumerate_splits(source, vertex.parallelism)
             for vertex in self.job_graph.vertices
             for source in vertex.sources.values()
         }
@@ -74,8 +74,8 @@ class _Meeting:
         self._tasks.clear()
         if met[0][1].progress:
             self._tell(met[0][1].progress)
-        for (one, _), answer in zip(met, exchanged([round_ for _, round_ in met]), strict=True):
-            one.answer(answer)
+        for (peer, _), answer in zip(met, exchanged([round_ for _, round_ in met]), strict=True):
+            peer.answer(answer)
 
 
 class LocalEpochJob(EpochJob):
@@ -91,10 +91,17 @@ class LocalEpochJob(EpochJob):
         storage, backends = self.storage.store(), self.backends.backends()
 
         def run(vertex: int, subtask: int, rows: Rows) -> Iterable[Rows]:
-            work, made = works[vertex, subtask], self.epoch_vertices[vertex]
+            work, epoch_vertex = works[vertex, subtask], self.epoch_vertices[vertex]
             with WaitingEventLoop("penstock-async") as loop:
                 task = EpochTask(
-                    made, subtask, work, self.clock, storage, backends, wait=loop.wait, coroutines=loop.coroutines
+                    epoch_vertex,
+                    subtask,
+                    work,
+                    self.clock,
+                    storage,
+                    backends,
+                    wait=loop.wait,
+                    coroutines=loop.coroutines,
                 )
                 yield from task.run([rows])
 

@@ -31,7 +31,7 @@ from penstock.drivers.answers import Answers
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
-from penstock.drivers.driver_log import this_thread_is_of
+from penstock.drivers.driver_log import set_thread_job
 from penstock.drivers.event_loop import EventLoopThread
 from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.local.cluster import LocalCluster
@@ -138,7 +138,7 @@ class LocalJob(RunningJob):
             self._questions.popleft()[0].cancel()
 
     def _run(self) -> None:
-        this_thread_is_of(str(self._job_id))
+        set_thread_job(str(self._job_id))
         failure: PenstockError | None = None
         try:
             self._let(self._master.start)

@@ -46,25 +46,25 @@ def read_config_file(path: Path) -> dict[str, str]:
     import yaml
 
     try:
-        found = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)
+        document = yaml.load(path.read_text("utf-8"), yaml.BaseLoader)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no YAML: {error}") from error
-    if not found:
+    if not document:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ConfigurationError(f"{path} holds no keys: write key: value, one a line")
     options: dict[str, str] = {}
-    for key, value in _flat(found, ""):
+    for key, value in _flat(document, ""):
         if key in options:
             raise ConfigurationError(f"{path} sets {key} twice: nested and flat")
         options[key] = value
     return options
 
 
-def _flat(found: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, str]]:
-    for name, value in found.items():
+def _flat(mapping: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in mapping.items():
         key = f"{prefix}{name}"
         option = REGISTRY.get(key)
         kind = None if option is None else option.value_type()

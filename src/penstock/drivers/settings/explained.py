@@ -32,13 +32,13 @@ class EffectiveOption:
 def effective(settings: Mapping[str, Setting], everything: bool) -> list[EffectiveOption]:
     """Return the options that are set, by key; with `everything`, also the others with their defaults."""
     unknown = unknown_options(settings)
-    found = [
+    options = [
         EffectiveOption(key, _hidden(key, setting.value), setting.origin, unknown.get(key) or _wrong(key, setting))
         for key, setting in settings.items()
     ]
     if everything:
-        found += [EffectiveOption(key, _default(key), "default") for key in REGISTRY if key not in settings]
-    return sorted(found, key=lambda option: option.key)
+        options += [EffectiveOption(key, _default(key), "default") for key in REGISTRY if key not in settings]
+    return sorted(options, key=lambda option: option.key)
 
 
 def explained(key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -49,12 +49,12 @@ def explained(key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
     """
     option = REGISTRY.get(key)
     if option is None:
-        told = unknown_options([key]).get(key)
+        message = unknown_options([key]).get(key)
         near = difflib.get_close_matches(key, REGISTRY, n=3, cutoff=0.6)
         hint = f": did you mean {' or '.join(near)}?" if near else ""
-        raise WrongValueError(told or f"no option has the key {key}{hint}")
+        raise WrongValueError(message or f"no option has the key {key}{hint}")
     setting = settings.get(key)
-    found: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "key": key,
         "type": option.value_type().name,
         "default": _default(key),
@@ -63,7 +63,7 @@ def explained(key: str, settings: Mapping[str, Setting]) -> dict[str, Any]:
         "description": option.description(),
     }
     problem = None if setting is None else _wrong(key, setting)
-    return found if problem is None else {**found, "problem": problem}
+    return explanation if problem is None else {**explanation, "problem": problem}
 
 
 def _default(key: str) -> str | None:

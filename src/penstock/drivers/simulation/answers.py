@@ -77,13 +77,17 @@ def _group(record: Any) -> Any:
 
 def _covers(actual: Any, expected: Any) -> bool:
     """Return whether a total counts at least as much as the expected one."""
-    origin, wanted = actual[1], expected[1]
-    if not isinstance(wanted, tuple) or wanted[0] not in ("window", "bucket") or actual[2] < expected[2]:
+    origin, expected_origin = actual[1], expected[1]
+    if (
+        not isinstance(expected_origin, tuple)
+        or expected_origin[0] not in ("window", "bucket")
+        or actual[2] < expected[2]
+    ):
         return False
-    if wanted[0] == "bucket":
-        return bool(origin[1] == wanted[1])
+    if expected_origin[0] == "bucket":
+        return bool(origin[1] == expected_origin[1])
     # A session that counts records twice may have merged two expected ones.
-    return bool(origin[1] <= wanted[1] and origin[2] >= wanted[2] and origin[3] >= wanted[3])
+    return bool(origin[1] <= expected_origin[1] and origin[2] >= expected_origin[2] and origin[3] >= expected_origin[3])
 
 
 def _some(records: Counter[Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, channel_of
+from penstock.core.checkpoint.channel_states import CHANNEL_MODE, parse_channel
 from penstock.core.operators.calls.async_wait import RECORDS_STATE
 from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
 from penstock.storage.metadata import CheckpointMetadata
@@ -65,7 +65,7 @@ class Program:
 def records_in_flight(metadata: CheckpointMetadata) -> set[tuple[str, int]]:
     """Return where records were in flight: ids of the operators whose checkpointed state holds them, and edges."""
     return {
-        (operator.operator_id, channel_of(name).edge)
+        (operator.operator_id, parse_channel(name).edge)
         for operator in metadata.operators
         for subtask in operator.subtasks.values()
         for name, handles in subtask.operator.items()
@@ -113,8 +113,8 @@ class ChangeMaker:
         """Return a compatible program; occasionally one that does not fit the state or must not change in this way."""
         draw, changes = self._chance.random, self._changes
         self._known |= program.operators
-        gone = set[str]() if changes.returns else self._known - program.operators
-        draft = _Draft(program.topology, self._chance, self._is_exactly_once, gone, self._above)
+        removed = set[str]() if changes.returns else self._known - program.operators
+        draft = _Draft(program.topology, self._chance, self._is_exactly_once, removed, self._above)
         if draw() < changes.graph:
             draft.change(may_alter=metadata is None or not records_in_flight(metadata))
         if program.topology.may_rescale and draw() < changes.parallelism:
@@ -143,11 +143,11 @@ class _Draft:
     """A topology under change: stages by uid, each with the uids of its inputs."""
 
     def __init__(
-        self, topology: Topology, chance: random.Random, may_map: bool, gone: set[str], above: set[tuple[str, str]]
+        self, topology: Topology, chance: random.Random, may_map: bool, removed: set[str], above: set[tuple[str, str]]
     ) -> None:
         self._topology = topology
         #: operators that must not come back
-        self._gone = gone
+        self._gone = removed
         #: pairs of operators where one was upstream of the other in any program so far: returning ones keep that order
         self._above = above
         # A repeated record with another key may be late for a window of that key, which has fired without it.
@@ -230,7 +230,7 @@ class _Draft:
 
     def _all_above(self, uid: str) -> list[str]:
         """Return all direct and indirect inputs of a stage."""
-        return [found for read, _ in self._inputs[uid] for found in (read, *self._all_above(read))]
+        return [ancestor for read, _ in self._inputs[uid] for ancestor in (read, *self._all_above(read))]
 
     def _is_immediate(self, uid: str) -> bool:
         stage = self._stages[uid]

@@ -125,12 +125,12 @@ class SimulatedCluster:
         self.engine.log.write(f"master -> {worker_id}: {describe_message(message)}" if self.engine.log.is_on else "")
         self.engine.faults.maybe_kill_master()
         self.on_send(message)
-        self._push_to(worker_id, message)
+        self._push_message(worker_id, message)
         if isinstance(message, REPEATABLE) and self.engine.faults.is_doubled():
-            self._later(REPEAT_MS_MAX, lambda: self._push_to(worker_id, message))
+            self._later(REPEAT_MS_MAX, lambda: self._push_message(worker_id, message))
         self.engine.faults.maybe_kill_master()
 
-    def _push_to(self, worker_id: str, message: ToWorker) -> None:
+    def _push_message(self, worker_id: str, message: ToWorker) -> None:
         if worker_id in self.workers and worker_id not in self._released:
             self._control(MASTER, worker_id).push(message)
 

@@ -74,8 +74,8 @@ class Connections:
         for channel in self._data.values():
             if _pair(channel.sender, channel.receiver) == pair:
                 channel.cut(engine.between(0, len(channel.items)))
-        for one, other in (pair, pair[::-1]):
-            worker = workers[one]
+        for worker_id, other in (pair, pair[::-1]):
+            worker = workers[worker_id]
             engine.call_later(
                 engine.between(0, NOTICE_MS_MAX),
                 lambda worker=worker, peer=other: worker.on_peer_lost(peer, attempt),  # type: ignore[misc]
@@ -92,7 +92,7 @@ class PeerFailures:
     def fail_tasks(self, executor: TaskExecutor, peer: str, attempt: int) -> None:
         """Cancel the tasks with channels to a peer, for attempts up to the given one."""
         for task in executor.tasks:
-            if task.execution.attempt <= attempt and peer in _peers_of(task):
+            if task.execution.attempt <= attempt and peer in _collect_peers(task):
                 self._failures.setdefault(task.execution, Failure(f"planned: the connection to {peer} was lost"))
                 executor.on_message(CancelTask(task.execution))
 
@@ -105,11 +105,11 @@ class PeerFailures:
         return message
 
 
-def _pair(one: str, other: str) -> tuple[str, str]:
-    return (one, other) if one < other else (other, one)
+def _pair(worker_id: str, other: str) -> tuple[str, str]:
+    return (worker_id, other) if worker_id < other else (other, worker_id)
 
 
-def _peers_of(task: StreamTask) -> set[str]:
+def _collect_peers(task: StreamTask) -> set[str]:
     deployment = task.deployment
     peers = {worker for edge in deployment.inputs for _, worker in edge.producers}
     return peers | {worker for edge in deployment.outputs for _, worker in edge.consumers}

@@ -40,7 +40,7 @@ class Split:
     stop: int
 
 
-def record_at(split: Split, position: int, keys: int) -> tuple[Any, int]:
+def generate_record(split: Split, position: int, keys: int) -> tuple[Any, int]:
     """Return a record and its timestamp (ms). The record is (key, origin, number)."""
     mixed = (split.source * 31 + split.index * 17 + position) * 2654435761 % 2**32
     timestamp = (split.index * split.stop + position) * STEP_MS + mixed % JITTER_MS // 2 * 2
@@ -129,8 +129,8 @@ class _Enumerator(SplitEnumerator[Split]):
         if self._there is not None and not self._is_there():
             return  # more may come
         # Splits returned by a restarted reader may be left for that reader alone.
-        gone = self._told if self._splits else self._sent_home
-        may_go = self._early and len(gone) + 1 < self._context.parallelism
+        dismissed = self._told if self._splits else self._sent_home
+        may_go = self._early and len(dismissed) + 1 < self._context.parallelism
         if may_go and self._chance.random() < self._early:
             self._sent_home.add(subtask_index)
             self._told.add(subtask_index)
@@ -213,7 +213,7 @@ class _Reader(SourceReader[Any, Split]):
 def _batch(split: Split, stop: int, keys: int) -> Batch:
     values, timestamps = [], []
     for position in range(split.position, stop):
-        value, timestamp = record_at(split, position, keys)
+        value, timestamp = generate_record(split, position, keys)
         values.append(value)
         timestamps.append(timestamp)
     return Batch(values, timestamps)

@@ -10,7 +10,7 @@ from penstock.drivers.simulation.store import MemoryStore
 from penstock.storage.local_copies import LocalCopies
 
 
-def storage_of(worker_id: str, store: MemoryStore, seen: Counter[str]) -> StateStorage:
+def build_storage(worker_id: str, store: MemoryStore, seen: Counter[str]) -> StateStorage:
     """Return a worker's state storage; every other job has copies. Its own random numbers keep other draws stable."""
     if random.Random(f"copies of {store.job_id}").random() < 0.5:
         return store

@@ -78,7 +78,7 @@ class CrashPoint:
     prelude: str | None = None
     jobs: tuple[str, ...] | None = None
 
-    def job_for(self, job: str) -> str:
+    def select_job(self, job: str) -> str:
         """Return a job that has the step: the given one if possible."""
         return job if self.jobs is None or job in self.jobs else self.jobs[0]
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.base.errors import CheckpointError
-from penstock.drivers.simulation.page_cache import PageCache, directory_of, make_directories
+from penstock.drivers.simulation.page_cache import PageCache, get_directory, make_directories
 from penstock.storage.job_marks import MARKS_DIRECTORY, Left, LeftByJobs, decode_mark, of_name
 from penstock.storage.keyed_leadership import MARK_PREFIX
 from penstock.storage.leadership import (
@@ -126,8 +126,8 @@ class Disk(PageCache):
 
     def unlink(self, path: str) -> None:
         if path.endswith(f"/{METADATA}") and path in self.files and not self.is_off:
-            self.promised.pop(directory_of(path), None)
-            self.given_up.add(directory_of(path))
+            self.promised.pop(get_directory(path), None)
+            self.given_up.add(get_directory(path))
         super().unlink(path)
 
     def lose_power(self, chance: random.Random) -> None:
@@ -148,7 +148,7 @@ class Disk(PageCache):
             if f"{directory}/{METADATA}" not in self.files
         ]
         for path in self.files:
-            directory = directory_of(path)
+            directory = get_directory(path)
             if path == f"{directory}/{METADATA}" and directory not in self.given_up and self.files[path] != REVOKED:
                 losses += self._damage(directory)
         return losses
@@ -208,9 +208,9 @@ class Disk(PageCache):
         metadata = decode_metadata(data, where).with_files(located)
         return msgspec.structs.replace(metadata, external_path=directory)
 
-    def left_by(self, job_name: str) -> LeftByJobs:
+    def read_retained(self, job_name: str) -> LeftByJobs:
         """Return the checkpoints and marks left by jobs of a name, as far as they count."""
-        found, before = [], self.found
+        checkpoints, before = [], self.found
         for path in sorted(self.files):
             job_id, _, rest = path.partition("/chk-")
             if rest.endswith(f"/{METADATA}") and self.files[path] != REVOKED:
@@ -219,26 +219,26 @@ class Disk(PageCache):
                 try:
                     metadata = self.load_savepoint(directory)
                 except CheckpointError as error:
-                    found.append(Left(directory, job_id, number, None, str(error)))
+                    checkpoints.append(Left(directory, job_id, number, None, str(error)))
                     continue
                 if checkpoint_counts(before, job_id, number, metadata.job_master):
-                    found.append(Left(directory, job_id, number, metadata))
-        said = [self.files[path] for path in self.below(MARKS_DIRECTORY) if not path.endswith(PART)]
-        said += self.numbered(MARK_PREFIX).values()
-        of_jobs = [mark for data in said if (mark := decode_mark(data, MARKS_DIRECTORY)).job_name == job_name]
+                    checkpoints.append(Left(directory, job_id, number, metadata))
+        encoded_marks = [self.files[path] for path in self.below(MARKS_DIRECTORY) if not path.endswith(PART)]
+        encoded_marks += self.numbered(MARK_PREFIX).values()
+        of_jobs = [mark for data in encoded_marks if (mark := decode_mark(data, MARKS_DIRECTORY)).job_name == job_name]
         counting = [mark for mark in of_jobs if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
-        return LeftByJobs(of_name(job_name, found), tuple(counting))
+        return LeftByJobs(of_name(job_name, checkpoints), tuple(counting))
 
-    def flaws_of(self, directory: str) -> list[str]:
+    def find_flaws(self, directory: str) -> list[str]:
         """Return the flaws of a visible savepoint: it has to be complete and self-contained (H1)."""
         if self.files.get(f"{directory}/{METADATA}") != self.savepoints[directory]:
             return [f"savepoint {directory} is not what was written"]
         flaws = []
-        wanted = {f"{directory}/{METADATA}"}
+        expected = {f"{directory}/{METADATA}"}
         for file in decode_metadata(self.savepoints[directory], directory).state_files():
             if file.path is None:
                 continue
-            wanted.add(f"{directory}/{file.path}")
+            expected.add(f"{directory}/{file.path}")
             if "/" in file.path:
                 flaws.append(f"savepoint {directory} needs {file.path}")
                 continue
@@ -248,8 +248,8 @@ class Disk(PageCache):
                 flaws.append(f"savepoint {directory}: {error}")
         if directory not in self.excused:
             if directory in self.half_named:
-                wanted.add(f"{directory}/{PARTIAL}")
-            more = [path for path in self.below(directory) if path not in wanted]
+                expected.add(f"{directory}/{PARTIAL}")
+            more = [path for path in self.below(directory) if path not in expected]
             flaws += [f"savepoint {directory} does not name {path}" for path in more]
         return flaws
 

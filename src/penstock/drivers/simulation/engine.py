@@ -57,7 +57,7 @@ class Engine:
         """Set the clocks of all hosts forwards."""
         self._ahead_ms += by_ms
 
-    def steady_of(self, now_ms: int) -> int:
+    def to_steady_time(self, now_ms: int) -> int:
         """Convert a clock time to steady time, assuming that the clocks are not set again."""
         return now_ms - self._ahead_ms
 

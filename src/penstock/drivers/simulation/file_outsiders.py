@@ -26,7 +26,7 @@ from penstock.connectors.file.sink import FileSink
 from penstock.drivers.simulation.file_places import ASIDE, NEIGHBOURS, OUT, TAKEN, is_visible
 from penstock.drivers.simulation.file_system import PROTOCOL
 from penstock.drivers.simulation.outside import Outside
-from penstock.drivers.simulation.page_cache import PageCache, directory_of, make_directories
+from penstock.drivers.simulation.page_cache import PageCache, get_directory, make_directories
 
 READER, MOVER = "reader", "mover"
 #: The processes that may move files in worlds with file sinks; one of them is drawn.
@@ -41,7 +41,7 @@ ACTS_OF_BATCHES: Final = 0.3
 ACTS_OF_STREAMS: Final = 0.004
 
 
-def meddler_of(world: str) -> str | None:
+def choose_meddler(world: str) -> str | None:
     """Return the process that moves files in a world: READER, MOVER or None."""
     return random.Random(f"who moves files of {world}").choice(KINDS)
 
@@ -129,7 +129,7 @@ class Outsiders:
         self._world, self._outside, self._sinks = world, outside, sinks
         self._own = random.Random(f"others at files of {world}")
         self._has_neighbours = self._own.random() < NEIGHBOUR_SHARE
-        kind = meddler_of(world)
+        kind = choose_meddler(world)
         # While a batch commits, part of its output is visible and may still be taken back.
         self._meddler = None if batches and kind == READER else kind
         self._acts = ACTS_OF_BATCHES if batches else acts
@@ -147,7 +147,7 @@ class Outsiders:
 
     def is_alive(self, process: str) -> bool:
         """Return whether this is the process of a live neighbour."""
-        return any(one.is_alive and one.name == process for one in self._neighbours)
+        return any(neighbour.is_alive and neighbour.name == process for neighbour in self._neighbours)
 
     def look(self) -> None:
         """Let one of the processes act, at random; called after something has happened."""
@@ -163,8 +163,8 @@ class Outsiders:
 
     def on_power_cut(self) -> None:
         """End all neighbours."""
-        for one in self._neighbours:
-            one.is_alive = False
+        for neighbour in self._neighbours:
+            neighbour.is_alive = False
 
     @contextmanager
     def _as(self, name: str) -> Iterator[None]:
@@ -180,7 +180,7 @@ class Outsiders:
     # --- neighbours --------------------------------------------------------------------------------------------------
 
     def _neighbour_acts(self) -> None:
-        own, now = self._own, next((one for one in self._neighbours if one.is_alive), None)
+        own, now = self._own, next((neighbour for neighbour in self._neighbours if neighbour.is_alive), None)
         if now is None:
             if len(self._neighbours) == NEIGHBOURS_MAX:
                 return
@@ -223,8 +223,8 @@ class Outsiders:
             self._write(f"a reader takes {path}")
             self.seen["file taken"] += 1
             with self._as(READER):
-                self._files.sync_directory(directory_of(path))
-                self._move_to(path, f"{TAKEN}/{path.removeprefix(f'{OUT}/')}")
+                self._files.sync_directory(get_directory(path))
+                self._move_file(path, f"{TAKEN}/{path.removeprefix(f'{OUT}/')}")
 
     def _move(self) -> None:
         paths = [
@@ -241,30 +241,30 @@ class Outsiders:
             self._aside[name] = path
             with self._as(MOVER):
                 self._files.sync_file(path)
-                self._files.sync_directory(directory_of(path))
-                self._move_to(path, name)
+                self._files.sync_directory(get_directory(path))
+                self._move_file(path, name)
 
     def is_of_a_neighbour(self, path: str) -> bool:
         """Return whether the path is a hidden file of another job."""
-        return any(one.has(path) for one in self._neighbours)
+        return any(neighbour.has(path) for neighbour in self._neighbours)
 
     def on_sinks_end(self) -> None:
         """Note which neighbours are alive: the ending sinks of a job remove files left by dead ones."""
-        for one in self._neighbours:
-            one.outlives_sinks = one.is_alive
+        for neighbour in self._neighbours:
+            neighbour.outlives_sinks = neighbour.is_alive
 
     def may_leave(self, path: str) -> bool:
         """Return whether the path is a hidden file of another job that the ended sinks had no right to remove."""
         return any(
-            one.has(path) and (one.outlives_sinks or not is_open_part(path.rpartition("/")[2]))
-            for one in self._neighbours
+            neighbour.has(path) and (neighbour.outlives_sinks or not is_open_part(path.rpartition("/")[2]))
+            for neighbour in self._neighbours
         )
 
-    def _move_to(self, path: str, to: str) -> None:
-        make_directories(self._files, directory_of(to))
+    def _move_file(self, path: str, to: str) -> None:
+        make_directories(self._files, get_directory(to))
         self._files.rename(path, to)
-        self._files.sync_directory(directory_of(path))
-        self._files.sync_directory(directory_of(to))
+        self._files.sync_directory(get_directory(path))
+        self._files.sync_directory(get_directory(to))
 
     def explain(self, failure: str) -> bool:
         """Return whether a task failed because a file was moved away, and its error names the file."""
@@ -291,22 +291,22 @@ class Outsiders:
             for name, path in self._aside.items():
                 if name in self._files.files and not is_open_part(path.rpartition("/")[2]):
                     self._write(f"somebody puts {path} back")
-                    make_directories(self._files, directory_of(path))
-                    self._move_to(name, path)
+                    make_directories(self._files, get_directory(path))
+                    self._move_file(name, path)
         return True
 
     def end(self) -> None:
         """Finish after all jobs: commit the files of live neighbours, and check that all have their output."""
-        for one in self._neighbours:
-            if one.is_alive:
-                with self._as(one.name):
-                    self._does(one, "commit")
+        for neighbour in self._neighbours:
+            if neighbour.is_alive:
+                with self._as(neighbour.name):
+                    self._does(neighbour, "commit")
         paths = [path for path in self._files.below(OUT) if f"/{NEIGHBOURS}/" in path]
-        found = Counter(line for path in paths for line in self._files.files[path].decode().splitlines())
-        expected = Counter(line for one in self._neighbours for line in one.visible)
-        if found != expected:
-            self.violations.append(f"neighbour: {found - expected} too many, {expected - found} lost")
-        for committable, _ in (closed for one in self._neighbours for closed in one.closed):
+        actual = Counter(line for path in paths for line in self._files.files[path].decode().splitlines())
+        expected = Counter(line for writer in self._neighbours for line in writer.visible)
+        if actual != expected:
+            self.violations.append(f"neighbour: {actual - expected} too many, {expected - actual} lost")
+        for committable, _ in (closed for writer in self._neighbours for closed in writer.closed):
             path = committable.hidden_path.removeprefix(f"{PROTOCOL}://{self._world}/")
             if len(self._files.files.get(path, b"")) != committable.size_bytes:
                 self.violations.append(f"neighbour: {path}, which was closed, is gone")

@@ -15,7 +15,7 @@ from penstock.connectors.file.rolling import RollingPolicy
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.kafka.transactions import KafkaCommittable
 from penstock.core.connector import Sink
-from penstock.drivers.simulation.file_outsiders import MOVER, meddler_of
+from penstock.drivers.simulation.file_outsiders import MOVER, choose_meddler
 from penstock.drivers.simulation.file_places import NEIGHBOURS, OUT, TAKEN, is_visible
 from penstock.drivers.simulation.file_system import PROTOCOL
 from penstock.drivers.simulation.outside import Outside, outside
@@ -39,7 +39,7 @@ class Lines(SerializationSchema[Any]):
         return repr(value).encode()
 
 
-def bucket_of(record: Any) -> str:
+def assign_bucket(record: Any) -> str:
     """Return the directory of a record: one of two, by its key."""
     return f"keys-{crc32(repr(record[0]).encode()) % 2}"
 
@@ -47,8 +47,8 @@ def bucket_of(record: Any) -> str:
 def file_sink(world: str, name: str) -> Sink[Any]:
     """Build a topology's sink that writes files."""
     builder = FileSink.for_row_format(f"{PROTOCOL}://{world}/{OUT}/{name}", Lines(world))
-    builder.with_bucket_assigner(BucketAssigner.by(bucket_of))
-    if meddler_of(world) == MOVER:
+    builder.with_bucket_assigner(BucketAssigner.by(assign_bucket))
+    if choose_meddler(world) == MOVER:
         builder.with_missing_part_files(FAIL)
     sink: Sink[Any] = builder.with_rolling_policy(RollingPolicy.default_rolling_policy(PART_BYTES)).build()
     return sink

@@ -44,9 +44,9 @@ class SimulatedFiles(LocalFiles):
         world, name = _locate(path)
         return world.files.is_directory(name)
 
-    def directories_in(self, path: str) -> list[str]:
+    def list_directories(self, path: str) -> list[str]:
         world, name = _locate(path)
-        return [f"{path.partition('/')[0]}/{directory}" for directory in world.files.directories_in(name)]
+        return [f"{path.partition('/')[0]}/{directory}" for directory in world.files.list_directories(name)]
 
     def make_directory(self, path: str) -> None:
         cache, name = _step(path)

@@ -19,7 +19,7 @@ LAST_MS = 10**14
 WINDOW_OFFSET_MS = 1
 
 
-def key_of(record: Record) -> Any:
+def select_key(record: Record) -> Any:
     """Return the key."""
     return record[0]
 
@@ -46,9 +46,9 @@ def counted(record: Record) -> Record:
     return record[0], "count", 1
 
 
-def added(one: Record, other: Record) -> Record:
+def added(record: Record, other: Record) -> Record:
     """Add the numbers."""
-    return one[0], one[1], one[2] + other[2]
+    return record[0], record[1], record[2] + other[2]
 
 
 def tallied(key: Any, uid: str, count: int) -> Record:
@@ -110,9 +110,9 @@ class FlatMap(_Watched):
 class Sum(_Watched):
     """`added`."""
 
-    def reduce(self, one: Record, other: Record) -> Record:
+    def reduce(self, record: Record, other: Record) -> Record:
         self.call()
-        return added(one, other)
+        return added(record, other)
 
 
 class Tally(_Watched):
@@ -187,8 +187,8 @@ class SumAndCount:
     def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
         return accumulator
 
-    def merge(self, one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-        return one[0] + other[0], one[1] + other[1]
+    def merge(self, accumulator: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + other[0], accumulator[1] + other[1]
 
 
 class WindowTotal(_Watched):

@@ -183,8 +183,10 @@ class Invariants:
         all_edges = self._simulation.master._graph.job_graph.edges
         aligning = {edge.target for edge in all_edges if edge.is_pointwise or edge.partitioning == "BROADCAST"}
         edges = {edge.index for edge in all_edges if edge.target in aligning}
-        if found := edges & {edge for _, edge in records_in_flight(metadata)}:
-            self._found.append(f"in-flight: checkpoint {metadata.checkpoint_id} holds records of edges {sorted(found)}")
+        if overlap := edges & {edge for _, edge in records_in_flight(metadata)}:
+            self._found.append(
+                f"in-flight: checkpoint {metadata.checkpoint_id} holds records of edges {sorted(overlap)}"
+            )
 
     def on_master_death(self) -> None:
         """Check, when the job master dies, possibly in mid-deletion, that checkpoints that look complete are."""
@@ -244,7 +246,7 @@ class Invariants:
         if path not in disk.savepoints:
             self._found.append(f"waiter: {kind} was told of {path}, which is not complete")
             return
-        self._found += [f"savepoint: {flaw}" for flaw in disk.flaws_of(path)]
+        self._found += [f"savepoint: {flaw}" for flaw in disk.find_flaws(path)]
         if kind in ("suspend", "drain"):
             if request.master is simulation.master and simulation.master.status is not JobStatus.FINISHED:
                 self._found.append(f"waiter: {kind} was answered while the job is {simulation.master.status.name}")
@@ -273,7 +275,7 @@ class Invariants:
         if master.status is JobStatus.CANCELED and master.checkpoints.settings.retain_on_cancel:
             # A copy of a savepoint is not a checkpoint to continue from.
             for metadata in (m for m in master.checkpoints.completed if not m.ends_job):
-                directory = simulation.jobs.now.store.directory_of(metadata.checkpoint_id)
+                directory = simulation.jobs.now.store.get_directory(metadata.checkpoint_id)
                 simulation.jobs.disk.retain(directory, metadata)
         for request in requests:
             if request.master is simulation.master and not request.answers:
@@ -328,15 +330,15 @@ class Invariants:
             else:
                 records = written(simulation.jobs.disk, sink)
             if may_lack:
-                found = [] if may_repeat else [check_no_more(sink, expected, records)]
+                violations = [] if may_repeat else [check_no_more(sink, expected, records)]
             elif may_repeat:
-                found = [check_superset(sink, expected, records, bool(read) and has_rules)]
+                violations = [check_superset(sink, expected, records, bool(read) and has_rules)]
             else:
-                found = [check_exact(sink, expected, records)]
+                violations = [check_exact(sink, expected, records)]
                 has_all = not simulation.outsiders.seen["file taken"]
                 if simulation.scenario.mode != "at-least-once" and has_order and has_all:
-                    found.append(check_order(sink, stages[sink], records))
-            self._found += [line for line in found if line is not None]
+                    violations.append(check_order(sink, stages[sink], records))
+            self._found += [line for line in violations if line is not None]
 
     def read(self) -> Consumed:
         """Return how many records were read from each split that was not read to its end."""

@@ -77,7 +77,7 @@ class Jobs:
 
     def newest(self) -> tuple[str | None, bool]:
         """Find the newest state left by jobs of this name: return its path, and whether there is nothing left to do."""
-        choice = choose_latest(self.disk.left_by(self._scenario.topology.world))
+        choice = choose_latest(self.disk.read_retained(self._scenario.topology.world))
         if choice.end is not None:
             return choice.end.savepoint, True
         return choice.checkpoints[0].external_path if choice.checkpoints else choice.path, False
@@ -99,23 +99,23 @@ class Jobs:
         if job.begun_from is None:
             return
         was, now = before.shape, job.program.shape
-        seen = self.resumed
-        seen["all"] += 1
-        seen["other parallelism"] += any(was[uid] != now[uid] for uid in was.keys() & now.keys())
-        seen["other operators"] += was.keys() != now.keys()
-        seen["other chaining"] += job.program.chaining != before.chaining
+        counts = self.resumed
+        counts["all"] += 1
+        counts["other parallelism"] += any(was[uid] != now[uid] for uid in was.keys() & now.keys())
+        counts["other operators"] += was.keys() != now.keys()
+        counts["other chaining"] += job.program.chaining != before.chaining
         common = [[s.uid for s in p.topology.stages if s.uid in was.keys() & now.keys()] for p in (before, job.program)]
-        seen["other order"] += common[0] != common[1]
-        seen[f"from {before.backend} to {job.program.backend}"] += 1
-        seen["from a checkpoint"] += not job.begun_from.is_savepoint
+        counts["other order"] += common[0] != common[1]
+        counts[f"from {before.backend} to {job.program.backend}"] += 1
+        counts["from a checkpoint"] += not job.begun_from.is_savepoint
         in_flight = bool(records_in_flight(job.begun_from))
-        seen["with records in flight"] += in_flight
-        seen["from RocksDB's own files"] += holds_native(job.begun_from)
+        counts["with records in flight"] += in_flight
+        counts["from RocksDB's own files"] += holds_native(job.begun_from)
         # Calls to be repeated are redistributed one by one regardless of their keys, like all operator state.
-        forerunner = next(one for one in self.all if one.job_id == job.begun_from.job_id)
+        forerunner = next(candidate for candidate in self.all if candidate.job_id == job.begun_from.job_id)
         has_moved = was != now or forerunner.was_rescaled or job.was_rescaled
         job.is_unordered |= (in_flight or holds_calls(job.begun_from)) and has_moved
-        seen["with records in flight, other parallelism"] += in_flight and was != now
+        counts["with records in flight, other parallelism"] += in_flight and was != now
 
     def _add(self, program: Program, metadata: CheckpointMetadata | None, is_told: bool = True) -> Job:
         configuration = Configuration()
@@ -163,12 +163,12 @@ class Jobs:
     def epochs(self, last: Job | None = None) -> list[Epoch]:
         """Return the jobs that contributed to the committed output, with the source positions where each began."""
         by_id = {job.job_id: job for job in self.all}
-        found: list[Epoch] = []
+        epochs: list[Epoch] = []
         job = last or self.now
         while True:
-            found.append(Epoch(job.program.topology, job.begun_at))
+            epochs.append(Epoch(job.program.topology, job.begun_at))
             if job.begun_from is None:
-                return found[::-1]
+                return epochs[::-1]
             job = by_id[job.begun_from.job_id]
 
     def may_commit(self, job_id: str, owner: str, checkpoint_id: int) -> bool:

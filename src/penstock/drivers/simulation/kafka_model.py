@@ -135,8 +135,8 @@ class KafkaModel:
                 for of_record in waiting.pop(entry.producer_id, ()):
                     is_seen[of_record] = entry.commits
         end = min((offsets[0] for offsets in waiting.values()), default=len(log))
-        seen = [entry.value for entry, shown in zip(log[:end], is_seen, strict=False) if shown]
-        return [ast.literal_eval(value.decode()) for value in seen if value is not None]
+        values = [entry.value for entry, is_visible in zip(log[:end], is_seen, strict=False) if is_visible]
+        return [ast.literal_eval(value.decode()) for value in values if value is not None]
 
     def visible_at_last(self, topic: str) -> list[Any]:
         """Return the visible records once the open transactions of dead and forgotten processes have timed out."""
@@ -215,7 +215,7 @@ class ModelTransaction:
         for topic in dict.fromkeys(topic for topic, _ in buffered):
             self._model.append(self._key, topic, [value for of, value in buffered if of == topic])
 
-    def partitions_of(self, topic: str) -> int:
+    def count_partitions(self, topic: str) -> int:
         return 1
 
     def leave(self) -> None:

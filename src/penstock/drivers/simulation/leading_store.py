@@ -30,10 +30,10 @@ class LeadingStore:
         self._number = self._store.take_number()
         self.between()
         before = self._store.former(self._number)
-        left = self._store.left_by(job_name).of_master(self._number, before, self._store.has_left)
+        left = self._store.read_retained(job_name).of_master(self._number, before, self._store.has_left)
         self.between()
         self._store.put_found(left)
-        self._left, self._known_ids = left, left.ids_of(self._store.job_id)
+        self._left, self._known_ids = left, left.list_checkpoint_ids(self._store.job_id)
         return left
 
     def counts(self, checkpoint_id: int) -> bool:

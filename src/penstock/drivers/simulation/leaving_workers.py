@@ -18,9 +18,9 @@ NOTICE_MS_MAX = 30
 
 
 class LeavingWorkers:
-    """The leaving workers of one simulation; `found` collects violations."""
+    """The leaving workers of one simulation; `violations` collects violations."""
 
-    def __init__(self, simulation: Watched, leaving: Leaving, found: list[str]) -> None:
+    def __init__(self, simulation: Watched, leaving: Leaving, violations: list[str]) -> None:
         self._simulation = simulation
         self._leaving = leaving
         self._own = random.Random(leaving.seed)
@@ -29,7 +29,7 @@ class LeavingWorkers:
         #: the leaving workers known to each job master, with the tasks that they had at that time
         self._told: dict[tuple[JobMaster, str], frozenset[ExecutionId]] = {}
         self._moves: set[tuple[JobMaster, str]] = set()
-        self._found = found
+        self._found = violations
 
     def look(self, was_protocol: bool) -> None:
         """Announce a worker as leaving, at random; called after an action while the job runs."""
@@ -67,9 +67,9 @@ class LeavingWorkers:
             if departure.moved_ms is not None and key not in self._moves:
                 self._moves.add(key)
                 self._simulation.events["left in order"] += 1
-        for (told, worker_id), had in self._told.items():
+        for (informed, worker_id), had in self._told.items():
             worker = cluster.workers.get(worker_id)
-            if told is not master or worker is None or cluster.is_released(worker):
+            if informed is not master or worker is None or cluster.is_released(worker):
                 continue
             has = master.tasks_on(worker_id)
             if not has <= had:

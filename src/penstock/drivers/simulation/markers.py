@@ -14,9 +14,9 @@ _asked = ContextVar("asked", default=False)
 
 
 @contextmanager
-def with_latency_markers(asked: bool = True) -> Iterator[None]:
+def with_latency_markers(enabled: bool = True) -> Iterator[None]:
     """Make half of the jobs begun within the block send latency markers."""
-    token = _asked.set(asked)
+    token = _asked.set(enabled)
     try:
         yield
     finally:

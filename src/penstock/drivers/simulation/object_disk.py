@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.faults import Faults
-from penstock.drivers.simulation.page_cache import ROOT, Node, directory_of
+from penstock.drivers.simulation.page_cache import ROOT, Node, get_directory
 from penstock.storage.metadata import METADATA_NAME
 
 #: The number of recent puts and deletions that a listing may miss.
@@ -40,10 +40,10 @@ class ObjectDisk(Disk):
         if not self._begin():
             return
         self._recent.append((path, path in self.files))
-        directory = directory_of(path)
+        directory = get_directory(path)
         while directory != ROOT and not self.is_directory(directory):
             self._nodes[directory] = self._device[directory] = Node(is_directory=True)
-            directory = directory_of(directory)
+            directory = get_directory(directory)
         self._nodes[path] = self._device[path] = Node(data=data, synced=data)
         self.files[path] = data
 
@@ -64,15 +64,15 @@ class ObjectDisk(Disk):
 
     def listed(self) -> list[str]:
         """List all objects, possibly stale."""
-        shown = dict.fromkeys(self.files)
+        listing = dict.fromkeys(self.files)
         if not self._faults.are_over:
             for path, was_there in self._recent:
                 if self._chance.random() < 1 / 2:
                     if was_there:
-                        shown[path] = None
+                        listing[path] = None
                     else:
-                        shown.pop(path, None)
-        return list(shown)
+                        listing.pop(path, None)
+        return list(listing)
 
     def listed_below(self, directory: str) -> list[str]:
         """List the objects in a directory and below it, possibly stale."""

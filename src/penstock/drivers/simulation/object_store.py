@@ -65,8 +65,8 @@ class ObjectStore(MemoryStore):
     def state_path(self, checkpoint_id: int, name: str, digest: int) -> str:
         return f"{super().state_path(checkpoint_id, name, digest)}-{digest:016x}"
 
-    def may_write_again(self, there: bytes, data: bytes) -> bool:
-        return there == data  # two masters of one job may use the same checkpoint number
+    def may_write_again(self, existing: bytes, data: bytes) -> bool:
+        return existing == data  # two masters of one job may use the same checkpoint number
 
     def _put_state_file(self, path: str, data: bytes) -> None:
         self._objects.ask()
@@ -90,9 +90,11 @@ class ObjectStore(MemoryStore):
 
     def put_new(self, directory: str, data: bytes) -> None:
         """Put metadata that does not exist yet: from now on the checkpoint or savepoint exists."""
-        there = self._disk.files.get(f"{directory}/{METADATA}")
-        if there is not None:
-            is_known = there == REVOKED or decode_metadata(there, "").job_master != decode_metadata(data, "").job_master
+        existing = self._disk.files.get(f"{directory}/{METADATA}")
+        if existing is not None:
+            is_known = (
+                existing == REVOKED or decode_metadata(existing, "").job_master != decode_metadata(data, "").job_master
+            )
             if not is_known:
                 self._disk.violations.append(f"checkpoint {directory} was written twice")
             raise CheckpointError(f"{directory}/{METADATA} exists")
@@ -116,12 +118,12 @@ class ObjectStore(MemoryStore):
 
     def delete_jobs(self, job_ids: Iterable[str], left: LeftByJobs | None = None) -> None:
         def find() -> list[str]:
-            found: dict[str, None] = {}
+            paths: dict[str, None] = {}
             for job_id in job_ids:
                 listed = self.found_below(job_id)
-                known_ids = set[int]() if left is None else left.ids_of(job_id)
-                found |= dict.fromkeys([*metadata_to_delete(job_id, listed, known_ids), *listed])
-            return sorted(found, key=lambda path: not path.endswith(f"/{METADATA}"))
+                known_ids = set[int]() if left is None else left.list_checkpoint_ids(job_id)
+                paths |= dict.fromkeys([*metadata_to_delete(job_id, listed, known_ids), *listed])
+            return sorted(paths, key=lambda path: not path.endswith(f"/{METADATA}"))
 
         self._delete_all(find)
 
@@ -131,7 +133,7 @@ class ObjectStore(MemoryStore):
     def listing(self, known_ids: Iterable[int] = ()) -> list[str]:
         self._objects.ask()
         super().listing()
-        known = (f"{self.directory_of(checkpoint_id)}/{METADATA}" for checkpoint_id in known_ids)
+        known = (f"{self.get_directory(checkpoint_id)}/{METADATA}" for checkpoint_id in known_ids)
         return sorted({*self._objects.listed_below(self._root.rstrip("/")), *known})
 
     def remove_directories(self, paths: list[str]) -> None:
@@ -176,17 +178,17 @@ class ObjectStore(MemoryStore):
         self._objects.ask()
         return super().load(path)
 
-    def left_by(self, job_name: str) -> LeftByJobs:
+    def read_retained(self, job_name: str) -> LeftByJobs:
         if self._faults.storage_fault(("load-refused",)):
             raise OSError("planned: the read failed")
         before = self._leaders.found()
-        places = {*self._listed_checkpoints(), *self._leaders.known_checkpoints(before)}
-        found = read_left(places, before, lambda job_id, number: f"{job_id}/chk-{number}", self._load_found)
+        candidates = {*self._listed_checkpoints(), *self._leaders.known_checkpoints(before)}
+        checkpoints = read_left(candidates, before, lambda job_id, number: f"{job_id}/chk-{number}", self._load_found)
         marks, damaged = self._leaders.marks()
         counting = [mark for mark in marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
-        for left in found:
+        for left in checkpoints:
             self.sync_found(left.directory)
-        return LeftByJobs(of_name(job_name, found), tuple(counting), damaged=tuple(damaged))
+        return LeftByJobs(of_name(job_name, checkpoints), tuple(counting), damaged=tuple(damaged))
 
     def _listed_checkpoints(self) -> Iterator[tuple[str, int]]:
         self._objects.ask()

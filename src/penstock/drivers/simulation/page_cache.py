@@ -41,10 +41,10 @@ class Change:
 
     def directories(self) -> set[str]:
         """Return the directories whose sync writes the change to the device."""
-        return {directory_of(path) for path in (self.old, self.new) if path is not None}
+        return {get_directory(path) for path in (self.old, self.new) if path is not None}
 
 
-def directory_of(path: str) -> str:
+def get_directory(path: str) -> str:
     """Return the directory that contains a path."""
     return path.rpartition("/")[0]
 
@@ -91,7 +91,7 @@ class PageCache:
         """
         if not self._begin():
             return
-        if not self.is_directory(directory_of(path)):
+        if not self.is_directory(get_directory(path)):
             raise MissingPathError(f"there is no directory for {path}")
         node = self._nodes.get(path)
         if node is None:
@@ -144,9 +144,9 @@ class PageCache:
         """Return the files in a directory and below it."""
         return [path for path in self.files if path.startswith(f"{directory}/")]
 
-    def directories_in(self, directory: str) -> list[str]:
+    def list_directories(self, directory: str) -> list[str]:
         """Return the paths of the directories directly in a directory."""
-        return [path for path, node in self._nodes.items() if node.is_directory and directory_of(path) == directory]
+        return [path for path, node in self._nodes.items() if node.is_directory and get_directory(path) == directory]
 
     def _begin(self) -> bool:
         """Return whether a step takes place; in a power cut, the process that would take it ends."""
@@ -164,7 +164,7 @@ class PageCache:
 
     def _overtake(self, change: Change, number: int) -> None:
         """Apply earlier changes to the names of a cross-directory rename: syncing one directory applies it in both."""
-        if change.old is None or change.new is None or directory_of(change.old) == directory_of(change.new):
+        if change.old is None or change.new is None or get_directory(change.old) == get_directory(change.new):
             return
         names = {change.old, change.new}
         for directory in change.directories():
@@ -210,7 +210,7 @@ class PageCache:
 
     def _is_reached(self, path: str) -> bool:
         """Return whether all parent directories are on the device."""
-        while (path := directory_of(path)) != ROOT:
+        while (path := get_directory(path)) != ROOT:
             node = self._device.get(path)
             if node is None or not node.is_directory:
                 return False
@@ -223,8 +223,8 @@ class PageCache:
             return node.synced
         if fate < share / 2:
             return node.data
-        kept = len(node.synced) if node.data.startswith(node.synced) else 0
-        return node.data[: chance.randint(kept, len(node.data))]
+        synced_size = len(node.synced) if node.data.startswith(node.synced) else 0
+        return node.data[: chance.randint(synced_size, len(node.data))]
 
 
 def make_directories(cache: PageCache, path: str) -> None:
@@ -232,7 +232,7 @@ def make_directories(cache: PageCache, path: str) -> None:
     missing = []
     while not cache.is_directory(path):
         missing.append(path)
-        path = directory_of(path)
+        path = get_directory(path)
     for directory in reversed(missing):
         cache.make_directory(directory)
-        cache.sync_directory(directory_of(directory))
+        cache.sync_directory(get_directory(directory))

@@ -141,10 +141,10 @@ class Person:
             own = [r for r in self.requests if r.kind == "cancel" and (r.master is master or master.had_ended)]
             granted = (r.answers for r in reversed(own))
             path = next((answers[0][0] for answers in granted if answers and answers[0][0] is not None), None)
-            return Continuation(path or self._left_by(master))
+            return Continuation(path or self._find_last_snapshot(master))
         return None
 
-    def _left_by(self, master: JobMaster) -> str | None:
+    def _find_last_snapshot(self, master: JobMaster) -> str | None:
         """Return the last checkpoint of a cancelled job, or its starting point if it completed none."""
         job = self._simulation.jobs.now
         last = master.checkpoints.last
@@ -153,7 +153,7 @@ class Person:
             job.was_drained = job.savepoints[last.external_path] is StopMode.DRAIN and job.read_to is None
             return last.external_path
         if master.checkpoints.completed:
-            return job.store.directory_of(master.checkpoints.completed[-1].checkpoint_id)
+            return job.store.get_directory(master.checkpoints.completed[-1].checkpoint_id)
         return None if job.begun_from is None else job.begun_from.external_path
 
     def go_on(self) -> None:

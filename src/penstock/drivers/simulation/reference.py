@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.drivers.simulation import functions, shared_state
-from penstock.drivers.simulation.connectors import Split, record_at
+from penstock.drivers.simulation.connectors import Split, generate_record
 from penstock.drivers.simulation.topology import Stage, Topology
 
 #: A record, its timestamp (ms), and the job that emitted it; None if that depends on when a stage released it.
@@ -48,7 +48,7 @@ def outputs_of_jobs(epochs: Sequence[Epoch], consumed: Consumed = NOTHING) -> di
         everything = [timed for records in arriving for timed in records]
         if stage.source is not None:
             emitted[uid] = [
-                (*record_at(s, p, stage.source.keys), _reader(epochs, s, p))
+                (*generate_record(s, p, stage.source.keys), _reader(epochs, s, p))
                 for s in stage.source.splits
                 for p in range(consumed.get((s.source, s.index), s.stop))
             ]
@@ -83,23 +83,23 @@ def _arriving(
     epochs: Sequence[Epoch], versions: Sequence[Stage | None], emitted: dict[str, list[Timed]], number: int
 ) -> list[Timed]:
     """Return the records arriving at one input of a stage, from the upstream stage that each job reads there."""
-    found: list[Timed] = []
+    arrivals: list[Timed] = []
     for job, (epoch, stage) in enumerate(zip(epochs, versions, strict=True)):
         if stage is not None:
             upstream, partitioning = stage.inputs[number]
             copies = stage.parallelism if partitioning == "broadcast" and stage.kind == "sink" else 1
             default = len(epochs) - 1
             records = emitted[epoch.topology.stages[upstream].uid]
-            found += [t for t in records if (default if t[2] is None else t[2]) == job] * copies
-    return found
+            arrivals += [t for t in records if (default if t[2] is None else t[2]) == job] * copies
+    return arrivals
 
 
 def _ruled(topology: Topology, stage: Stage, records: list[Timed], rules: list[Timed]) -> list[Timed]:
-    splits = topology.rules_of(stage).splits
+    splits = topology.get_rules_source(stage).splits
     count, split_records = len(splits) * splits[0].stop, splits[0].stop
     known = {shared_state.rule_number(record, split_records): record[2] for record, _, _ in rules}
     return [
-        (shared_state.ruled(record, known.get(shared_state.rule_of(record, count))), t, None)
+        (shared_state.ruled(record, known.get(shared_state.select_rule(record, count))), t, None)
         for record, t, _ in records
     ]
 
@@ -172,7 +172,7 @@ def _keyed(stage: Stage, key: Any, records: list[tuple[Any, int]]) -> list[tuple
     ]
 
 
-def windows_of(stage: Stage, records: Sequence[tuple[Any, int]]) -> list[Any]:
+def compute_windows(stage: Stage, records: Sequence[tuple[Any, int]]) -> list[Any]:
     """Compute a window stage's results for records with their timestamps (ms), excluding late ones."""
     by_key: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
     for record, t in records:

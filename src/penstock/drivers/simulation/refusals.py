@@ -29,7 +29,7 @@ def judge(job: Job, error: str, has_looked: bool) -> tuple[str | None, str | Non
 
     `error`: the job's failure, if any; `has_looked`: whether it has read the state to begin from.
     """
-    expected, reason = expected_refusals(job), reason_of(error)
+    expected, reason = expected_refusals(job), find_reason(error)
     if reason is not None:
         return (reason, None) if reason in expected else (None, f"refused: {error}; expected {sorted(expected)}")
     if expected and has_looked:
@@ -63,7 +63,7 @@ def expected_refusals(job: Job) -> set[str]:
         ended = [operator.operator_id in finished for operator in vertex.operators]
         if any(ended) and not all(ended):
             reasons.add("chained with what had finished")
-        heads = [graph.vertices[edge.source].operators for edge in graph.inputs_of(vertex.index)]
+        heads = [graph.vertices[edge.source].operators for edge in graph.get_inputs(vertex.index)]
         if any(ended) and not all(o.operator_id in finished for operators in heads for o in operators):
             reasons.add("fed by what had not finished")
     if graph.mode != "STREAMING" and records_in_flight(metadata):
@@ -72,16 +72,18 @@ def expected_refusals(job: Job) -> set[str]:
 
 
 def _in_flight(metadata: CheckpointMetadata, graph: JobGraph) -> set[str]:
-    found = records_in_flight(metadata)
-    if not found:
+    in_flight = records_in_flight(metadata)
+    if not in_flight:
         return set()
     if metadata.edges != graph.edge_names():
         return {"records in flight, other edges"}
-    if not {operator_id for operator_id, _ in found} <= {o.operator_id for v in graph.vertices for o in v.operators}:
+    if not {operator_id for operator_id, _ in in_flight} <= {
+        o.operator_id for v in graph.vertices for o in v.operators
+    }:
         return {"records in flight, operator gone"}
     return set()
 
 
-def reason_of(error: str) -> str | None:
+def find_reason(error: str) -> str | None:
     """Return the key of WORDS that matches an error."""
     return next((reason for reason, words in WORDS.items() if words in error), None)

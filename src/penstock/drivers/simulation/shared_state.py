@@ -26,7 +26,7 @@ def labelled(record: Record, table: tuple[int, ...] = TABLE) -> Record:
     return key, origin, number + table[key % len(table)]
 
 
-def rule_of(record: Record, rules: int) -> int:
+def select_rule(record: Record, rules: int) -> int:
     """Return the number of the rule that a record needs."""
     return record[2] % rules
 
@@ -108,10 +108,10 @@ class RuleOperator(StreamOperator):
     def _emit(self, is_end: bool) -> None:
         """Emit the records whose rule is known, or all at the end; then the watermark, if no record is waiting."""
         known, rules = self._rules, self.rules
-        ready = [(r, t) for r, t in self._records if is_end or rule_of(r, rules) in known]
+        ready = [(r, t) for r, t in self._records if is_end or select_rule(r, rules) in known]
         if ready:
-            self._records = [(r, t) for r, t in self._records if not is_end and rule_of(r, rules) not in known]
-            values: list[Any] = [ruled(r, known.get(rule_of(r, rules))) for r, _ in ready]
+            self._records = [(r, t) for r, t in self._records if not is_end and select_rule(r, rules) not in known]
+            values: list[Any] = [ruled(r, known.get(select_rule(r, rules))) for r, _ in ready]
             self.output.collect(Batch(values, [t for _, t in ready]))
         if self._watermark is not None and not self._records:
             watermark, self._watermark = self._watermark, None

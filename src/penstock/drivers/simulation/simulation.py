@@ -165,9 +165,9 @@ class Simulation:
         self._forget_master()
         former, self.cluster.on_send = self.process, self._on_sent_by_deposed
         self.deposed.append(Deposed(former, self.cluster))
-        made = self.cluster.made
+        created = self.cluster.made
         self.cluster, self.process = self._present()
-        self.cluster.made = made + 100
+        self.cluster.made = created + 100
         self.process.take_over(former)
 
     def _make_master(self, recovers: bool) -> JobMaster:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from penstock.core.job.job_master import JobMaster
-from penstock.core.job.resource_requirements import requirements_of
+from penstock.core.job.resource_requirements import compute_requirements
 from penstock.drivers.simulation.changes import holds_calls, records_in_flight
 from penstock.drivers.simulation.cluster import MANY_SLOTS
 from penstock.drivers.simulation.elasticity import Elasticity
@@ -61,7 +61,7 @@ class Slots:
         job = self._simulation.jobs.now
         if not self._elasticity.is_adaptive or not job.program.topology.is_elastic:
             return MANY_SLOTS
-        return requirements_of(job.graph, job.configuration).sufficient + self._own.randrange(SLOTS_MORE_MAX + 1)
+        return compute_requirements(job.graph, job.configuration).sufficient + self._own.randrange(SLOTS_MORE_MAX + 1)
 
     def end(self) -> None:
         """Change the slots a last time, at random: the faults are over."""
@@ -72,15 +72,15 @@ class Slots:
         simulation, own = self._simulation, self._own
         vertices = simulation.master.job_graph.vertices
         named = own.sample(vertices, own.randint(1, min(2, len(vertices))))
-        wanted = {v.operators[0].operator_id: own.randint(1, min(ASKED_MAX, v.max_parallelism)) for v in named}
-        simulation.log.write(f"a client asks: rescale {wanted}")
+        parallelism = {v.operators[0].operator_id: own.randint(1, min(ASKED_MAX, v.max_parallelism)) for v in named}
+        simulation.log.write(f"a client asks: rescale {parallelism}")
         simulation.events["asked: rescale"] += 1
         question = _Question(simulation.master)
         self._questions.append(question)
-        simulation.process.turn(partial(self._call, question, wanted))
+        simulation.process.turn(partial(self._call, question, parallelism))
 
-    def _call(self, question: _Question, wanted: dict[str, int]) -> None:
-        question.master.rescale(wanted, lambda result, error: question.answers.append((result, error)))
+    def _call(self, question: _Question, parallelism: dict[str, int]) -> None:
+        question.master.rescale(parallelism, lambda result, error: question.answers.append((result, error)))
 
     def after_master(self) -> None:
         """Note, after the job master's turn, how a new parallelism affects the expected output."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from penstock.base.errors import CheckpointError
 from penstock.drivers.simulation.disk import LEADERS, METADATA, PART, PARTIAL, Disk
 from penstock.drivers.simulation.faults import Faults
-from penstock.drivers.simulation.page_cache import directory_of, make_directories
+from penstock.drivers.simulation.page_cache import get_directory, make_directories
 from penstock.storage.job_marks import (
     MARKS_DIRECTORY,
     JobMark,
@@ -51,7 +51,7 @@ class MemoryStore:
         #: called when the savepoint that ends the job is visible but not yet among the job's checkpoints
         self.on_last: Callable[[], None] = lambda: None
 
-    def directory_of(self, checkpoint_id: int) -> str:
+    def get_directory(self, checkpoint_id: int) -> str:
         """Return the directory of a checkpoint."""
         return f"{self._root}chk-{checkpoint_id}"
 
@@ -69,14 +69,14 @@ class MemoryStore:
         fault = self._faults.storage_fault(("write-refused", "write-torn", "write-done-but-error"))
         if fault == "write-refused":
             raise OSError("planned: the write was refused")
-        there = self._disk.files.get(path)
+        existing = self._disk.files.get(path)
         # A checkpoint completes without the parts of finished tasks, so a savepoint may already hold a copy of the file
         # that such a task is about to write. The copy is the same file, and exists as a whole or not at all.
-        if there is not None and not (
-            self.may_write_again(there, data) or (savepoint_path is not None and there == data)
+        if existing is not None and not (
+            self.may_write_again(existing, data) or (savepoint_path is not None and existing == data)
         ):
             self._disk.violations.append(f"state file {path} was written twice")
-        if there is None or fault != "write-torn":
+        if existing is None or fault != "write-torn":
             upload(path, data[: len(data) // 2] if fault == "write-torn" else data)
         if fault is not None:
             raise OSError("planned: the connection broke")
@@ -85,9 +85,9 @@ class MemoryStore:
 
     def state_path(self, checkpoint_id: int, name: str, digest: int) -> str:
         """Return the path of a state file."""
-        return f"{self.directory_of(checkpoint_id)}/{name}"
+        return f"{self.get_directory(checkpoint_id)}/{name}"
 
-    def may_write_again(self, there: bytes, data: bytes) -> bool:
+    def may_write_again(self, existing: bytes, data: bytes) -> bool:
         """Return whether a state file may be overwritten without harm."""
         return False
 
@@ -100,7 +100,7 @@ class MemoryStore:
         self._put_state_file(path, data)
 
     def _put_state_file(self, path: str, data: bytes) -> None:
-        self.make_directories(directory_of(path))
+        self.make_directories(get_directory(path))
         self._disk.write(f"{path}{PART}", data)
         self.sync_state_file(f"{path}{PART}")
         self._disk.rename(f"{path}{PART}", path)
@@ -121,7 +121,7 @@ class MemoryStore:
             raise OSError("planned: the read failed")
         data = self._disk.files.get(file.path)
         if data is None:
-            if self._faults.in_master and directory_of(file.path) not in self._disk.let_go | self._disk.given_up:
+            if self._faults.in_master and get_directory(file.path) not in self._disk.let_go | self._disk.given_up:
                 self._disk.violations.append(f"state file {file.path} is missing")
             raise CheckpointError(f"{file.path} is missing")
         return check_file(file, data)
@@ -143,7 +143,7 @@ class MemoryStore:
             if not metadata.ends_job:
                 return savepoint_path
             self.on_last()
-        directory, checkpoint_id = self.directory_of(metadata.checkpoint_id), metadata.checkpoint_id
+        directory, checkpoint_id = self.get_directory(metadata.checkpoint_id), metadata.checkpoint_id
         self._put_metadata(directory, metadata, lambda: self.make_visible(directory, checkpoint_id))
         return savepoint_path or directory
 
@@ -182,8 +182,8 @@ class MemoryStore:
 
     def sync_what_others_made(self, directory: str) -> None:
         """Sync directories that workers created but may not have synced before they died."""
-        above = directory_of(directory)
-        self._disk.sync_directory(directory_of(above))
+        above = get_directory(directory)
+        self._disk.sync_directory(get_directory(above))
         self._disk.sync_directory(above)
 
     def sync_state_names(self, directory: str) -> None:
@@ -201,10 +201,12 @@ class MemoryStore:
     def make_visible(self, directory: str, checkpoint_id: int) -> None:
         """Give the metadata its final name: from now on the checkpoint exists, unless it was revoked."""
         partial, path = f"{directory}/{PARTIAL}", f"{directory}/{METADATA}"
-        data, there = self._disk.files[partial], self._disk.files.get(path)
-        if there is not None:
+        data, existing = self._disk.files[partial], self._disk.files.get(path)
+        if existing is not None:
             self._disk.unlink(partial)
-            is_known = there == REVOKED or decode_metadata(there, "").job_master != decode_metadata(data, "").job_master
+            is_known = (
+                existing == REVOKED or decode_metadata(existing, "").job_master != decode_metadata(data, "").job_master
+            )
             if not is_known:
                 self._disk.violations.append(f"checkpoint {directory} was written twice")
             raise CheckpointError(f"{directory}/{METADATA} exists")
@@ -228,7 +230,7 @@ class MemoryStore:
         fault = self._faults.storage_fault(("revoke-refused", "revoke-done-but-error"))
         if fault == "revoke-refused":
             raise OSError("planned: the write was refused")
-        self.put_revocation(self.directory_of(checkpoint_id))
+        self.put_revocation(self.get_directory(checkpoint_id))
         if fault is not None:
             raise OSError("planned: the connection broke")
 
@@ -238,12 +240,12 @@ class MemoryStore:
 
     def _put_named(self, path: str, data: bytes) -> None:
         """Write a file atomically and durably, replacing the existing one."""
-        self.make_directories(directory_of(path))
+        self.make_directories(get_directory(path))
         partial = f"{path}.1{PART}"  # distinct from the partial file of metadata that is written at the same time
         self._disk.write(partial, data)
         self.sync_named(partial)
         if path.endswith(f"/{METADATA}"):
-            self._disk.promised.pop(directory_of(path), None)
+            self._disk.promised.pop(get_directory(path), None)
         self._disk.rename(partial, path)
         self.sync_name(path)
 
@@ -253,7 +255,7 @@ class MemoryStore:
 
     def sync_name(self, path: str) -> None:
         """Make the name of such a file durable."""
-        self._disk.sync_directory(directory_of(path))
+        self._disk.sync_directory(get_directory(path))
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         if f"{savepoint_path}/{METADATA}" in self._disk.files:
@@ -281,8 +283,8 @@ class MemoryStore:
         """Delete the files that jobs have left; `left` lists known ones that a stale listing may lack."""
 
         def find() -> list[str]:
-            found = [path for job_id in job_ids for path in self.found_below(job_id)]
-            return sorted(found, key=lambda path: not path.endswith(f"/{METADATA}"))
+            paths = [path for job_id in job_ids for path in self.found_below(job_id)]
+            return sorted(paths, key=lambda path: not path.endswith(f"/{METADATA}"))
 
         self._delete_all(find)
 
@@ -302,7 +304,7 @@ class MemoryStore:
         for path in paths[: len(paths) // 2] if fault == f"{verb}-torn" else paths:
             self.delete_file(path)
             if syncs and path.endswith(METADATA):
-                self._disk.sync_directory(directory_of(path))
+                self._disk.sync_directory(get_directory(path))
             self.on_delete()
         if fault is not None:
             raise OSError("planned: the connection broke")
@@ -310,7 +312,7 @@ class MemoryStore:
 
     def remove_directories(self, paths: list[str]) -> None:
         """Remove the directories of deleted files if they are empty."""
-        for directory in sorted({directory_of(path) for path in paths}):
+        for directory in sorted({get_directory(path) for path in paths}):
             self._disk.remove_directory(directory)
 
     def delete_file(self, path: str) -> None:
@@ -374,7 +376,7 @@ class MemoryStore:
                     self._disk.unlink(f"{LEADERS}/{prefix}{number}")
 
     def load_checkpoint(self, checkpoint_id: int) -> CheckpointMetadata:
-        where = f"{self.directory_of(checkpoint_id)}/{METADATA}"
+        where = f"{self.get_directory(checkpoint_id)}/{METADATA}"
         data = self._disk.files.get(where)
         if data is None:
             raise CheckpointError(f"{where} is missing")
@@ -416,11 +418,11 @@ class MemoryStore:
             if other != path and number <= mark.job_master:
                 self.delete_file(other)
 
-    def left_by(self, job_name: str) -> LeftByJobs:
+    def read_retained(self, job_name: str) -> LeftByJobs:
         if self._faults.storage_fault(("load-refused",)):
             raise OSError("planned: the read failed")
-        left = self._disk.left_by(job_name)
-        for directory in (*(one.directory for one in left.checkpoints), MARKS_DIRECTORY):
+        left = self._disk.read_retained(job_name)
+        for directory in (*(checkpoint.directory for checkpoint in left.checkpoints), MARKS_DIRECTORY):
             self.sync_found(directory)
         return left
 
@@ -436,27 +438,27 @@ class MemoryStore:
 
     def missing_files(self, metadata: CheckpointMetadata) -> list[str]:
         """Return the files that a retained checkpoint names and that are missing."""
-        wanted = [f.path for f in metadata.state_files() if f.path is not None]
-        where = f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}"
-        return [p for p in [where, *wanted] if p not in self._disk.files]
+        paths = [f.path for f in metadata.state_files() if f.path is not None]
+        where = f"{self.get_directory(metadata.checkpoint_id)}/{METADATA}"
+        return [p for p in [where, *paths] if p not in self._disk.files]
 
     def damaged(self) -> dict[str, list[str]]:
         """Return the visible checkpoints that lack files, by directory, each with its missing files."""
-        found = {}
+        missing_by_directory = {}
         for where in [path for path in self.own_files() if path.endswith(f"/{METADATA}")]:
             # A power cut may have undone the deletion of its metadata; recovery has already skipped it.
-            if self._disk.files[where] == REVOKED or directory_of(where) in self._disk.given_up:
+            if self._disk.files[where] == REVOKED or get_directory(where) in self._disk.given_up:
                 continue
             metadata = decode_metadata(self._disk.files[where], where)
             if not checkpoint_counts(self._disk.found, self.job_id, metadata.checkpoint_id, metadata.job_master):
                 continue  # its job master was deposed, and no job starts from it
             missing = [f.path for f in metadata.state_files() if f.path is not None and f.path not in self._disk.files]
             if missing:
-                found[where.removesuffix(f"/{METADATA}")] = missing
-        return found
+                missing_by_directory[where.removesuffix(f"/{METADATA}")] = missing
+        return missing_by_directory
 
-    def leftovers(self, kept: Collection[CheckpointMetadata] = ()) -> list[str]:
+    def leftovers(self, retained: Collection[CheckpointMetadata] = ()) -> list[str]:
         """Return all checkpoint files that no retained checkpoint needs."""
-        needed = {f.path for metadata in kept for f in metadata.state_files()}
-        needed |= {f"{self.directory_of(metadata.checkpoint_id)}/{METADATA}" for metadata in kept}
+        needed = {f.path for metadata in retained for f in metadata.state_files()}
+        needed |= {f"{self.get_directory(metadata.checkpoint_id)}/{METADATA}" for metadata in retained}
         return sorted(path for path in self.own_files() if path not in needed)

@@ -63,6 +63,6 @@ class Surroundings:
             *self.outside.violations,
             *(f"storage: {violation}" for violation in disk.violations),
             *(f"power-cut: {loss}" for loss in disk.losses),
-            *(f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.flaws_of(path)),
+            *(f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.find_flaws(path)),
             *(f"retained: {flaw}" for flaw in disk.flaws_of_retained()),
         ]

@@ -109,7 +109,7 @@ class Topology:
         has_copies = any(s.kind == "sink" and any(name == "broadcast" for _, name in s.inputs) for s in self.stages)
         return self.may_rescale and not has_copies
 
-    def rules_of(self, stage: Stage) -> SimulatedSource:
+    def get_rules_source(self, stage: Stage) -> SimulatedSource:
         """Return the source of the rules of a "rules" stage, which is its second input."""
         source = self.stages[stage.inputs[1][0]].source
         assert source is not None
@@ -117,14 +117,14 @@ class Topology:
 
     def job_graph(self, configuration: Configuration) -> JobGraph:
         """Build the job graph for the job master."""
-        made: list[Transformation] = []
+        transformations: list[Transformation] = []
         for stage in self.stages:
             upstreams = tuple(
-                Upstream(made[i], _partitioner(name), input_index=number % 2 if stage.has_two_inputs else 0)
+                Upstream(transformations[i], _partitioner(name), input_index=number % 2 if stage.has_two_inputs else 0)
                 for number, (i, name) in enumerate(stage.inputs)
             )
-            made.append(self._transformation(stage, upstreams))
-        return build_job_graph(made, configuration, self.world)
+            transformations.append(self._transformation(stage, upstreams))
+        return build_job_graph(transformations, configuration, self.world)
 
     def _transformation(self, stage: Stage, upstreams: tuple[Upstream, ...]) -> Transformation:
         source = sink = None
@@ -154,7 +154,7 @@ class Topology:
         )
 
     def _factory(self, stage: Stage) -> Any:
-        world, key_of = self.world, functions.key_of
+        world, select_key = self.world, functions.select_key
         match stage.kind:
             case "map" | "flat_map" if stage.calls is not None:
                 return asynchronous(world, self.keys, stage.kind, stage.calls)
@@ -165,7 +165,7 @@ class Topology:
             case "pass":
                 return partial(MapOperator, functions.Pass(world))
             case "tally":
-                return partial(KeyedProcessOperator, functions.Tally(world, stage.uid), key_of)
+                return partial(KeyedProcessOperator, functions.Tally(world, stage.uid), select_key)
             case "filter":
                 return partial(FilterOperator, functions.Filter(world))
             case "flat_map":
@@ -173,19 +173,19 @@ class Topology:
             case "labels":
                 return partial(LabelOperator, world, stage.chosen)
             case "rules":
-                splits = self.rules_of(stage).splits
+                splits = self.get_rules_source(stage).splits
                 return partial(RuleOperator, world, len(splits) * splits[0].stop, splits[0].stop)
             case "reduce":
-                return partial(KeyedReduceOperator, functions.Sum(world), key_of)
+                return partial(KeyedReduceOperator, functions.Sum(world), select_key)
             case "buckets" if stage.has_two_inputs:
                 function = functions.Buckets(world, stage.size_ms or None)
-                return partial(KeyedCoProcessOperator, function, "process", key_of, key_of)
+                return partial(KeyedCoProcessOperator, function, "process", select_key, select_key)
             case "buckets":
-                return partial(KeyedProcessOperator, functions.Buckets(world, stage.size_ms or None), key_of)
+                return partial(KeyedProcessOperator, functions.Buckets(world, stage.size_ms or None), select_key)
         contents: Any = ListContents() if stage.keeps_records else AggregatingContents(functions.SumAndCount())
         result = ProcessResult(functions.WindowTotal(world), stage.keeps_records)
         operator: Any = SessionWindowOperator if stage.kind == "session" else AlignedWindowOperator
-        return partial(operator, key_of, _windows(stage), contents, result, stage.lateness_ms)
+        return partial(operator, select_key, _windows(stage), contents, result, stage.lateness_ms)
 
 
 def _source_operator(source: SimulatedSource, strategy: WatermarkStrategy) -> SourceOperator:
@@ -195,7 +195,7 @@ def _source_operator(source: SimulatedSource, strategy: WatermarkStrategy) -> So
 def _partitioner(name: str) -> Partitioner:
     match name:
         case "hash":
-            return HashPartitioner(functions.key_of)
+            return HashPartitioner(functions.select_key)
         case "broadcast":
             return BroadcastPartitioner()
         case "forward":

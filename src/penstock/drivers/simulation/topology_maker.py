@@ -70,13 +70,15 @@ class TopologyMaker:
     def _let_parts_end(self, ends: random.Random, source: Stage) -> None:
         """Let some readers end early, make a source short or slow, and add operators that remember ended parts."""
         assert source.source is not None
-        made = source.source
-        number = made.splits[0].source
+        simulated_source = source.source
+        number = simulated_source.splits[0].source
         if number > 0 or (source.parallelism == 1 and ends.random() < 0.1):
-            made = SimulatedSource(self._world, number, 1, ends.randint(1, 3), self._keys, made.is_lazy)
-        made.early = ends.choice((0.0, 0.3, 0.6))
-        made.pauses = ends.choice((made.pauses, 0.3, 0.6))
-        source.source = made
+            simulated_source = SimulatedSource(
+                self._world, number, 1, ends.randint(1, 3), self._keys, simulated_source.is_lazy
+            )
+        simulated_source.early = ends.choice((0.0, 0.3, 0.6))
+        simulated_source.pauses = ends.choice((simulated_source.pauses, 0.3, 0.6))
+        source.source = simulated_source
         if ends.random() < 0.6:
             labels = self._stages[self._add("labels", (len(self._stages) - 1,), source.parallelism)]
             labels.inputs = ((labels.inputs[0][0], "forward"),)

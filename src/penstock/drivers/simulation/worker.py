@@ -10,7 +10,7 @@ from penstock.core.records import Buffer
 from penstock.core.task.executor import METRICS_INTERVAL_MS, TaskExecutor
 from penstock.drivers.simulation.backends import SimulatedBackends
 from penstock.drivers.simulation.connections import Connections, PeerFailures
-from penstock.drivers.simulation.copies import storage_of
+from penstock.drivers.simulation.copies import build_storage
 from penstock.drivers.simulation.engine import SLOW_SPEED, Engine, SimulatedBackground
 from penstock.drivers.simulation.faults import WorkerKilled
 from penstock.drivers.simulation.ready import Action, Channel
@@ -98,7 +98,7 @@ class Worker(Action):
             master=self,
             background=self.background,
             coroutines=self.coroutines,
-            storage=storage_of(worker_id, cluster.store, faults.seen),
+            storage=build_storage(worker_id, cluster.store, faults.seen),
             backends=self.backends,
             metrics_interval_ms=METRICS_INTERVAL_MS if reports_metrics else None,
         )
@@ -133,8 +133,8 @@ class Worker(Action):
             return
         self.cluster.engine.log.write(f"{self.worker_id} goes on")
         self._still_since_ms = None
-        held, self._held = self._held, []
-        for call in held:
+        calls, self._held = self._held, []
+        for call in calls:
             if self.cluster.is_alive(self):
                 self.turn(call)
         if self.cluster.is_alive(self):
@@ -165,7 +165,7 @@ class Worker(Action):
         # While its step is enabled, the worker needs no wake-up.
         is_idle = self.position < 0
         due_ms = self.executor.next_deadline() if is_idle else None
-        self.timer_ms = None if due_ms is None else self.cluster.engine.steady_of(due_ms)
+        self.timer_ms = None if due_ms is None else self.cluster.engine.to_steady_time(due_ms)
         self.wake_ms = self.coroutines.next_due_ms() if is_idle else None
 
     def on_time(self, now_ms: int) -> None:

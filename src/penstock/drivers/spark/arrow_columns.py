@@ -26,9 +26,9 @@ def numbers_or_null(values: Sequence[int | None]) -> pa.Array:
     try:
         return numbers(np.array(values, np.int64))
     except TypeError:  # NumPy has no null integers
-        found = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        is_valid = np.fromiter((value is not None for value in values), np.bool_, len(values))
         filled = np.fromiter((0 if value is None else value for value in values), np.int64, len(values))
-        validity = pa.py_buffer(np.packbits(found, bitorder="little"))
+        validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
         return pa.Array.from_buffers(pa.int64(), len(values), [validity, pa.py_buffer(filled)])
 
 

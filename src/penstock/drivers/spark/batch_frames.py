@@ -14,7 +14,7 @@ from penstock.codecs import cloud
 from penstock.core.batch.edges import keeps_step
 from penstock.core.batch.exchange import HASH_BITS
 from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE
-from penstock.core.batch.splits import splits_of
+from penstock.core.batch.splits import enumerate_splits
 from penstock.core.batch.task import BatchVertex
 from penstock.core.graph.job_graph import JobEdge, JobGraph, JobVertex
 from penstock.core.task.channels.partitioners import ForwardPartitioner
@@ -38,7 +38,7 @@ ROW_ORDER = ("place", "timestamp", "edge", "sequence")
 SUBTASK_COLUMN = "_penstock_subtask"
 
 
-def frames_of(
+def build_frames(
     job_graph: JobGraph,
     vertices: list[BatchVertex],
     session: SparkSession,
@@ -88,7 +88,7 @@ class _Frames:
             source = next(iter(vertex.sources.values()), None)
             shape, splits = None, None
             if source is None:
-                frame = self._input_of(vertex)
+                frame = self._build_input_frame(vertex)
             elif isinstance(source, DataFrameSource):
                 shape = source.shape
                 self._readers.add(vertex.index)
@@ -98,7 +98,7 @@ class _Frames:
                     continue
                 frame = source.frame.coalesce(parallelism).selectExpr("*", f"spark_partition_id() AS {SUBTASK_COLUMN}")
             else:
-                splits = splits_of(source, parallelism)
+                splits = enumerate_splits(source, parallelism)
                 frame = self._session.range(0, parallelism, 1, parallelism)
             is_last = vertex is self._job_graph.vertices[-1]
             handed_over = self._handed_over if is_last else None
@@ -108,18 +108,18 @@ class _Frames:
             self._frames[vertex.index] = output.persist() if self._keeps(vertex.index) else output
         return self._frames
 
-    def _input_of(self, vertex: JobVertex) -> DataFrame:
-        edges = self._job_graph.inputs_of(vertex.index)
-        parts = parts_of(edges, self._frames)
+    def _build_input_frame(self, vertex: JobVertex) -> DataFrame:
+        edges = self._job_graph.get_inputs(vertex.index)
+        parts = select_parts(edges, self._frames)
         is_read = {edge.source for edge in edges} <= self._readers
         if not is_read and is_in_place(edges):
             return parts[0].select(*INPUT_COLUMNS)
         if all(edge.index in self._columns for edge in edges):
             return self._routed_input(edges, parts, vertex.parallelism)
-        columns = [name for edge in edges for name in self._columns_of(edge.index)]
+        columns = [name for edge in edges for name in self._list_record_columns(edge.index)]
         if is_read:
             parts.append(self._marks(edges[0].index, vertex.parallelism))
-        frame = functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+        frame = functools.reduce(lambda merged, other: merged.unionByName(other, allowMissingColumns=True), parts)
         frame = frame.repartition(vertex.parallelism, "slot")
         # Sort even if order does not matter to the operator: a task that runs again must distribute its output as
         # before, because some of it may have been read.
@@ -133,9 +133,11 @@ class _Frames:
         """
         from pyspark.sql import functions
 
-        columns = [name for edge in edges for name in self._columns_of(edge.index)]
+        columns = [name for edge in edges for name in self._list_record_columns(edge.index)]
         marks = self._marks(edges[0].index, parallelism, f"{MARK_PLACE}L - id")
-        frame = functools.reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [*parts, marks])
+        frame = functools.reduce(
+            lambda merged, other: merged.unionByName(other, allowMissingColumns=True), [*parts, marks]
+        )
         numbers = ", ".join(map(str, slots(parallelism)))
         target = f"int(if(place >= 0, shiftright(place, {HASH_BITS}), {MARK_PLACE}L - place))"
         frame = frame.repartition(parallelism, functions.expr(f"array({numbers})[{target}]"))
@@ -147,32 +149,32 @@ class _Frames:
         timestamp = f"if(place >= 0, {needed(f'CAST({time} AS BIGINT)')}, NULL) AS timestamp"
         return frame.sortWithinPartitions("place", time, "sequence").selectExpr("place", timestamp, *columns)
 
-    def _columns_of(self, edge: int) -> list[str]:
+    def _list_record_columns(self, edge: int) -> list[str]:
         return [record_column(edge, i) for i in range(len(self._columns[edge].names))] if edge in self._columns else []
 
     def _routed(self, vertex: JobVertex, source: DataFrameSource, edge: int) -> DataFrame:
         """Return the rows of the only edge out of a vertex whose records come from a data frame (`route_stage`)."""
         mine = self._vertices[vertex.index]
         routing = replace(mine, consumers={edge: replace(mine.consumers[edge], has_records=True)}, has_client=False)
-        (output,) = self._job_graph.outputs_of(vertex.index)
+        (output,) = self._job_graph.get_outputs(vertex.index)
         target = self._job_graph.vertices[output.target]
         settings = StageSettings(
             vertex.index, routing, None, {edge: slots(target.parallelism)}, frozenset(), source.shape
         )
         self._columns[edge] = source.shape
         make = functools.partial(make_stage, "route_stage", script=self._job_graph.script, is_local=self._is_local)
-        is_only = len(self._job_graph.inputs_of(target.index)) == 1
-        made = routed(source.frame.coalesce(vertex.parallelism), edge, settings, make, is_only=is_only)
-        self._times[edge] = made.time
-        return made.frame
+        is_only = len(self._job_graph.get_inputs(target.index)) == 1
+        result = routed(source.frame.coalesce(vertex.parallelism), edge, settings, make, is_only=is_only)
+        self._times[edge] = result.time
+        return result.frame
 
-    def _marks(self, edge: int, parallelism: int, place: str = f"{NO_KEY_PLACE}L") -> DataFrame:
+    def _marks(self, edge: int, parallelism: int, position: str = f"{NO_KEY_PLACE}L") -> DataFrame:
         """Return a row for each subtask that identifies it; producers other than data frames send these themselves."""
         numbers = ", ".join(map(str, slots(parallelism)))
         return self._session.range(0, parallelism, 1, 1).selectExpr(
             f"{edge} AS edge",
             "int(id) AS target",
-            f"{place} AS place",
+            f"{position} AS place",
             "CAST(NULL AS BIGINT) AS timestamp",
             "0L AS sequence",
             "X'' AS payload",
@@ -189,7 +191,7 @@ class _Frames:
         shape: RecordShape | None,
         handed_over: StructType | None,
     ) -> Entry:
-        outputs = self._job_graph.outputs_of(vertex.index)
+        outputs = self._job_graph.get_outputs(vertex.index)
         is_reader = vertex.index in self._readers
         forward = () if is_reader else (e.index for e in outputs if e.partitioning == ForwardPartitioner.name)
         settings = StageSettings(
@@ -206,7 +208,7 @@ class _Frames:
         return make_stage("batch_stage", settings, self._job_graph.script, self._is_local)
 
 
-def parts_of(edges: list[JobEdge], frames: Mapping[int, DataFrame]) -> list[DataFrame]:
+def select_parts(edges: list[JobEdge], frames: Mapping[int, DataFrame]) -> list[DataFrame]:
     """Return the rows of edges into one vertex, as one frame per producing vertex."""
     by_source: dict[int, list[int]] = {}
     for edge in edges:
@@ -256,12 +258,12 @@ def slots(partitions: int) -> list[int]:
     Spark partitions by the Murmur3 hash of the column (seed 42) modulo the number of partitions. This function tries
     numbers until each partition has one.
     """
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     candidate = 0
-    while len(found) < partitions:
-        found.setdefault(_murmur3(candidate) % partitions, candidate)
+    while len(numbers) < partitions:
+        numbers.setdefault(_murmur3(candidate) % partitions, candidate)
         candidate += 1
-    return [found[partition] for partition in range(partitions)]
+    return [numbers[partition] for partition in range(partitions)]
 
 
 def _murmur3(value: int, seed: int = 42) -> int:

@@ -20,11 +20,11 @@ from penstock.core.batch.task import BatchTask, BatchVertex
 from penstock.core.operators.record.hand_over import HandOverOperator
 from penstock.core.protocol import Failure
 from penstock.core.records import Batch
-from penstock.core.task.failures import failure_of
+from penstock.core.task.failures import describe_failure
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.spark.arrow_columns import binary, numbers, numbers_or_null
-from penstock.drivers.spark.frame_records import RecordShape, columns_of, records_of
+from penstock.drivers.spark.frame_records import RecordShape, to_record_batch, to_records
 from penstock.drivers.spark.garbage import rare_collections
 from penstock.drivers.spark.lockstep import Meeting, kept_in_step
 
@@ -49,7 +49,7 @@ END_MARK = ":penstock"
 
 
 class StageError(Exception):
-    """A task failed. The text contains the `Failure`, see `failure_in`."""
+    """A task failed. The text contains the `Failure`, see `extract_failure`."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,13 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
     first = next((batch for batch in rows if batch.num_rows), None)
     if first is None:
         return
-    subtask = _subtask_of(first, settings)
-    with task_of(settings, subtask) as task:
+    subtask = _read_subtask(first, settings)
+    with open_task(settings, subtask) as task:
         if settings.frame is not None:
             shape = settings.frame
-            output = task.run_values(Batch(records_of(b.columns[:-1], shape)) for b in chain((first,), rows))
+            output = task.run_values(Batch(to_records(b.columns[:-1], shape)) for b in chain((first,), rows))
         elif settings.splits is None:
-            output = task.run(rows_of(batch, settings.columns) for batch in chain((first,), rows))
+            output = task.run(read_rows(batch, settings.columns) for batch in chain((first,), rows))
         else:
             for _ in rows:
                 pass  # Spark expects its input to be read
@@ -104,7 +104,7 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
         )
 
 
-def _subtask_of(first: pa.RecordBatch, settings: StageSettings) -> int:
+def _read_subtask(first: pa.RecordBatch, settings: StageSettings) -> int:
     """Return the subtask that the first row identifies."""
     if settings.frame is not None:
         subtask: int = first.column(first.num_columns - 1)[0].as_py()
@@ -118,7 +118,7 @@ def _subtask_of(first: pa.RecordBatch, settings: StageSettings) -> int:
 
 
 @contextmanager
-def task_of(settings: StageSettings, subtask: int) -> Iterator[BatchTask]:
+def open_task(settings: StageSettings, subtask: int) -> Iterator[BatchTask]:
     """Provide the task of a subtask for as long as it runs."""
     loop = WaitingEventLoop("penstock-async")
     try:
@@ -135,7 +135,9 @@ def failures_told(settings: StageSettings, subtask: int) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise StageError(failure_text(failure_of(error, settings.vertex.name), settings.index, subtask)) from error
+        raise StageError(
+            failure_text(describe_failure(error, settings.vertex.name), settings.index, subtask)
+        ) from error
 
 
 def _marked(output: Iterator[Rows], settings: StageSettings, subtask: int) -> Iterator[pa.RecordBatch]:
@@ -152,7 +154,7 @@ def _records(task: BatchTask, output: Iterator[Rows], settings: StageSettings) -
     for _ in output:
         values = [value for batch in tail.take() for value in batch.values]
         if values:
-            yield columns_of(values, settings.schema, settings.vertex.name)
+            yield to_record_batch(values, settings.schema, settings.vertex.name)
 
 
 def _marks(settings: StageSettings, subtask: int) -> Rows:
@@ -172,12 +174,12 @@ def record_column(edge: int, index: int) -> str:
     return f"record_{edge}_{index}"
 
 
-def rows_of(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUMNS) -> Rows:
+def read_rows(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUMNS) -> Rows:
     """Convert the columns that a task needs to rows, see `batch_frames`; derivable columns may be missing."""
     rows = Rows()
     size, names = batch.num_rows, batch.schema.names
-    place = batch.column("place")
-    rows.places = place.to_pylist()
+    positions = batch.column("place")
+    rows.places = positions.to_pylist()
     rows.timestamps = batch.column("timestamp").to_pylist()
     rows.edges = batch.column("edge").to_pylist() if "edge" in names else [next(iter(columns))] * size
     rows.payloads = [b""] * size
@@ -185,7 +187,7 @@ def rows_of(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUM
         rows.payloads = batch.column("payload").to_pylist()
     if columns:
         rows.records = [None] * size
-        is_record, of_edge = place.to_numpy() >= 0, np.array(rows.edges)
+        is_record, of_edge = positions.to_numpy() >= 0, np.array(rows.edges)
         for edge, shape in columns.items():
             _fill(rows.records, batch, np.flatnonzero(is_record & (of_edge == edge)), edge, shape)
     return rows
@@ -195,21 +197,21 @@ def _fill(records: list[Any], batch: pa.RecordBatch, indices: Any, edge: int, sh
     """Fill in the records of an edge that come as columns."""
     fields = [batch.column(record_column(edge, i)) for i in range(len(shape.names))]
     if len(indices) == len(records):
-        records[:] = records_of(fields, shape)
+        records[:] = to_records(fields, shape)
     elif len(indices):
-        found = records_of([column.take(numbers(indices)) for column in fields], shape)
-        for index, record in zip(indices.tolist(), found, strict=True):
+        edge_records = to_records([column.take(numbers(indices)) for column in fields], shape)
+        for index, record in zip(indices.tolist(), edge_records, strict=True):
             records[index] = record
 
 
 def to_arrow(rows: Rows, slots: Mapping[int, list[int]]) -> pa.RecordBatch:
     """Convert rows to Arrow, with the slots of their targets by edge."""
     edges, targets = (np.fromiter(column, np.int32, len(rows)) for column in (rows.edges, rows.targets))
-    places = np.full(len(rows), NO_KEY_PLACE, np.int32)
+    slot_numbers = np.full(len(rows), NO_KEY_PLACE, np.int32)
     for edge in set(rows.edges):
         if edge >= 0:
             of_edge = edges == edge
-            places[of_edge] = np.asarray(slots[edge], np.int32)[targets[of_edge]]
+            slot_numbers[of_edge] = np.asarray(slots[edge], np.int32)[targets[of_edge]]
     columns = [
         numbers(edges),
         numbers(targets),
@@ -217,7 +219,7 @@ def to_arrow(rows: Rows, slots: Mapping[int, list[int]]) -> pa.RecordBatch:
         numbers_or_null(rows.timestamps),
         numbers(np.fromiter(rows.sequences, np.int64, len(rows))),
         binary(rows.payloads),
-        numbers(places),
+        numbers(slot_numbers),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -233,7 +235,7 @@ def failure_text(failure: Failure, vertex: int, subtask: int) -> str:
     return f"{where}{failure.reason}{record}\n{MARK}{base64.b64encode(data).decode()}{END_MARK}"
 
 
-def failure_in(text: str) -> tuple[int, int, Failure] | None:
+def extract_failure(text: str) -> tuple[int, int, Failure] | None:
     """Decode (vertex, subtask, failure) from the text of a Spark exception; None if it contains no failure."""
     begin = text.find(MARK)
     end = text.find(END_MARK, begin)

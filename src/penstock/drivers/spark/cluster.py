@@ -292,11 +292,11 @@ class SparkCluster:
         self._count += 1
         worker_id = f"worker-{self._count}-{secrets.token_hex(4)}"
         self._workers[worker_id] = _Worker(worker_id, attempt)
-        thread = threading.Thread(target=self._wait_for, args=(worker_id,), name=f"penstock-{worker_id}", daemon=True)
+        thread = threading.Thread(target=self._run_worker, args=(worker_id,), name=f"penstock-{worker_id}", daemon=True)
         self._threads[worker_id] = thread
         thread.start()
 
-    def _wait_for(self, worker_id: str) -> None:
+    def _run_worker(self, worker_id: str) -> None:
         outcome, detail = FAILED, ""
         try:
             self._spark.ship_package()

@@ -36,7 +36,7 @@ def data_address(tcp: str, host: str | None, path: str | None) -> str:
     return tcp if host is None or path is None else f"{tcp} ipc:{host}:{path}"
 
 
-def endpoint_of(peer: str, address: str, host: str | None, is_reachable: Callable[[str], bool]) -> str:
+def select_endpoint(peer: str, address: str, host: str | None, is_reachable: Callable[[str], bool]) -> str:
     """Return the endpoint for ZeroMQ: the Unix socket if it is on this host and reachable, else tcp."""
     tcp, has_local, local = address.partition(" ")
     if not tcp.startswith(_TCP):

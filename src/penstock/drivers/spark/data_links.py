@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import zmq
 
-from penstock.drivers.spark.data_address import endpoint_of, is_socket
+from penstock.drivers.spark.data_address import is_socket, select_endpoint
 from penstock.drivers.spark.keys import WorkerKeys
 from penstock.drivers.spark.sockets import Context, LinkMonitor, connect_client
 from penstock.wire.payload import Frame
@@ -35,7 +35,7 @@ class DataLink:
         address: str,
         host: str | None,
     ) -> None:
-        endpoint = endpoint_of(peer, address, host, is_socket)
+        endpoint = select_endpoint(peer, address, host, is_socket)
         self.peer = peer
         self.address = address
         self.stream = StreamSender(int.from_bytes(os.urandom(8), "big") >> 1, worker_id, peer)

@@ -55,32 +55,32 @@ class SparkEpochJob(EpochJob):
         self._spark.ship_dependencies(self.configuration)
         self._spark.begin(self._tag, self._spark.pages.describe(self.job_graph.name, str(self._job_id)))
         frames: dict[int, DataFrame] = {}
-        kept = []
+        persisted = []
         try:
             for vertex in self.job_graph.vertices:
-                frame = self._input_of(vertex, frames).mapInArrow(self._stage(vertex, works), row_type())
+                frame = self._build_input_frame(vertex, frames).mapInArrow(self._stage(vertex, works), row_type())
                 if (partitions := self._shared_partitions(vertex)) is not None:
                     frame = frame.repartition(partitions, "slot")
                 elif len(self._readers(vertex.index)) > 1:
                     frame = frame.persist()
-                    kept.append(frame)
+                    persisted.append(frame)
                     if not self._spark.is_one_process and self.job_graph.mode != BACK_FILL:
                         frame.count()
                 frames[vertex.index] = frame
             ends = [carried_rows(frame) for index, frame in frames.items() if not self._readers(index)]
-            for row in functools.reduce(lambda one, other: one.union(other), ends).collect():
+            for row in functools.reduce(lambda merged, other: merged.union(other), ends).collect():
                 yield Last(row[0], row[1], row[2], row[3], bytes(row[4]))
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
             self.check_cancelled()
             raise spark_failure(error, self.job_graph) from None
         finally:
-            for frame in kept:
+            for frame in persisted:
                 frame.unpersist()
 
-    def _input_of(self, vertex: JobVertex, frames: Mapping[int, DataFrame]) -> DataFrame:
+    def _build_input_frame(self, vertex: JobVertex, frames: Mapping[int, DataFrame]) -> DataFrame:
         from pyspark.sql import functions as sql
 
-        edges = self.job_graph.inputs_of(vertex.index)
+        edges = self.job_graph.get_inputs(vertex.index)
         parallelism = vertex.parallelism
         if not edges:
             return self.source_input(vertex)
@@ -89,17 +89,17 @@ class SparkEpochJob(EpochJob):
             by_source.setdefault(edge.source, []).append(edge.index)
         parts, shared = [], None
         for source, indices in by_source.items():
-            wanted = sql.col("edge").isin(indices)
+            condition = sql.col("edge").isin(indices)
             if vertex.index == max(self._readers(source)):
-                wanted |= sql.col("edge") < 0
+                condition |= sql.col("edge") < 0
             shared = self._shared_partitions(self.job_graph.vertices[source])
             if shared is not None:
-                wanted = after_shuffle(wanted)
-            parts.append(frames[source].where(wanted))
+                condition = after_shuffle(condition)
+            parts.append(frames[source].where(condition))
         is_there = is_in_place(edges) if shared is None else shared == parallelism
         if len(parts) == 1 and is_there:
             return parts[0].select(*CARRIED_COLUMNS)
-        frame = functools.reduce(lambda one, other: one.union(other), parts)
+        frame = functools.reduce(lambda merged, other: merged.union(other), parts)
         frame = frame.repartition(parallelism, "slot")
         if self.job_graph.mode == BACK_FILL:
             frame = frame.sortWithinPartitions(*ROW_ORDER)
@@ -118,7 +118,7 @@ class SparkEpochJob(EpochJob):
         return max(self.job_graph.vertices[reader].parallelism for reader in readers)
 
     def _readers(self, vertex: int) -> set[int]:
-        return {edge.target for edge in self.job_graph.outputs_of(vertex)}
+        return {edge.target for edge in self.job_graph.get_outputs(vertex)}
 
     def source_input(self, vertex: JobVertex) -> DataFrame:
         """Return the frame that the tasks of a source read: it only identifies each subtask."""
@@ -140,7 +140,7 @@ class SparkEpochJob(EpochJob):
             [works[vertex.index, subtask] for subtask in range(vertex.parallelism)],
             {
                 edge.index: slots(self.job_graph.vertices[edge.target].parallelism)
-                for edge in self.job_graph.outputs_of(vertex.index)
+                for edge in self.job_graph.get_outputs(vertex.index)
             },
             self.storage,
             self.backends,

@@ -20,13 +20,13 @@ from penstock.core.batch.rows import NO_KEY_PLACE, Rows
 from penstock.core.epochs.task import EpochTask
 from penstock.core.epochs.work import EpochVertex, EpochWork
 from penstock.core.records import Batch
-from penstock.core.task.failures import failure_of
+from penstock.core.task.failures import describe_failure
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
 from penstock.drivers.event_loop import WaitingEventLoop
 from penstock.drivers.spark.arrow_columns import numbers
-from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError, failure_text, rows_of, to_arrow
-from penstock.drivers.spark.frame_records import RecordShape, records_of
+from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError, failure_text, read_rows, to_arrow
+from penstock.drivers.spark.frame_records import RecordShape, to_records
 from penstock.drivers.worker_storage import StorageSettings
 
 #: The columns that a task needs of its own rows and of the rows that it passes on.
@@ -74,19 +74,21 @@ def run_stage(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
         inputs: Iterable[Rows] = ()
         values: Iterable[Batch] | None = None
         if stage.frame is not None:
-            values = _values_of(rows, stage.frame)
+            values = _read_batches(rows, stage.frame)
         elif is_source:
             for _ in arrived:
                 pass  # Spark expects its input to be read
         else:
-            inputs = (rows_of(batch) for batch in rows)
+            inputs = (read_rows(batch) for batch in rows)
         for produced in task.run(inputs, values):
             if len(produced):
                 yield to_arrow(_with_vertex(produced, stage.vertex.index), stage.slots)
             while carried:
                 yield carried.pop()
     except (Exception, SystemExit) as error:
-        raise StageError(failure_text(failure_of(error, stage.vertex.name), stage.vertex.index, subtask)) from error
+        raise StageError(
+            failure_text(describe_failure(error, stage.vertex.name), stage.vertex.index, subtask)
+        ) from error
     finally:
         loop.coroutines.close()
 
@@ -115,10 +117,10 @@ def _with_vertex(rows: Rows, vertex: int) -> Rows:
     return rows
 
 
-def _values_of(batches: Iterable[pa.RecordBatch], shape: RecordShape) -> Iterator[Batch]:
+def _read_batches(batches: Iterable[pa.RecordBatch], shape: RecordShape) -> Iterator[Batch]:
     for batch in batches:
         records = batch.column(1)
         if records.null_count:
             records = records.drop_null()
         if len(records):
-            yield Batch(records_of(records.flatten(), shape))
+            yield Batch(to_records(records.flatten(), shape))

@@ -12,7 +12,7 @@ from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.arrow_types import arrow_type
 from penstock.core.batch.task import batch_vertices
 from penstock.core.graph.job_graph import JobGraph
-from penstock.drivers.spark.batch_frames import frames_of
+from penstock.drivers.spark.batch_frames import build_frames
 from penstock.drivers.spark.frame_records import field_types
 from penstock.drivers.spark.frame_source import DataFrameSource
 from penstock.drivers.spark.session import hand_back, obtain_spark
@@ -43,15 +43,15 @@ def frame_of_job(
     spark.ship_package()
     spark.ship_dependencies(configuration)
     vertices = [replace(vertex, has_client=False) for vertex in batch_vertices(job_graph, str(JobID.generate()))]
-    found = _schema(schema, known, spark.session, owner)
-    frames = frames_of(job_graph, vertices, spark.session, spark.is_local, lambda vertex: False, found)
+    frame_schema = _schema(schema, known, spark.session, owner)
+    frames = build_frames(job_graph, vertices, spark.session, spark.is_local, lambda vertex: False, frame_schema)
     return frames[job_graph.vertices[-1].index]
 
 
 def _schema(schema: Any, known: Any, session: SparkSession, owner: str) -> StructType:
     if schema is not None:
-        found: StructType = session.createDataFrame([], schema).schema
-        return found
+        frame_schema: StructType = session.createDataFrame([], schema).schema
+        return frame_schema
     if isinstance(known, DataFrameSource):
         return known.frame.schema
     fields = field_types(known) if isinstance(known, TypeInformation) else None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.base.types import Row
-from penstock.formats.bulk_format import fields_of
+from penstock.formats.bulk_format import get_field_values
 from penstock.formats.columns import assembler
 
 ROW: Final = "row"
@@ -35,7 +35,7 @@ class RecordShape:
     names: tuple[str, ...]
 
 
-def shape_of(type_info: TypeInformation | None, names: Sequence[str]) -> RecordShape:
+def build_record_shape(type_info: TypeInformation | None, names: Sequence[str]) -> RecordShape:
     """Return the shape for a type; without a type, rows with the names of the columns.
 
     Raises:
@@ -60,13 +60,13 @@ def shape_of(type_info: TypeInformation | None, names: Sequence[str]) -> RecordS
     return RecordShape(VALUE, tuple(names))
 
 
-def records_of(columns: Sequence[Any], shape: RecordShape) -> list[Any]:
+def to_records(columns: Sequence[Any], shape: RecordShape) -> list[Any]:
     """Convert Arrow columns to records."""
-    values = [_values_of(column) for column in columns]
+    values = [_to_python_values(column) for column in columns]
     return values[0] if shape.kind == VALUE else assembler(shape.names, shape.kind)(values)
 
 
-def columns_of(records: list[Any], schema: Any, owner: str) -> Any:
+def to_record_batch(records: list[Any], schema: Any, owner: str) -> Any:
     """Convert records to a record batch of an Arrow schema; `owner` is the operator that errors name.
 
     Raises:
@@ -92,26 +92,26 @@ def _fields_of_all(records: list[Any], names: list[str], owner: str) -> list[Seq
     kinds = set(map(type, records))
     if kinds == {tuple} and set(map(len, records)) == {size}:
         return records
-    found: list[Sequence[Any]] = []
+    rows: list[Sequence[Any]] = []
     for record in records:
         try:
             if isinstance(record, dict | tuple | list | Row):
-                found.append(fields_of(record, names))
+                rows.append(get_field_values(record, names))
             elif size == 1:
-                found.append((record,))
+                rows.append((record,))
             else:
                 raise ValueError(f"a {type(record).__name__} is not a row of {size} columns")
         except ValueError as error:
             raise FormatError(
                 f"{owner}: the record {shorten(repr(record))} does not fit the columns {', '.join(names)}: {error}"
             ) from error
-    return found
+    return rows
 
 
 # --- values that Arrow and Penstock have different notions of ---------------------------------------------------------
 
 
-def _values_of(column: Any) -> list[Any]:
+def _to_python_values(column: Any) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(_UTC if column.type.tz else pa.timestamp("us"), safe=False)
     values = column.to_pylist()
@@ -141,7 +141,7 @@ def _from_python(kind: Any) -> Convert | None:
         converts = [_optional(_from_python(kind.field(i).type)) for i in range(kind.num_fields)]
 
         def to_dict(value: Any) -> dict[str, Any]:
-            return {n: c(v) for n, c, v in zip(names, converts, fields_of(value, names), strict=True)}
+            return {n: c(v) for n, c, v in zip(names, converts, get_field_values(value, names), strict=True)}
 
         return to_dict
     if pa.types.is_map(kind):

@@ -34,7 +34,7 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
 )
 from penstock.drivers.held_directory import directory_of_this_process
-from penstock.drivers.spark.frame_records import RecordShape, records_of, shape_of
+from penstock.drivers.spark.frame_records import RecordShape, build_record_shape, to_records
 from penstock.formats.bulk_format import BulkFile, BulkFormat
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class DataFrameSource(Source[Any, FileSplit]):
 
     Args:
         frame: the data frame.
-        type_info: the type of its records, see `shape_of`.
+        type_info: the type of its records, see `build_record_shape`.
         directory: a URL for copies; None for a temporary directory.
 
     Raises:
@@ -58,7 +58,7 @@ class DataFrameSource(Source[Any, FileSplit]):
 
     def __init__(self, frame: DataFrame, type_info: TypeInformation | None, directory: str | None) -> None:
         names = list(frame.columns)
-        self.shape = shape_of(type_info, names)
+        self.shape = build_record_shape(type_info, names)
         self._frame: DataFrame | None = frame
         self._schema = arrow_schema(frame.schema)
         self._directory = directory
@@ -175,7 +175,7 @@ class _FrameFile(BulkFile[Any]):
         return [
             i
             for i in range(metadata.num_row_groups)
-            if start <= _begin_of(metadata.row_group(i)) < (end or float("inf"))
+            if start <= _find_row_group_start(metadata.row_group(i)) < (end or float("inf"))
         ]
 
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any]]:
@@ -184,11 +184,11 @@ class _FrameFile(BulkFile[Any]):
                 skip_records -= batch.num_rows
                 continue
             records = exact_cast_columns(batch.slice(skip_records), self._schema)
-            yield records_of(records.columns, self._shape)
+            yield to_records(records.columns, self._shape)
             skip_records = 0
 
 
-def _begin_of(row_group: Any) -> int:
+def _find_row_group_start(row_group: Any) -> int:
     """Return the byte offset of a row group."""
     column = row_group.column(0)
     pages = [column.data_page_offset]

@@ -121,8 +121,8 @@ class SparkHandle:
 
         shuffled = self.numbers(2).repartition(2, "id")
         number = sql.col("id")
-        one, other = (shuffled.where(after_shuffle(c)) for c in (number.isin([0]), number.isin([1]) | (number < 0)))
-        plan: str = one.union(other)._jdf.queryExecution().executedPlan().toString()
+        reader, other = (shuffled.where(after_shuffle(c)) for c in (number.isin([0]), number.isin([1]) | (number < 0)))
+        plan: str = reader.union(other)._jdf.queryExecution().executedPlan().toString()
         return "ReusedExchange" in plan
 
     def slots_now(self) -> int | None:
@@ -240,10 +240,10 @@ def after_shuffle(condition: Column) -> Column:
 
 def local_slots(master: str, task_cpus: int, processors: int) -> int | None:
     """Return how many tasks a local master runs at once; None for any other master."""
-    found = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,[^]]*)?\])?", master.strip())
-    if found is None:
+    match = re.fullmatch(r"local(?:\[\s*(\d+|\*)\s*(?:,[^]]*)?\])?", master.strip())
+    if match is None:
         return None
-    threads = found[1] or "1"
+    threads = match[1] or "1"
     return (processors if threads == "*" else int(threads)) // task_cpus
 
 
@@ -279,16 +279,16 @@ PYTHON_REMEDY = "set PYSPARK_PYTHON, or spark.pyspark.python, before the Spark s
 
 def python_problem(text: str) -> str | None:
     """Describe the problem with the workers' Python in a Spark exception, and its remedy; None for other problems."""
-    if found := re.search(r"different version: (\S+) than that in driver:? (\d+\.\d+)", text):
+    if match := re.search(r"different version: (\S+) than that in driver:? (\d+\.\d+)", text):
         return (
-            f"the workers run Python {found[1]}, and this program Python {found[2]}: {PYTHON_REMEDY}, to a Python "
-            f"{found[2]} with the same packages, such as {sys.executable} where workers have it"
+            f"the workers run Python {match[1]}, and this program Python {match[2]}: {PYTHON_REMEDY}, to a Python "
+            f"{match[2]} with the same packages, such as {sys.executable} where workers have it"
         )
-    if found := re.search(r'Cannot run program "([^"]+)"', text):
-        return f"the workers' Python, {found[1]}, cannot be run: {PYTHON_REMEDY}"
-    if found := re.search(r"Error from python worker:\n(.*?)\nPYTHONPATH was", text, re.DOTALL):
-        said = found[1].strip().splitlines()
-        return f"the workers' Python does not start: {shorten(said[-1].strip() if said else '')}: {PYTHON_REMEDY}"
+    if match := re.search(r'Cannot run program "([^"]+)"', text):
+        return f"the workers' Python, {match[1]}, cannot be run: {PYTHON_REMEDY}"
+    if match := re.search(r"Error from python worker:\n(.*?)\nPYTHONPATH was", text, re.DOTALL):
+        lines = match[1].strip().splitlines()
+        return f"the workers' Python does not start: {shorten(lines[-1].strip() if lines else '')}: {PYTHON_REMEDY}"
     return None
 
 
@@ -307,9 +307,9 @@ def short_reason(error: BaseException) -> str:
     if kind in ("Py4JNetworkError", "ConnectionRefusedError", "ConnectionResetError"):
         return "Spark's JVM is gone"
     if kind == "PythonException" or "PythonException" in text:
-        found: list[str] = _PYTHON_ERROR.findall(text.split("Traceback (most recent call last):")[-1])
-        if found:
-            return shorten(found[-1].strip())
+        errors: list[str] = _PYTHON_ERROR.findall(text.split("Traceback (most recent call last):")[-1])
+        if errors:
+            return shorten(errors[-1].strip())
     if "JAVA_GATEWAY_EXITED" in text:
         return "its JVM exited immediately; its output is above"
     if lost := re.search(r"ExecutorLostFailure \(executor (\S+) exited[^)]*\) Reason: ([^\n]*)", text):

@@ -59,8 +59,8 @@ def java_version(home: Path) -> int | None:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = _asked(executable)
-    found = _VERSION.search(text)
-    return int(found[1]) if found else None
+    match = _VERSION.search(text)
+    return int(match[1]) if match else None
 
 
 def _asked(executable: Path) -> str:
@@ -82,10 +82,10 @@ def _candidates(environ: Mapping[str, str], patterns: Sequence[str]) -> Iterator
 
 
 def _what_to_install(too_old: Sequence[str], needed_by: str) -> str:
-    found = f"only {' and '.join(too_old)} was found" if too_old else "none was found"
+    finding = f"only {' and '.join(too_old)} was found" if too_old else "none was found"
     local = ". Without Java, a job runs in this process with the setting execution.target: local"
     return (
-        f"{needed_by} needs Java {JAVA_VERSION_MIN} or newer, but {found} in JAVA_HOME, on PATH or in /usr/lib/jvm. "
+        f"{needed_by} needs Java {JAVA_VERSION_MIN} or newer, but {finding} in JAVA_HOME, on PATH or in /usr/lib/jvm. "
         "Install it: `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), `dnf install "
         "java-17-openjdk-headless` (Fedora, Red Hat) or `brew install openjdk@17` (macOS)"
     ) + (local if needed_by == SPARK else "")

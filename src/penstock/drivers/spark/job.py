@@ -16,7 +16,7 @@ from penstock.base.job_execution_result import JobExecutionResult
 from penstock.base.job_id import JobID
 from penstock.base.job_status import JobStatus
 from penstock.core.job.job_master import JobMaster
-from penstock.core.job.resource_requirements import is_reactive, requirements_of
+from penstock.core.job.resource_requirements import compute_requirements, is_reactive
 from penstock.core.job.view import JobView
 from penstock.drivers.backends import BackendSettings
 from penstock.drivers.clock import SystemClock
@@ -91,7 +91,7 @@ class _SparkJob:
         spark = obtain_spark(configuration.to_dict(), slots)
         give_back = functools.partial(hand_back, spark, slots)
         try:
-            self._check_slots(requirements_of(self._job_graph, configuration).sufficient, spark)
+            self._check_slots(compute_requirements(self._job_graph, configuration).sufficient, spark)
             self._slots_max = slots_of_machine(spark) if is_endless else spark.fixed_slots()
             spark.ship_dependencies(configuration)
             thread = JobThread(

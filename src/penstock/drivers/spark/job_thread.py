@@ -24,7 +24,7 @@ from penstock.core.ports import Clock, JobListener
 from penstock.core.protocol import RegisterWorker, ToMaster
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import WAIT_MS_MAX, SystemClock
-from penstock.drivers.driver_log import this_thread_is_of
+from penstock.drivers.driver_log import set_thread_job
 from penstock.drivers.log_files import LOGS_PREFIX
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.questions import Answer, Question
@@ -179,8 +179,8 @@ class JobThread(Generic[MasterT]):
             else:
                 future.set_exception(OperationError(f"the job has no worker {shorten(worker_id)!r}"))
 
-        def refused(asked: Future[None]) -> None:
-            if asked.cancelled():
+        def refused(request: Future[None]) -> None:
+            if request.cancelled():
                 future.set_exception(OperationError(f"worker {shorten(worker_id)} cannot answer: the job is over"))
 
         self.ask(ask).add_done_callback(refused)
@@ -202,7 +202,7 @@ class JobThread(Generic[MasterT]):
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        this_thread_is_of(self._job_id)
+        set_thread_job(self._job_id)
         failure: PenstockError | None = None
         master: MasterT | None = None
         background = ThreadBackground("penstock-job-background", BACKGROUND_THREADS, self._endpoint.wake)

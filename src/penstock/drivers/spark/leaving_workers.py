@@ -76,10 +76,10 @@ class LeavingWorkers:
 
     def take(self) -> list[tuple[str, str]]:
         """Return the newly found workers that will be taken away, with the reason; each is reported once."""
-        taken = []
+        workers = []
         while self._found:
-            taken.append(self._found.popleft())
-        return taken
+            workers.append(self._found.popleft())
+        return workers
 
     def close(self) -> None:
         """End the thread; if it is still waiting for Spark, abandon it."""
@@ -98,15 +98,15 @@ class LeavingWorkers:
         with self._lock:
             unplaced = {worker_id: tag for worker_id, tag in self._tags.items() if worker_id not in self._places}
         for worker_id, tag in unplaced.items():
-            place = executors.of(tag)
+            executor = executors.of(tag)
             with self._lock:
-                if place is not None and worker_id in self._tags:
-                    self._places[worker_id] = place
+                if executor is not None and worker_id in self._tags:
+                    self._places[worker_id] = executor
         with self._lock:
-            places = dict(self._places)
-        leaving = {place for place in set(places.values()) if executors.is_leaving(place.executor_id)}
-        for worker_id, place in places.items():
-            if place in leaving:
+            by_worker = dict(self._places)
+        leaving = {name for name in set(by_worker.values()) if executors.is_leaving(name.executor_id)}
+        for worker_id, executor in by_worker.items():
+            if executor in leaving:
                 self.forget(worker_id)
-                self._found.append((worker_id, f"Spark decommissions its {place}"))
+                self._found.append((worker_id, f"Spark decommissions its {executor}"))
                 self._wake()

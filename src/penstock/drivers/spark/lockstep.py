@@ -78,18 +78,18 @@ class _Exchange:
         for other in self._others:
             self._peers.send(other, self._number, (round_.payloads[other], round_.report))
         for other in self._others:
-            payloads[other], reports[other] = self._from(other)
+            payloads[other], reports[other] = self._receive_round(other)
         if round_.progress and self._subtask == 0:
             self._peers.tell(round_.progress)
         return Answer(payloads, reports)
 
-    def _from(self, other: int) -> tuple[Any, Any]:
+    def _receive_round(self, other: int) -> tuple[Any, Any]:
         """Return another subtask's message for this round; that subtask may be a round ahead."""
-        wanted = self._number, other
-        while wanted not in self._come:
+        key = self._number, other
+        while key not in self._come:
             sender, number, value = self._peers.receive(other)
             self._come[number, sender] = value
-        return self._come.pop(wanted)
+        return self._come.pop(key)
 
     def close(self) -> None:
         self._peers.close()

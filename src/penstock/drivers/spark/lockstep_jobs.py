@@ -18,14 +18,14 @@ from penstock.drivers.spark.lockstep_meeting import MeetingPoint
 TRIES_MAX: Final = 3
 
 
-def slots_of(job_graph: JobGraph) -> int:
+def count_slots(job_graph: JobGraph) -> int:
     """Return how many tasks of a batch job Spark must run at the same time: 1, unless some work in lockstep."""
     return max([1, *(vertex.parallelism for vertex in job_graph.vertices if keeps_step(vertex))])
 
 
 def check_slots(job_graph: JobGraph, spark: SparkHandle) -> None:
     """Raise `SlotsUnavailableError` if Spark can never run enough tasks at the same time."""
-    wanted, got = slots_of(job_graph), spark.fixed_slots()
+    wanted, got = count_slots(job_graph), spark.fixed_slots()
     if got is not None and wanted > got:
         reason = (
             f"its tasks exchange messages and run at a time, and Spark runs on {spark.master}, which never has more: "
@@ -35,7 +35,7 @@ def check_slots(job_graph: JobGraph, spark: SparkHandle) -> None:
 
 
 @contextmanager
-def meeting_of(job_graph: JobGraph, spark: SparkHandle, tell: Callable[[str], None]) -> Iterator[Meeting | None]:
+def open_meeting(job_graph: JobGraph, spark: SparkHandle, tell: Callable[[str], None]) -> Iterator[Meeting | None]:
     """Provide a meeting point while the job runs, or None if no tasks work in lockstep. `tell` gets progress lines."""
     if not any(map(keeps_step, job_graph.vertices)):
         yield None

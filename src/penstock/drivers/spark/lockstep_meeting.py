@@ -61,7 +61,7 @@ class Gathering:
         before = self._come.get(here.subtask)
         if before is None or before[1].number < here.number:
             self._come[here.subtask] = sender, here
-        numbers = [one.number for _, one in self._come.values()]
+        numbers = [peer.number for _, peer in self._come.values()]
         if len(numbers) < here.parallelism or max(numbers) - min(numbers) >= here.parallelism:
             return []
         come, self._come = [self._come[subtask] for subtask in sorted(self._come)], {}
@@ -121,14 +121,14 @@ class MeetingPoint:
     def _take_all(self) -> None:
         while self._router.poll(0):
             sender, data = self._router.recv_multipart()
-            told = msgspec.msgpack.decode(data, type=Told)
-            if isinstance(told, Line):
-                self._tell(told.text)
+            message = msgspec.msgpack.decode(data, type=Told)
+            if isinstance(message, Line):
+                self._tell(message.text)
                 continue
-            come = self._gatherings.setdefault(told.vertex, Gathering()).add(sender, told)
+            come = self._gatherings.setdefault(message.vertex, Gathering()).add(sender, message)
             addresses = msgspec.msgpack.encode([here.address for _, here in come])
-            for one, _ in come:
-                self._router.send_multipart([one, addresses])
+            for recipient, _ in come:
+                self._router.send_multipart([recipient, addresses])
 
     def _end(self) -> None:
         self._router.close(linger=0)

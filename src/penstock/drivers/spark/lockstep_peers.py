@@ -111,11 +111,11 @@ class LockstepPeers:
             reason = monitor.broken()  # data that it sent before may still arrive
         header, *frames = self._inbox.recv_multipart(copy=False)
         sender, number, counts = pickle.loads(header.buffer)
-        parts, place = [], 0
+        parts, offset = [], 0
         for count in counts:
-            pieces = [frame.buffer for frame in frames[place : place + count]]
+            pieces = [frame.buffer for frame in frames[offset : offset + count]]
             parts.append(pieces[0] if count == 1 else b"".join(pieces))
-            place += count
+            offset += count
         return sender, number, pickle.loads(parts[0], buffers=parts[1:])
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from penstock.drivers.spark.keys import JobKeys
 from penstock.drivers.spark.sockets import LAST_WORDS_LINGER_MS, ConnectionMonitor, Waker, bind_server
 from penstock.drivers.spark.stalls import DUMP_BEGIN, DUMP_CHARS_MAX, find_stall
 from penstock.drivers.spark.worker_connections import WorkerConnections
-from penstock.drivers.spark.worker_questions import number_of
+from penstock.drivers.spark.worker_questions import parse_question_number
 from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiver, OutOfTurnError
 
 logger = logging.getLogger(__name__)
@@ -137,8 +137,8 @@ class MasterEndpoint:
 
     def take_cut_off(self) -> list[str]:
         """Return the workers whose connection has ended since the last call; they are dead or will end themselves."""
-        taken, self._cut_off = self._cut_off, []
-        return taken
+        workers, self._cut_off = self._cut_off, []
+        return workers
 
     def send(self, worker_id: str, message: ToWorker) -> None:
         """Send to a worker, first-in first-out; do nothing if the worker is not connected."""
@@ -185,7 +185,7 @@ class MasterEndpoint:
             raise ProtocolError(f"a control message of {len(frames) - 1} frames instead of one")
         peer, frame = (part.bytes for part in frames)
         message: FromWorker | None
-        if role == HEARTBEAT_ROLE and number_of(frame):
+        if role == HEARTBEAT_ROLE and parse_question_number(frame):
             self._on_answer(worker_id, frame)
             return
         if role == HEARTBEAT_ROLE:
@@ -193,7 +193,7 @@ class MasterEndpoint:
             if not isinstance(message, Heartbeat):
                 raise ProtocolError(f"a {type(message).__name__} came on a connection for heartbeats")
         else:
-            message = self._next_of(worker_id, frame)
+            message = self._receive_message(worker_id, frame)
         if isinstance(message, Heartbeat | RegisterWorker) and message.worker_id != worker_id:
             if role == CONTROL_ROLE:
                 self._received[worker_id].refuse()
@@ -220,7 +220,7 @@ class MasterEndpoint:
         if stall is not None:
             received.append((worker_id, WorkerBlocked(worker_id, stall.at, stall.stack)))
 
-    def _next_of(self, worker_id: str, frame: bytes) -> FromWorker | None:
+    def _receive_message(self, worker_id: str, frame: bytes) -> FromWorker | None:
         """Check that a worker's messages are numbered from zero without gaps; return None if the message continues."""
         receiver = self._received.get(worker_id)
         if receiver is None and len(self._received) >= WORKERS_MAX:

@@ -35,7 +35,7 @@ class QueryPosition:
     archive: bytes
 
 
-def archive_of(location: Path, batch_id: int) -> bytes:
+def archive_position(location: Path, batch_id: int) -> bytes:
     """Archive the data that the query needs to repeat batch `batch_id`. Call it while Spark waits for that batch's end.
 
     Raises:

@@ -63,7 +63,7 @@ class ChatterFilter:
 
     def feed(self, data: bytes) -> bytes:
         """Take in more of the stream; return the part that may be shown now."""
-        shown = []
+        pieces = []
         for piece in (self._rest + data).splitlines(keepends=True):
             self._rest = b""
             ends = piece.endswith(b"\n")
@@ -72,9 +72,9 @@ class ChatterFilter:
             elif self._at_line_start and not ends and any(line.startswith(piece) for line in CHATTER):
                 self._rest = piece
             else:
-                shown.append(piece)
+                pieces.append(piece)
                 self._at_line_start = ends
-        return b"".join(shown)
+        return b"".join(pieces)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class WorkerReceiver:
     def on_message(self, message: ToWorker) -> None:
         if isinstance(message, DeployTask):
             self._forget_ended()
-            self._peers[message.execution] = _peers_of(message)
+            self._peers[message.execution] = _collect_peers(message)
         self._executor.on_message(message)
 
     def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
@@ -111,7 +111,7 @@ class WorkerReceiver:
         self._peers = {execution: peers for execution, peers in self._peers.items() if execution in hosted}
 
 
-def _peers_of(deployment: DeployTask) -> frozenset[str]:
+def _collect_peers(deployment: DeployTask) -> frozenset[str]:
     producers = (worker for edge in deployment.inputs for _, worker in edge.producers)
     consumers = (worker for edge in deployment.outputs for _, worker in edge.consumers)
     return frozenset(producers) | frozenset(consumers)

@@ -2,7 +2,7 @@
 
 The records need not travel through Python for that. They stay Spark rows with their columns, and a Spark function
 assigns each row its place and its time. Python sees the records only to call the key selector and the timestamp
-assigner. The task after the shuffle rebuilds the records from the same columns (`batch_stage.rows_of`).
+assigner. The task after the shuffle rebuilds the records from the same columns (`batch_stage.read_rows`).
 
 Where the key and the time are named columns (`key_by("name")`, `with_timestamp_column("at")`), the time is a Spark
 column already, and Python sees only the keys. It does not even see the keys if the consumer has no other edge and
@@ -33,10 +33,10 @@ from penstock.drivers.spark.arrow_columns import numbers, numbers_or_null
 from penstock.drivers.spark.batch_stage import (
     StageSettings,
     failures_told,
+    open_task,
     record_column,
-    task_of,
 )
-from penstock.drivers.spark.frame_records import ROW, TUPLE, VALUE, RecordShape, records_of
+from penstock.drivers.spark.frame_records import ROW, TUPLE, VALUE, RecordShape, to_records
 from penstock.drivers.spark.garbage import rare_collections
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def routed(
     time_column = None
     if by_name is None:
         placed = numbered.select("*", _asked(make_stage(settings), _ROUTE_DDL, names))
-        place, time = "route.place", "route.timestamp"
+        position, time = "route.place", "route.timestamp"
     else:
         keys = [names[key] for key in by_name.keys]
         time = "CAST(NULL AS BIGINT)"
@@ -115,16 +115,16 @@ def routed(
             time = needed(f"unix_millis({column})" if is_moment else f"CAST({column} AS BIGINT)")
             time_column = None if is_moment else column
         if is_only and by_name.is_hashed:
-            placed, place = numbered, _hashed_place(keys, len(settings.slots[edge]))
+            placed, position = numbered, _hashed_place(keys, len(settings.slots[edge]))
         else:
             shape = RecordShape(VALUE if len(keys) == 1 else TUPLE, tuple(keys))
             stage = make_stage(replace(settings, frame=shape, is_key=True))
-            placed, place = numbered.select("*", _asked(stage, "BIGINT", keys)), "route"
-    target = f"int(shiftright({place}, {HASH_BITS}))"
+            placed, position = numbered.select("*", _asked(stage, "BIGINT", keys)), "route"
+    target = f"int(shiftright({position}, {HASH_BITS}))"
     rows = placed.selectExpr(
         f"{edge} AS edge",
         f"{target} AS target",
-        f"{place} AS place",
+        f"{position} AS place",
         f"{time} AS timestamp",
         "sequence",
         "X'' AS payload",
@@ -163,7 +163,7 @@ def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None
     assert isinstance(source, SourceOperator)
     assert isinstance(out.partitioner, HashPartitioner)
     assert shape is not None
-    strategy, selector, fields = source.strategy, out.partitioner.key_selector, _fields_of(shape)
+    strategy, selector, fields = source.strategy, out.partitioner.key_selector, _index_fields(shape)
     if len(program.operators) > 1 or not isinstance(selector, ColumnKey) or strategy.kind not in ("none", "bounded"):
         return None
     if not fields.keys() >= set(selector.names):
@@ -179,8 +179,8 @@ def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None
     return _ByName(keys, time, column_types[time], is_hashed) if column_types[time] in _TIMES else None
 
 
-def _fields_of(shape: RecordShape) -> dict[str, int]:
-    """Map the field names of a record, as `field_of` expects them, to column indices."""
+def _index_fields(shape: RecordShape) -> dict[str, int]:
+    """Map the field names of a record, as `get_field` expects them, to column indices."""
     if shape.kind == TUPLE:
         return {f"f{index}": index for index in range(len(shape.names))}
     names = shape.names
@@ -199,31 +199,31 @@ def run_stage(payload: bytes, batches: Iterable[tuple[pa.Array, ...]]) -> Iterat
     every = chain((first,), arrived)
     with rare_collections():
         if settings.is_key:
-            yield from _places_of(settings, subtask, (columns[:-1] for columns in every))
+            yield from _compute_places(settings, subtask, (columns[:-1] for columns in every))
         else:
-            yield from _routes_of(settings, subtask, (records_of(columns[:-1], shape) for columns in every))
+            yield from _compute_routes(settings, subtask, (to_records(columns[:-1], shape) for columns in every))
 
 
-def _places_of(settings: StageSettings, subtask: int, keys: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+def _compute_places(settings: StageSettings, subtask: int, keys: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
     (consumer,) = settings.vertex.consumers.values()
-    places, shape = Places(consumer.parallelism, consumer.max_parallelism), settings.frame
+    positions, shape = Places(consumer.parallelism, consumer.max_parallelism), settings.frame
     assert shape is not None
     with failures_told(settings, subtask):
         for columns in keys:
             column = columns[0]
             if len(columns) > 1 or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
-                yield numbers(np.array(places.of(records_of(columns, shape)), np.int64))
+                yield numbers(np.array(positions.of(to_records(columns, shape)), np.int64))
             else:
                 # Each distinct key is computed once per batch.
                 encoded = column.dictionary_encode("encode")
-                of_distinct = np.array(places.of(records_of([encoded.dictionary], shape)), np.int64)
+                of_distinct = np.array(positions.of(to_records([encoded.dictionary], shape)), np.int64)
                 yield numbers(of_distinct[encoded.indices.to_numpy()])
 
 
-def _routes_of(settings: StageSettings, subtask: int, records: Iterator[list[Any]]) -> Iterator[pa.Array]:
-    with task_of(settings, subtask) as task:
+def _compute_routes(settings: StageSettings, subtask: int, records: Iterator[list[Any]]) -> Iterator[pa.Array]:
+    with open_task(settings, subtask) as task:
         for rows in task.run_values(map(Batch, records)):
             if len(rows):
-                places = numbers(np.array(rows.places, np.int64))
+                positions = numbers(np.array(rows.places, np.int64))
                 times = numbers_or_null(rows.timestamps)
-                yield pa.StructArray.from_arrays([places, times], fields=list(_ROUTE))
+                yield pa.StructArray.from_arrays([positions, times], fields=list(_ROUTE))

@@ -69,25 +69,25 @@ def obtain_spark(settings: Mapping[str, str], slots: int) -> SparkHandle:
     Raises:
         PenstockError: if Spark cannot be started, with the reason.
     """
-    wanted = wanted_settings(settings)
+    spark_settings = wanted_settings(settings)
     with _lock:
         try:
             active = _active_session()
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes a reason
             raise OperationError(f"the Spark session of this program is unusable: {short_reason(error)}") from None
         if active is not None and not (_own is not None and _own.handle.session is active):
-            return _adopt(active, wanted)
-        own = _fitting_own_session(wanted, slots, usable=active is not None) or _start(wanted, slots)
+            return _adopt(active, spark_settings)
+        own = _fitting_own_session(spark_settings, slots, usable=active is not None) or _start(spark_settings, slots)
         own.slots_taken += slots
         return own.handle
 
 
 def wanted_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return a job's settings for a Spark session: those under `spark.`, and the Python of its workers."""
-    wanted = {key: value for key, value in settings.items() if key.startswith("spark.")}
+    spark_settings = {key: value for key, value in settings.items() if key.startswith("spark.")}
     if executable := settings.get(PYTHON_EXECUTABLE.key()):
-        wanted.setdefault("spark.pyspark.python", executable)
-    return wanted
+        spark_settings.setdefault("spark.pyspark.python", executable)
+    return spark_settings
 
 
 def hand_back(handle: SparkHandle, slots: int) -> None:
@@ -131,29 +131,29 @@ def _active_session() -> SparkSession | None:
     return session
 
 
-def _adopt(session: SparkSession, wanted: Mapping[str, str]) -> SparkHandle:
+def _adopt(session: SparkSession, spark_settings: Mapping[str, str]) -> SparkHandle:
     handle = _adopted.get(id(session))
     if handle is None or handle.session is not session:
         _adopted.clear()
         handle = _adopted[id(session)] = SparkHandle(session)
-    if "spark.pyspark.python" in wanted:
+    if "spark.pyspark.python" in spark_settings:
         _log.warning(
-            "the active Spark session already has its Python, so %s is not used", wanted["spark.pyspark.python"]
+            "the active Spark session already has its Python, so %s is not used", spark_settings["spark.pyspark.python"]
         )
-    master = wanted.get("spark.master")
+    master = spark_settings.get("spark.master")
     if master is not None and master != handle.master:
         _log.warning("the active Spark session runs on %s, so spark.master = %s is not used", handle.master, master)
     return handle
 
 
-def _fitting_own_session(wanted: Mapping[str, str], slots: int, usable: bool) -> _OwnSession | None:
+def _fitting_own_session(spark_settings: Mapping[str, str], slots: int, usable: bool) -> _OwnSession | None:
     """Return the running session if it is suitable; otherwise stop it if no job uses it."""
     if _own is None:
         return None
     if not usable:  # the program stopped it
         stop_spark()
         return None
-    same = dict(wanted) == dict(_own.settings)
+    same = dict(spark_settings) == dict(_own.settings)
     enough = _own.threads is None or slots + 1 <= _own.threads - _own.slots_taken
     if same and enough:
         return _own
@@ -161,14 +161,14 @@ def _fitting_own_session(wanted: Mapping[str, str], slots: int, usable: bool) ->
         stop_spark()
         return None
     if not same:
-        changed = {key for key, _ in set(wanted.items()) ^ set(_own.settings.items())}
+        changed = {key for key, _ in set(spark_settings.items()) ^ set(_own.settings.items())}
         raise ConfigurationError(f"a job runs on a Spark session with other settings: {', '.join(sorted(changed))}")
     return _own
 
 
-def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
+def _start(spark_settings: Mapping[str, str], slots: int) -> _OwnSession:
     global _own
-    settings, threads = session_settings(wanted, slots, os.environ, _is_submitted)
+    settings, threads = session_settings(spark_settings, slots, os.environ, _is_submitted)
     variables = dict(_interpreter(settings, os.environ))
     if "spark.remote" not in settings and "SPARK_REMOTE" not in os.environ:
         variables["JAVA_HOME"] = str(find_java(os.environ))
@@ -179,7 +179,7 @@ def _start(wanted: Mapping[str, str], slots: int) -> _OwnSession:
     _log.info("starting Spark on %s", settings.get("spark.master", "the master of its own configuration"))
     with chatter_filtered(), _environment(variables), interrupt_handler_kept():
         session = _build(warm_settings(settings, os.environ.get("PYSPARK_PYTHON", "")))
-    own = _own = _OwnSession(SparkHandle(session), dict(wanted), threads)
+    own = _own = _OwnSession(SparkHandle(session), dict(spark_settings), threads)
     atexit.register(stop_spark)
     return own
 
@@ -215,7 +215,7 @@ def _launch_without_secrets(settings: Mapping[str, str]) -> None:
 
 
 def session_settings(
-    wanted: Mapping[str, str],
+    spark_settings: Mapping[str, str],
     slots: int,
     environ: Mapping[str, str],
     is_submitted: Callable[[str], bool] = lambda _: False,
@@ -225,7 +225,7 @@ def session_settings(
     The master is the job's own setting, else that of Spark's files or `spark-submit`, else a local one. `is_submitted`
     returns whether `spark-submit`, under which this program runs, has a setting.
     """
-    settings = {"spark.app.name": "penstock", **wanted}
+    settings = {"spark.app.name": "penstock", **spark_settings}
     if "spark.remote" in settings or "SPARK_REMOTE" in environ:
         return settings, None
     submitted = "PYSPARK_GATEWAY_PORT" in environ

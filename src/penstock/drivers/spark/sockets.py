@@ -141,8 +141,8 @@ class RefusalMonitor:
 
     def refused(self) -> int:
         """Return the number of refused connections so far."""
-        while (taken := self._monitor.take()) is not None:
-            self._note(*taken)
+        while (message := self._monitor.take()) is not None:
+            self._note(*message)
         return self._refused
 
     def close(self) -> None:
@@ -172,8 +172,8 @@ class ConnectionMonitor(RefusalMonitor):
     def changes(self) -> list[tuple[int, bool]]:
         """Return the changes since the last call, in order: a descriptor, and whether its connection began or ended."""
         self.refused()
-        taken, self._changes = self._changes, []
-        return taken
+        changes, self._changes = self._changes, []
+        return changes
 
     def _note(self, event: int, descriptor: int) -> None:
         super()._note(event, descriptor)
@@ -195,8 +195,8 @@ class LinkMonitor:
 
     def broken(self) -> str | None:
         """Return why the link is unusable; None while it is usable."""
-        while self._broken is None and (taken := self._monitor.take()) is not None:
-            event, _ = taken
+        while self._broken is None and (message := self._monitor.take()) is not None:
+            event, _ = message
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._established = True
             elif self._established:

@@ -14,7 +14,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.drivers.job_pages import page_of
+from penstock.drivers.job_pages import find_job_page
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,7 +56,7 @@ class SparkPages:
     def describe(self, job_name: str, job_id: str, worker_id: str | None = None) -> str:
         """Describe a worker of a Penstock job, or a Spark job that runs all its tasks."""
         text = f"Penstock job {job_name}" + (f": {worker_id}" if worker_id is not None else "")
-        page = page_of(job_id)
+        page = find_job_page(job_id)
         return described(text, page, None if page is None or self._has_base_path else self.url)
 
     def of_group(self, tag: str) -> str | None:

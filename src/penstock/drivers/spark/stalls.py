@@ -105,11 +105,11 @@ def _connect(stream: zmq.Socket[bytes]) -> socket.socket:
 
 
 def _received(stream: zmq.Socket[bytes], token: bytes) -> bool:
-    found = b""
-    while len(found) < len(token) and stream.poll(int(_CONNECT_TIMEOUT_S * 1_000)):
+    received = b""
+    while len(received) < len(token) and stream.poll(int(_CONNECT_TIMEOUT_S * 1_000)):
         _, data = stream.recv_multipart()  # an empty message: the connection was made
-        found += data
-    return found == token
+        received += data
+    return received == token
 
 
 def _pass_on(stream: zmq.Socket[bytes], dealer: zmq.Socket[bytes]) -> None:
@@ -156,16 +156,16 @@ def find_stall(dump: str) -> Stall | None:
     for stack in stacks:
         if not any(part in stack[-1].file for part in _WAITS):
             begin = _users_call(stack)
-            shown = stack[begin:][-FRAMES_MAX:]
-            text = "".join(f'  File "{one.file}", line {one.line}, in {one.function}\n' for one in shown)
+            frames = stack[begin:][-FRAMES_MAX:]
+            text = "".join(f'  File "{frame.file}", line {frame.line}, in {frame.function}\n' for frame in frames)
             return Stall(str(stack[begin]), text)
     return None
 
 
 def _frames(text: str) -> list[Frame]:
     """Return the frames of one thread, outermost first, without an incomplete last line."""
-    found = [Frame(match["file"], int(match["line"]), match["function"]) for match in _FRAME.finditer(text)]
-    return found[::-1]
+    frames = [Frame(match["file"], int(match["line"]), match["function"]) for match in _FRAME.finditer(text)]
+    return frames[::-1]
 
 
 def _users_call(stack: list[Frame]) -> int:

@@ -10,7 +10,7 @@ from penstock.core.ports import JobListener
 from penstock.drivers.spark.batch_job import SparkBatchJob
 from penstock.drivers.spark.epoch_job import SparkEpochJob
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.lockstep_jobs import slots_of
+from penstock.drivers.spark.lockstep_jobs import count_slots
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.spark.streaming_frames_job import SparkStreamingFramesJob, streaming_frames
 from penstock.drivers.stepwise.job import StepwiseJob
@@ -22,7 +22,7 @@ def submit_stepwise(job_graph: JobGraph, configuration: Configuration, listener:
     Raises:
         PenstockError: if Spark cannot be started.
     """
-    slots = slots_of(job_graph)
+    slots = count_slots(job_graph)
     spark = obtain_spark(configuration.to_dict(), slots)
     try:
         make = _kind_of_job(job_graph)

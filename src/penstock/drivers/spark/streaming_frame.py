@@ -21,7 +21,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.drivers.spark.frame_records import shape_of
+from penstock.drivers.spark.frame_records import build_record_shape
 from penstock.drivers.spark.query_position import QueryPosition
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class StreamingFrameSource(Source[Any, Any]):
 
     Args:
         frame: the data frame.
-        type_info: the type of its records, see `shape_of`.
+        type_info: the type of its records, see `build_record_shape`.
 
     Raises:
         ConfigurationError: if the type does not fit the frame's columns, the frame keeps state in Spark, or its
@@ -65,7 +65,7 @@ class StreamingFrameSource(Source[Any, Any]):
                 f"the streaming data frame keeps state in Spark ({stateful}), which Penstock's checkpoints do not "
                 "hold: move that part after from_dataframe()"
             )
-        self.shape = shape_of(type_info, list(frame.columns))
+        self.shape = build_record_shape(type_info, list(frame.columns))
         self._type_info = type_info
         self._frame: DataFrame | None = frame
         #: The position of the last processed batch, set by the job or on restore.

@@ -137,14 +137,14 @@ class StreamingFramesMaster(EpochMaster):
         # The other sources do not wait for a batch.
         begun_ms = 0 if self.has_others else self.clock.steady_ms()
         while not (yield from self.serve()):
-            found: Found = yield NextBatch()
-            if found is Found.END:
+            outcome: Found = yield NextBatch()
+            if outcome is Found.END:
                 return False
-            if found is Found.BATCH:
+            if outcome is Found.BATCH:
                 begun_ms = self.clock.steady_ms()
                 yield from self.epoch()
                 yield ReleaseBatch()
-            elif found is Found.NOTHING and self._is_due(begun_ms):
+            elif outcome is Found.NOTHING and self._is_due(begun_ms):
                 begun_ms = self.clock.steady_ms()
                 yield from self.epoch()
         return True
@@ -241,18 +241,18 @@ class SparkStreamingFramesJob(SparkEpochJob):
 
     def _restored_position(self) -> QueryPosition | None:
         known = {operator_id: source.position for operator_id, source in self._frames.items()}
-        found = next((position for position in known.values() if position is not None), None)
-        if found is None:
+        restored = next((position for position in known.values() if position is not None), None)
+        if restored is None:
             return None
-        if set(found.sources) != set(known) or None in known.values():
+        if set(restored.sources) != set(known) or None in known.values():
             raise JobExecutionError(
                 self.job_graph.name,
-                f"its state has one position for the {len(found.sources)} streaming data frames of the program that "
+                f"its state has one position for the {len(restored.sources)} streaming data frames of the program that "
                 f"wrote it, but this program has different ones ({len(known)}): read the same frames under the same "
                 "uids, or give all of them new uids and set execution.state-recovery.ignore-unclaimed-state, to start "
                 "over",
             )
-        return known[found.sources[0]]
+        return known[restored.sources[0]]
 
     def _is_done(self, batch: StreamingBatch) -> bool:
         position = self._frames[self._order[0]].position
@@ -264,8 +264,8 @@ class SparkStreamingFramesJob(SparkEpochJob):
         if self._batch is not None and self._query is not None:
             batch_id = self._batch.batch_id
             archive = self._query.archive(batch_id)
-            for place, operator_id in enumerate(self._order):
-                position = QueryPosition(batch_id, self._order, b"" if place else archive)
+            for index, operator_id in enumerate(self._order):
+                position = QueryPosition(batch_id, self._order, b"" if index else archive)
                 self._frames[operator_id].position = position
 
     # --- frames of an epoch ----------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
 
         parallelism = vertex.parallelism
         (operator_id,) = vertex.sources
-        records = batch.records_of(self._order.index(operator_id))
+        records = batch.select_records(self._order.index(operator_id))
         subtask = (sql.spark_partition_id() % parallelism).alias("subtask")
         rows = records.select(subtask, "record")
         nothing = sql.lit(None).cast(records.schema["record"].dataType).alias("record")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.drivers.held_directory import HeldDirectory
-from penstock.drivers.spark.query_position import archive_of, lay_out
+from penstock.drivers.spark.query_position import archive_position, lay_out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ class StreamingBatch:
         """The session of the batch; all frames that are combined with it must come from this session."""
         return self._frame.sparkSession
 
-    def records_of(self, number: int) -> DataFrame:
+    def select_records(self, number: int) -> DataFrame:
         """Return the rows of one of the frames, in a column `record`."""
         from pyspark.sql import functions as sql
 
@@ -129,7 +129,7 @@ class FrameQuery:
 
     def archive(self, batch_id: int) -> bytes:
         """Return the query's position including the current batch."""
-        return archive_of(self._location, batch_id)
+        return archive_position(self._location, batch_id)
 
     def close(self) -> None:
         """End the query; a batch in progress does not count as complete."""
@@ -158,4 +158,6 @@ def _as_one(frames: Sequence[DataFrame]) -> DataFrame:
         ]
         return frame.select(sql.lit(number).alias("source"), *columns)
 
-    return functools.reduce(lambda one, other: one.union(other), [part(i, frame) for i, frame in enumerate(frames)])
+    return functools.reduce(
+        lambda combined, other: combined.union(other), [part(i, frame) for i, frame in enumerate(frames)]
+    )

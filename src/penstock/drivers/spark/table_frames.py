@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.codecs.pickling import loads_named
-from penstock.core.batch.splits import splits_of
+from penstock.core.batch.splits import enumerate_splits
 from penstock.core.connector import InputStatus, Source
 from penstock.core.records import Batch
 from penstock.drivers.clock import SystemClock
@@ -41,7 +41,7 @@ def frame_of_source(
     source.prepare(lambda: None)
     limit = source.max_parallelism()
     parallelism = min(parallelism, limit or parallelism)
-    splits = splits_of(source, parallelism)
+    splits = enumerate_splits(source, parallelism)
     reading = _Reading(source, columns_of, splits)
     return session.range(0, parallelism, 1, parallelism).mapInArrow(reading, schema)
 
@@ -56,24 +56,24 @@ class _Reading:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for subtask in [number for batch in batches for number in batch.column(0).to_pylist()]:
-            for found in _read(self.source, subtask, self.splits):
-                if len(found):
-                    yield self.columns_of(found)
+            for rows in _read(self.source, subtask, self.splits):
+                if len(rows):
+                    yield self.columns_of(rows)
 
 
 def _read(source: Source[Any, Any], subtask: int, splits: list[tuple[bytes, ...]]) -> Iterator[Batch]:
     reader = source.create_reader(_Context(subtask, len(splits)))
     try:
-        reader.add_splits([loads_named(one, "a split") for one in splits[subtask]])
+        reader.add_splits([loads_named(split, "a split") for split in splits[subtask]])
         reader.no_more_splits()
         reader.start()
         while True:
-            found = reader.poll_next(_ROWS_AT_ONCE)
-            if found is InputStatus.END_OF_INPUT:
+            result = reader.poll_next(_ROWS_AT_ONCE)
+            if result is InputStatus.END_OF_INPUT:
                 return
-            if isinstance(found, Batch):
+            if isinstance(result, Batch):
                 reader.polls_in_vain = 0
-                yield found
+                yield result
             else:
                 reader.polls_in_vain += 1
                 time.sleep(reader.retry_after_ms() / 1000)

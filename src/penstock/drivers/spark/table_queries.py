@@ -51,8 +51,8 @@ def table_named(session: SparkSession, name: str) -> SparkTable:
     """Look up the current columns of a table or view. Raises Spark's error if it does not exist."""
     if _is_connect(session):
         return table_of_frame(session.table(name))
-    found = session._jsparkSession.table(name)
-    return SparkTable(_columns(str(found.schema().json())), bool(found.isStreaming()))
+    frame = session._jsparkSession.table(name)
+    return SparkTable(_columns(str(frame.schema().json())), bool(frame.isStreaming()))
 
 
 def tables_named(session: SparkSession, sources: Mapping[str, str]) -> dict[str, SparkTable]:
@@ -60,10 +60,10 @@ def tables_named(session: SparkSession, sources: Mapping[str, str]) -> dict[str,
 
     `sources` maps the name of each table to its text in a FROM clause. Raises Spark's error if one does not exist.
     """
-    found = None if len(sources) < 2 or _is_connect(session) else _together(session, list(sources.values()))
-    if found is None:
+    tables = None if len(sources) < 2 or _is_connect(session) else _together(session, list(sources.values()))
+    if tables is None:
         return {name: table_named(session, name) for name in sources}
-    return dict(zip(sources, found, strict=True))
+    return dict(zip(sources, tables, strict=True))
 
 
 def _together(session: SparkSession, sources: Sequence[str]) -> list[SparkTable] | None:
@@ -71,21 +71,21 @@ def _together(session: SparkSession, sources: Sequence[str]) -> list[SparkTable]
 
     Return None if each must be looked up separately, which gives the exact error.
     """
-    columns = f", 0 AS `{_END}`, ".join(f"t{place}.*" for place in range(len(sources)))
-    tables = " CROSS JOIN ".join(f"{source} t{place}" for place, source in enumerate(sources))
+    columns = f", 0 AS `{_END}`, ".join(f"t{index}.*" for index in range(len(sources)))
+    tables = " CROSS JOIN ".join(f"{source} t{index}" for index, source in enumerate(sources))
     try:
         frame = session._jsparkSession.sql(f"SELECT {columns} FROM {tables}")
     except Exception:  # noqa: BLE001 - raised again where the table is asked by itself
         return None
     if frame.isStreaming():
         return None
-    found: list[list[TableColumn]] = [[]]
+    groups: list[list[TableColumn]] = [[]]
     for column in _columns(str(frame.schema().json())):
         if column.name == _END:
-            found.append([])
+            groups.append([])
         else:
-            found[-1].append(column)
-    return [SparkTable(tuple(one), is_streaming=False) for one in found]
+            groups[-1].append(column)
+    return [SparkTable(tuple(group), is_streaming=False) for group in groups]
 
 
 def table_of_frame(frame: DataFrame) -> SparkTable:
@@ -108,8 +108,8 @@ def arrow_batches(frame: DataFrame) -> list[pa.RecordBatch]:
     """Run a query and return its batches in order, if any. Spark's options determine the time zone and column size."""
     if _is_connect(frame.sparkSession):
         return list(frame.toArrow().to_batches())
-    found: list[pa.RecordBatch] = frame._collect_as_arrow()  # type: ignore[operator]
-    return found
+    batches: list[pa.RecordBatch] = frame._collect_as_arrow()  # type: ignore[operator]
+    return batches
 
 
 def _is_connect(session: Any) -> bool:

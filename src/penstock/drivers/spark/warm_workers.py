@@ -39,7 +39,7 @@ def _finds_daemon(executable: str) -> bool:
     """Return whether that Python finds the daemon: a daemon that does not start would fail every worker."""
     command = [executable, "-c", _FIND, DAEMON]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FIND_SECONDS_MAX)
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FIND_SECONDS_MAX)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.stdout.strip() == "True"
+    return completed.stdout.strip() == "True"

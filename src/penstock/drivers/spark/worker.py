@@ -66,8 +66,8 @@ def run_worker(payload: bytes) -> tuple[str, str]:
             return _run(settings, logs)
     except Exception as error:  # noqa: BLE001 - becomes the reason for which the worker is lost
         _log.debug("worker %s failed", settings.worker_id, exc_info=True)
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return FAILED, f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno})"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return FAILED, f"{type(error).__name__}: {error} ({os.path.basename(frame.filename)}:{frame.lineno})"
 
 
 def _run(settings: WorkerSettings, logs: ProcessLogs | None = None) -> tuple[str, str]:

@@ -263,19 +263,19 @@ class WorkerEndpoint:
             self._local_port.close()
 
     def _receive_messages(self, receiver: Receiver) -> bool:
-        for taken in range(MESSAGES_PER_RECEIVE):
+        for received in range(MESSAGES_PER_RECEIVE):
             try:
                 frames = self._master.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
-                return taken > 0
+                return received > 0
             if self._master_lost is not None:
-                return taken > 0
+                return received > 0
             try:
                 message = self._decode_from_master(frames)
             except ProtocolError as error:
                 self._reject(error)
                 self._master_lost = str(error)
-                return taken > 0
+                return received > 0
             self._heartbeats.heard()
             if message is not None:
                 receiver.on_message(message)

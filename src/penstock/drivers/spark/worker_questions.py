@@ -27,7 +27,7 @@ WAITING_MAX: Final = 16
 NUMBER_SHIFT: Final = 32
 
 
-def number_of(frame: bytes) -> int:
+def parse_question_number(frame: bytes) -> int:
     """Return the number of the question that a frame on a heartbeat connection answers; 0 for a heartbeat."""
     return int.from_bytes(frame[1:5], "big")
 
@@ -76,7 +76,11 @@ class WorkerQuestions:
             ProtocolError: if it answers no open question, or is otherwise invalid.
         """
         waiting = self._waiting.get(worker_id)
-        if not waiting or (receiver := waiting[0].receiver) is None or waiting[0].number != number_of(frame):
+        if (
+            not waiting
+            or (receiver := waiting[0].receiver) is None
+            or waiting[0].number != parse_question_number(frame)
+        ):
             raise ProtocolError("an answer that is no longer waited for, or to no question at all")
         try:
             answer = receiver.receive(frame)
@@ -99,8 +103,8 @@ class WorkerQuestions:
     def close(self) -> None:
         """Fail all questions, because the job is over."""
         for worker_id in list(self._waiting):
-            for asked in self._waiting.pop(worker_id):
-                _fail(asked.future, f"worker {worker_id} cannot answer: the job is over")
+            for question in self._waiting.pop(worker_id):
+                _fail(question.future, f"worker {worker_id} cannot answer: the job is over")
 
     def _send_first(self, worker_id: str) -> None:
         self._count += 1

@@ -33,7 +33,7 @@ class SinkCommits:
     Args:
         job_graph: the job.
         job_id: its id.
-        context_of: returns the context of a committer, by job id and operator id.
+        build_context: returns the context of a committer, by job id and operator id.
         wait: waits for a time (ms).
         log: takes lines for the log of the job.
     """
@@ -42,14 +42,14 @@ class SinkCommits:
         self,
         job_graph: JobGraph,
         job_id: str,
-        context_of: Callable[[str, str], SinkWriterContext],
+        build_context: Callable[[str, str], SinkWriterContext],
         wait: Callable[[int], None],
         log: Callable[[str], None],
     ) -> None:
         self._job_graph = job_graph
         self._job_name = job_graph.name
         self._job_id = job_id
-        self._context_of = context_of
+        self._context_of = build_context
         self._wait = wait
         self._log = log
         self._logs: dict[Place, CommitLog] = {}
@@ -79,15 +79,15 @@ class SinkCommits:
         Raises:
             Exception: the error of a committer's last try.
         """
-        for place, committables in sorted(prepared.items()):
-            if self._done.get(place) != committables:
-                self._commit(place, committables)
-                self._done[place] = committables
+        for position, committables in sorted(prepared.items()):
+            if self._done.get(position) != committables:
+                self._commit(position, committables)
+                self._done[position] = committables
         self._done.clear()
 
-    def _commit(self, place: Place, committables: list[Any]) -> None:
-        name, sink, context = self._sinks[place]
-        committer = self._failed.pop(place, None) or sink.create_committer(context)
+    def _commit(self, position: Place, committables: list[Any]) -> None:
+        name, sink, context = self._sinks[position]
+        committer = self._failed.pop(position, None) or sink.create_committer(context)
         if committer is None:
             return
         for tries_left in reversed(range(COMMIT_TRIES_MAX)):
@@ -96,7 +96,7 @@ class SinkCommits:
                 break
             except Exception as error:
                 if not tries_left or (isinstance(error, PenstockError) and error.suppresses_restart):
-                    self._failed[place] = committer
+                    self._failed[position] = committer
                     raise
                 wait_ms = FIRST_WAIT_MS << (COMMIT_TRIES_MAX - 1 - tries_left)
                 self._log(f"{name}: the commit is retried in {wait_ms} ms: {type(error).__name__}: {error}")
@@ -141,10 +141,10 @@ class BatchCommits(SinkCommits):
 
     def begin(self) -> None:
         """Roll back the unfinished commits of dead runs of the job."""
-        for place, (name, sink, context) in self._sinks.items():
+        for position, (name, sink, context) in self._sinks.items():
             log = sink.create_commit_log(context, self._job_name)
             if log is not None:
-                self._logs[place] = log
+                self._logs[position] = log
                 for line in log.begin():
                     self._log(f"{name}: {line}")
 
@@ -161,8 +161,8 @@ class BatchCommits(SinkCommits):
             written[kind] = next(log for log in self._logs.values() if type(log) is kind)
             written[kind].write(committables)
         try:
-            for place in sorted(prepared, key=lambda place: (place not in self._logs, place)):
-                self._commit(place, prepared[place])
+            for position in sorted(prepared, key=lambda item: (item not in self._logs, item)):
+                self._commit(position, prepared[position])
             for log in written.values():
                 log.close_commit()
         except Exception as error:
@@ -174,9 +174,9 @@ class BatchCommits(SinkCommits):
 
     def _by_kind(self, prepared: Mapping[Place, list[Any]]) -> dict[type, list[Any]]:
         by_kind: dict[type, list[Any]] = {}
-        for place, committables in prepared.items():
-            if place in self._logs and committables:
-                by_kind.setdefault(type(self._logs[place]), []).extend(committables)
+        for position, committables in prepared.items():
+            if position in self._logs and committables:
+                by_kind.setdefault(type(self._logs[position]), []).extend(committables)
         return by_kind
 
     def _take_back(self, logs: Iterable[CommitLog]) -> str:
@@ -192,10 +192,10 @@ class BatchCommits(SinkCommits):
 
     def end(self) -> None:
         """Record that the run is over."""
-        for place, log in self._logs.items():
+        for position, log in self._logs.items():
             try:
                 log.end()
             except Exception as error:  # noqa: BLE001 - the job itself has come to its end
-                name = self._sinks[place][0]
+                name = self._sinks[position][0]
                 self._log(f"{name}: leftover output could not be removed: {type(error).__name__}: {error}")
         self.end_job()

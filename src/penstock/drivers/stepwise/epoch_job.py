@@ -26,7 +26,7 @@ from penstock.core.master.steps import (
 )
 from penstock.core.ports import JobListener
 from penstock.drivers.backends import BackendSettings
-from penstock.drivers.stepwise.exchange import left_of
+from penstock.drivers.stepwise.exchange import separate_answers
 from penstock.drivers.stepwise.job import StepwiseJob, Table
 from penstock.drivers.stepwise.sources import Sources
 from penstock.drivers.stepwise.store_steps import StoreSteps
@@ -88,7 +88,7 @@ class EpochJob(StepwiseJob):
         empty_savepoint(step.path, str(self._job_id), files)
 
     def _run_epoch(self, step: RunEpoch) -> Left:
-        return left_of(self.run_epoch(step.works))
+        return separate_answers(self.run_epoch(step.works))
 
     def release(self) -> None:
         """Release the sources, because the job is over."""

@@ -12,7 +12,7 @@ from penstock.core.epochs.work import EpochAnswer, Task
 from penstock.core.graph.job_graph import JobGraph
 from penstock.core.job.failures import batch_error
 from penstock.core.master.steps import Cancelled, Last, Left
-from penstock.core.task.failures import clear_own_frames, failure_of
+from penstock.core.task.failures import clear_own_frames, describe_failure
 
 Row = tuple[int, int, int, int | None, int, bytes]
 #: maps (vertex, subtask, sorted rows) to the task's output
@@ -31,7 +31,7 @@ def run_in_order(
     """
     waiting: dict[tuple[int, int], list[Row]] = {}
     for vertex in job_graph.vertices:
-        edges = [edge.index for edge in job_graph.inputs_of(vertex.index)]
+        edges = [edge.index for edge in job_graph.get_inputs(vertex.index)]
 
         def outputs(subtask: int, vertex: int = vertex.index, edges: list[int] = edges) -> Iterator[Rows]:
             rows = [row for edge in edges for row in waiting.pop((edge, subtask), [])]
@@ -52,7 +52,7 @@ def run_in_order(
             except (Cancelled, JobExecutionError, GeneratorExit):
                 raise
             except (Exception, SystemExit) as error:
-                failed = batch_error(failure_of(error, vertex.name), job_graph, vertex.index, subtask)
+                failed = batch_error(describe_failure(error, vertex.name), job_graph, vertex.index, subtask)
                 clear_own_frames(error)
                 raise failed from error
 
@@ -98,7 +98,7 @@ class _Turn:
             raise
 
 
-def left_of(lasts: Iterable[Last]) -> Left:
+def separate_answers(lasts: Iterable[Last]) -> Left:
     """Collect the results of an epoch's tasks, with their answers apart from the rest."""
     answers: dict[Task, EpochAnswer] = {}
     others = []

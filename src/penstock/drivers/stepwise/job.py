@@ -47,7 +47,7 @@ from penstock.core.ports import JobListener
 from penstock.core.task.failures import clear_own_frames
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.clock import SystemClock
-from penstock.drivers.driver_log import this_thread_is_of
+from penstock.drivers.driver_log import set_thread_job
 from penstock.drivers.failure_enrichers import LabellingThread, failure_enrichers
 from penstock.drivers.running_job import RunningJob, completed, settle
 from penstock.drivers.stepwise.sinks import Sinks
@@ -157,7 +157,7 @@ class StepwiseJob(RunningJob):
         self._thread.start()
 
     def _run(self) -> None:
-        this_thread_is_of(str(self._job_id))
+        set_thread_job(str(self._job_id))
         try:
             drive(self.master.run(), self._perform)
             failure = self.master.failure
@@ -237,8 +237,8 @@ class StepwiseJob(RunningJob):
 
     def _refuse_requests(self) -> None:
         while (request := self._next_request()) is not None:
-            what = "checkpoint" if request.savepoint is None else "savepoint"
-            self._answer(Answer(request, None, f"no {what}: the job is over"))
+            kind = "checkpoint" if request.savepoint is None else "savepoint"
+            self._answer(Answer(request, None, f"no {kind}: the job is over"))
 
     # --- the client's side -----------------------------------------------------------------------------------------
 

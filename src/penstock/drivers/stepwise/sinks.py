@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.core.accumulators import merge_accumulators, values_of
+from penstock.core.accumulators import get_values, merge_accumulators
 from penstock.core.batch.exchange import SEQUENCES_PER_SUBTASK
 from penstock.core.batch.figures import JobFigures
 from penstock.core.batch.rows import ACCUMULATORS, CLIENT, METRICS
@@ -49,11 +49,11 @@ class Sinks:
         #: accumulators of all tasks whose output was delivered, merged by name
         self._accumulators: dict[str, Any] = {}
 
-        def context_of(job_id: str, operator_id: str) -> _CommitterContext:
+        def build_context(job_id: str, operator_id: str) -> _CommitterContext:
             return _CommitterContext(job_id, operator_id, clock, listener)
 
         make = BatchCommits if all_or_nothing else SinkCommits
-        self._commits = make(job_graph, job_id, context_of, wait, listener.on_log)
+        self._commits = make(job_graph, job_id, build_context, wait, listener.on_log)
 
     def begin(self) -> None:
         """Prepare for commits, before anything is delivered."""
@@ -62,31 +62,31 @@ class Sinks:
 
     def deliver(self, left: Iterable[Last]) -> None:
         """Commit, then notify the client. A failed delivery may be repeated: the client has not been notified."""
-        last = sorted(left, key=lambda one: (one.vertex, one.operator, one.sequence))
+        last = sorted(left, key=lambda item: (item.vertex, item.operator, item.sequence))
         committables: dict[Place, list[Any]] = defaultdict(list)
         others = []
-        for one in last:
-            if one.kind in (ACCUMULATORS, METRICS, CLIENT):
-                others.append(one)
+        for record in last:
+            if record.kind in (ACCUMULATORS, METRICS, CLIENT):
+                others.append(record)
             else:
-                committables[one.vertex, one.operator].extend(pickle.loads(one.payload))
+                committables[record.vertex, record.operator].extend(pickle.loads(record.payload))
         self._commits.commit(committables)
-        for one in others:
-            self._tell(one)
+        for record in others:
+            self._tell(record)
 
-    def _tell(self, one: Last) -> None:
-        if one.kind == ACCUMULATORS:
-            merge_accumulators(self._accumulators, pickle.loads(one.payload))
-        elif one.kind == METRICS:
-            self._figures.add(one.payload)
+    def _tell(self, record: Last) -> None:
+        if record.kind == ACCUMULATORS:
+            merge_accumulators(self._accumulators, pickle.loads(record.payload))
+        elif record.kind == METRICS:
+            self._figures.add(record.payload)
         else:
-            operator = self._job_graph.vertices[one.vertex].operators[one.operator]
-            subtask = one.sequence // SEQUENCES_PER_SUBTASK
-            self._listener.on_client_output(operator.operator_id, subtask, one.payload)
+            operator = self._job_graph.vertices[record.vertex].operators[record.operator]
+            subtask = record.sequence // SEQUENCES_PER_SUBTASK
+            self._listener.on_client_output(operator.operator_id, subtask, record.payload)
 
     def accumulators(self) -> dict[str, Any]:
         """Return the values of the user-defined accumulators so far, by name."""
-        return values_of(dict(self._accumulators))
+        return get_values(dict(self._accumulators))
 
     def end_forerunners(self, job_ids: Iterable[str]) -> None:
         """Clean up after the jobs that this one continues; they have nothing left to commit."""

@@ -74,7 +74,7 @@ class EdgeDegreePair(_EdgeDegrees):
 
 
 def _annotated(is_first: bool, _: Any, edges: Iterable[Any], degrees: Iterable[Any]) -> list[Edge]:
-    found = [degree for _, degree in degrees]
+    degree_values = [degree for _, degree in degrees]
     if is_first:
-        return [Edge(source, target, (value, *found)) for source, target, value in edges]
-    return [Edge(source, target, (*values, *found)) for source, target, values in edges]
+        return [Edge(source, target, (value, *degree_values)) for source, target, value in edges]
+    return [Edge(source, target, (*values, *degree_values)) for source, target, values in edges]

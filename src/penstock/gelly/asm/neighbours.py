@@ -78,7 +78,7 @@ def _both_ways(edge: Any) -> list[tuple[Any, Any, int]]:
     return [(edge[0], edge[1], FORWARD), (edge[1], edge[0], REVERSE)]
 
 
-def masks_of(ends: Iterable[tuple[Any, Any, int]]) -> dict[Any, int]:
+def combine_masks(ends: Iterable[tuple[Any, Any, int]]) -> dict[Any, int]:
     """Return the neighbours of a vertex, and the direction of the edge to each."""
     masks: dict[Any, int] = {}
     for _, other, mask in ends:
@@ -87,7 +87,7 @@ def masks_of(ends: Iterable[tuple[Any, Any, int]]) -> dict[Any, int]:
 
 
 def _tell_neighbours(_: Any, key: Any, ends: Iterable[Any]) -> Iterator[Neighbour]:
-    masks = masks_of(ends)
+    masks = combine_masks(ends)
     masks.pop(key, None)
     degree = len(masks)
     for other, mask in masks.items():
@@ -95,8 +95,8 @@ def _tell_neighbours(_: Any, key: Any, ends: Iterable[Any]) -> Iterator[Neighbou
 
 
 def _higher(_: Any, key: Any, neighbours: Iterable[Neighbour]) -> list[Higher]:
-    told = list(neighbours)
-    own = (len(told), key)
+    neighbour_list = list(neighbours)
+    own = (len(neighbour_list), key)
     # Ids are compared only if the degrees are equal, so only the ids of one graph must be comparable with each other.
-    higher = sorted((n.degree, n.neighbour, n.mask) for n in told if (n.degree, n.neighbour) > own)
-    return [Higher(key, len(told), tuple((other, mask) for _, other, mask in higher))]
+    higher = sorted((n.degree, n.neighbour, n.mask) for n in neighbour_list if (n.degree, n.neighbour) > own)
+    return [Higher(key, len(neighbour_list), tuple((other, mask) for _, other, mask in higher))]

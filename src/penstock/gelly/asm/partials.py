@@ -51,9 +51,9 @@ class Counts(Partial):
         self._counts.update(self._keys_of(records))
 
     def take(self) -> list[Any]:
-        taken = list(self._counts.items())
+        counts = list(self._counts.items())
         self._counts.clear()
-        return taken
+        return counts
 
     def size(self) -> int:
         return len(self._counts)

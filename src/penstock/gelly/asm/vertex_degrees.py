@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from penstock.datastream.data_stream import DataStream
 from penstock.gelly.asm.checks import flag
-from penstock.gelly.asm.neighbours import FORWARD, REVERSE, both_ways, masks_of
+from penstock.gelly.asm.neighbours import FORWARD, REVERSE, both_ways, combine_masks
 from penstock.gelly.asm.partials import Counts, partials
 from penstock.gelly.base.algorithm import GraphAlgorithm
 from penstock.gelly.base.elements import Vertex
@@ -55,11 +55,11 @@ class _VertexDegrees(GraphAlgorithm[DataStream]):
 
     def run(self, graph: Any) -> DataStream:
         """Return a stream of `Vertex`s (id, degree)."""
-        found = self.degrees(graph.get_edges())
+        degrees = self.degrees(graph.get_edges())
         if not self._includes_zero:
-            return found
+            return degrees
         make = partial(_with_zero, self.zero)
-        return co_grouped(graph.get_vertices(), found, (FIRST, FIRST), make).name(f"{found.get_name()} With Zero")
+        return co_grouped(graph.get_vertices(), degrees, (FIRST, FIRST), make).name(f"{degrees.get_name()} With Zero")
 
     def degrees(self, edges: DataStream) -> DataStream:
         """Return the degrees of the vertices that have edges."""
@@ -120,13 +120,13 @@ def _added(_: Any, key: Any, counts: Iterable[tuple[Any, int]]) -> list[Vertex]:
 
 
 def _degrees(_: Any, key: Any, ends: Iterable[Any]) -> list[Vertex]:
-    masks = masks_of(ends).values()
+    masks = combine_masks(ends).values()
     out_degree = sum(mask != REVERSE for mask in masks)
     in_degree = sum(mask != FORWARD for mask in masks)
     return [Vertex(key, Degrees(len(masks), out_degree, in_degree))]
 
 
 def _with_zero(zero: Any, _: Any, vertices: Iterable[Any], degrees: Iterable[Any]) -> Iterator[Vertex]:
-    found = list(degrees)
+    matches = list(degrees)
     for vertex_id, _ in vertices:
-        yield found[0] if found else Vertex(vertex_id, zero)
+        yield matches[0] if matches else Vertex(vertex_id, zero)

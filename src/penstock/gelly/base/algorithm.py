@@ -46,6 +46,6 @@ class GraphValidator(ABC):
         """Return whether the graph is valid; runs a job."""
 
 
-def result_of(algorithm: Any, graph: Any) -> Any:
+def run_algorithm(algorithm: Any, graph: Any) -> Any:
     """Return the result of `run(graph)` of an algorithm or an analytic."""
     return algorithm.run(graph)

@@ -45,12 +45,12 @@ class GraphBase:
         """The source streams of the graph, for algorithms that do not need them as records."""
         return self._origin
 
-    def _with(self, vertices: DataStream | None = None, edges: DataStream | None = None) -> Self:
+    def _replace_streams(self, vertices: DataStream | None = None, edges: DataStream | None = None) -> Self:
         """Return a graph with other vertices or edges."""
-        held = self._origin.vertices or self._vertices
+        current_vertices = self._origin.vertices or self._vertices
         origin = Origin(
             self._origin.edges if edges is None else edges,
-            held if vertices is None else vertices,
+            current_vertices if vertices is None else vertices,
         )
         return type(self)(
             self._vertices if vertices is None else vertices,

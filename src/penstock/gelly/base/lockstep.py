@@ -51,21 +51,23 @@ def in_step(
     """
     environment = inputs[0].stream.get_execution_environment()
     upstreams: list[Upstream] = []
-    for one in inputs:
-        for upstream in _plain(one).upstreams:
-            upstreams.append(Upstream(upstream.transformation, one.partitioner, upstream.side_tag, one.index))
+    for stream_input in inputs:
+        for upstream in _plain(stream_input).upstreams:
+            upstreams.append(
+                Upstream(upstream.transformation, stream_input.partitioner, upstream.side_tag, stream_input.index)
+            )
     transformation = Transformation(
         "Lockstep", partial(operator), tuple(upstreams), name=name, parallelism=parallelism, is_stateful=True
     )
     environment.add(transformation)
-    loop = environment.stream_of((Upstream(transformation),)).iterate(0).name(name)
+    loop = environment.build_stream((Upstream(transformation),)).iterate(0).name(name)
     return lazy(loop.close_with(loop))
 
 
-def _plain(one: Input) -> DataStream:
-    if isinstance(one.partitioner, BroadcastPartitioner):
-        return one.stream
-    return one.stream._add("Plain Tuples", partial(_PlainTuplesOperator))
+def _plain(stream_input: Input) -> DataStream:
+    if isinstance(stream_input.partitioner, BroadcastPartitioner):
+        return stream_input.stream
+    return stream_input.stream._add("Plain Tuples", partial(_PlainTuplesOperator))
 
 
 class _PlainTuplesOperator(StreamOperator):

@@ -20,14 +20,14 @@ _ID_MIN: Final = -(1 << 63)
 _ID_MAX: Final = (1 << 63) - 1
 
 
-def owners_of(ids: Any, partitions: int) -> Any:
+def assign_integer_owners(ids: Any, partitions: int) -> Any:
     """Return the partition of each id of a numpy array of 64-bit integers."""
     mixed = ids.astype(np.int64, copy=False).view(np.uint64) * np.uint64(_MIX)
     mixed ^= mixed >> np.uint64(32)
     return (mixed % np.uint64(partitions)).astype(np.uint16)
 
 
-def owner_of(vertex_id: Any, partitions: int) -> int:
+def assign_owner(vertex_id: Any, partitions: int) -> int:
     """Return the partition of an id of any kind; equal ids have the same owner, such as the numbers 1 and 1.0."""
     is_whole = isinstance(vertex_id, int) or (isinstance(vertex_id, float) and vertex_id.is_integer())
     if is_whole and _ID_MIN <= vertex_id <= _ID_MAX:
@@ -44,7 +44,7 @@ class Owners(dict[Any, int]):
         self._partitions = partitions
 
     def __missing__(self, vertex_id: Any) -> int:
-        owner = self[vertex_id] = owner_of(vertex_id, self._partitions)
+        owner = self[vertex_id] = assign_owner(vertex_id, self._partitions)
         return owner
 
 
@@ -62,12 +62,12 @@ class IdPartitioner(SelectingPartitioner):
         self._consumer = consumer
         self._owners = Owners(channels)
 
-    def channels_of(self, values: list[Any]) -> Sequence[int]:
+    def select_channels(self, values: list[Any]) -> Sequence[int]:
         """Return the owner of each record's id."""
         ids = [value[self._position] for value in values]
         try:
             if set(map(type, ids)) == {int}:
-                return [int(owner) for owner in owners_of(np.array(ids, np.int64), self.channels)]
+                return [int(owner) for owner in assign_integer_owners(np.array(ids, np.int64), self.channels)]
         except OverflowError:
             pass
         try:
@@ -79,7 +79,7 @@ class IdPartitioner(SelectingPartitioner):
         """Return the owner of each record's id, as a numpy array."""
         column = batch.columns.column(self._position)
         if pa.types.is_integer(column.type) and column.type != pa.uint64() and not column.null_count:
-            return owners_of(column.to_numpy(zero_copy_only=False), self.channels)
+            return assign_integer_owners(column.to_numpy(zero_copy_only=False), self.channels)
         encoded = column.dictionary_encode()
         of_each = [self._owners[vertex_id] for vertex_id in encoded.dictionary.to_pylist()]
         return np.array(of_each, np.uint16)[encoded.indices.to_numpy(zero_copy_only=False)]

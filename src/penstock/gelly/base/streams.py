@@ -134,21 +134,21 @@ def without(ones: DataStream, others: DataStream, key: Key, other_key: Key) -> D
     return co_grouped(ones, others, (key, other_key), _unmatched)
 
 
-def with_key_in(ones: DataStream, others: DataStream, key: Key, other_key: Key) -> DataStream:
+def semi_join(ones: DataStream, others: DataStream, key: Key, other_key: Key) -> DataStream:
     """Return the records of the first stream whose key the second one has, once or several times."""
     return co_grouped(ones, others, (key, other_key), _matched)
 
 
 def distinct_values(records: Iterable[_T]) -> list[_T]:
     """Return the distinct records in the order of their first appearance; they need not be hashable."""
-    found: list[_T] = []
+    distinct: list[_T] = []
     try:
         return list(dict.fromkeys(records))
     except TypeError:
         for record in records:
-            if record not in found:
-                found.append(record)
-        return found
+            if record not in distinct:
+                distinct.append(record)
+        return distinct
 
 
 def _distinct(_: Any, key: Any, records: Iterable[Any]) -> Iterable[Any]:
@@ -188,8 +188,8 @@ def collected(stream: DataStream, job_name: str) -> list[Any]:
         return list(results)
 
 
-def check_stream(stream: Any, what: str) -> DataStream:
+def check_stream(stream: Any, label: str) -> DataStream:
     """Return the stream; raise `TypeError` for anything else."""
     if not isinstance(stream, DataStream):
-        raise WrongTypeError(f"{what} must be a DataStream, not {type(stream).__name__}; see Graph.from_collection")
+        raise WrongTypeError(f"{label} must be a DataStream, not {type(stream).__name__}; see Graph.from_collection")
     return stream

@@ -127,13 +127,13 @@ class BipartiteGraph:
 
     def projection_top_full(self) -> Graph:
         """Project on the top vertices; the value of an edge is a `Projection`."""
-        found = self._full(self._top, FIRST, self._bottom, SECOND)
-        return Graph.from_data_stream(found.name("Full Top Projection"), self._top)
+        edges = self._full(self._top, FIRST, self._bottom, SECOND)
+        return Graph.from_data_stream(edges.name("Full Top Projection"), self._top)
 
     def projection_bottom_full(self) -> Graph:
         """Project on the bottom vertices; the value of an edge is a `Projection`."""
-        found = self._full(self._bottom, SECOND, self._top, FIRST)
-        return Graph.from_data_stream(found.name("Full Bottom Projection"), self._bottom)
+        edges = self._full(self._bottom, SECOND, self._top, FIRST)
+        return Graph.from_data_stream(edges.name("Full Bottom Projection"), self._bottom)
 
     def _full(self, ends: DataStream, end: Key, between: DataStream, middle: Key) -> DataStream:
         with_value = co_grouped(self._edges, ends, (end, FIRST), _EdgesWithValue(end, middle)).name("Values Of Ends")

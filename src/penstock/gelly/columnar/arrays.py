@@ -14,18 +14,18 @@ import numpy as np
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.records import Batch
-from penstock.gelly.columnar.combine import UFUNCS, Combine, Inbox, identity_of
+from penstock.gelly.columnar.combine import UFUNCS, Combine, Inbox, get_identity
 from penstock.gelly.columnar.ids import (
     Ids,
+    assign_owners,
     encoded,
-    ids_of,
+    find_positions,
     ids_of_column,
     joined,
     listed,
-    owners_in,
-    places_in,
-    sorted_by,
+    radix_argsort,
     taken,
+    to_id_column,
 )
 
 
@@ -88,17 +88,17 @@ class GraphArrays:
 
     def addresses(self) -> list[Any]:
         """Return, by partition, the vertex ids that the loaded edges lead to, and the number of edges to each."""
-        ends = joined([one[0] for one in self._edges])
-        targets = joined([one[1] for one in self._edges])
-        self.edge_values = _together([one[2] for one in self._edges])
+        ends = joined([columns[0] for columns in self._edges])
+        targets = joined([columns[1] for columns in self._edges])
+        self.edge_values = _together([columns[2] for columns in self._edges])
         self._edges = []
         different, codes = encoded(targets)
-        owners = owners_in(different, self.partitions)
-        order = sorted_by(owners)
+        owners = assign_owners(different, self.partitions)
+        order = radix_argsort(owners)
         slot_of = np.empty(len(order), np.uint32)
         slot_of[order] = np.arange(len(order), dtype=np.uint32)
         slots = slot_of[codes]
-        by_slot = sorted_by(slots)
+        by_slot = radix_argsort(slots)
         self._ends, self._end_codes = encoded(ends)
         self._end_codes = self._end_codes[by_slot]
         self.edge_values = _taken(self.edge_values, by_slot)
@@ -119,27 +119,27 @@ class GraphArrays:
         else:
             self.ids = encoded(joined([self._ends, *(ids for ids, _ in addressed)]))[0]
         size = len(self)
-        place_of_end = places_in(self.ids, self._ends)
+        place_of_end = find_positions(self.ids, self._ends)
         self.edge_sources = place_of_end[self._end_codes]
         self._drop_edges_from_nowhere()
-        self._places = [places_in(self.ids, ids) for ids, _ in addressed]
+        self._places = [find_positions(self.ids, ids) for ids, _ in addressed]
         self.degrees = np.bincount(self.edge_sources, minlength=size)
         self.in_degrees = np.zeros(size, np.int64)
-        for places, (_, counts) in zip(self._places, addressed, strict=True):
-            there = places >= 0
-            self.in_degrees[places[there]] += counts[there]
+        for positions, (_, counts) in zip(self._places, addressed, strict=True):
+            present = positions >= 0
+            self.in_degrees[positions[present]] += counts[present]
         self._counts_of_all = [counts for _, counts in addressed]
-        self._all_there = [bool((places >= 0).all()) for places in self._places]
+        self._all_there = [bool((part >= 0).all()) for part in self._places]
         self._starts = np.concatenate([[0], np.cumsum(self._counts)])[:-1]
         del self._ends, self._end_codes
 
     def initialize(self, value_of: Callable[[Any], Any]) -> None:
         """Compute the values of the vertices from their ids."""
-        self.vertex_values = _numbers_of([value_of(one) for one in listed(self.ids)])
+        self.vertex_values = _to_number_array([value_of(vertex_id) for vertex_id in listed(self.ids)])
 
     def _number_given(self) -> None:
-        ids = joined([one[0] for one in self._vertices])
-        values = _together([one[1] for one in self._vertices])
+        ids = joined([columns[0] for columns in self._vertices])
+        values = _together([columns[1] for columns in self._vertices])
         self._vertices = []
         self.ids, codes = encoded(ids)
         if values is not None:
@@ -150,13 +150,13 @@ class GraphArrays:
 
     def _drop_edges_from_nowhere(self) -> None:
         """Drop edges whose first end is missing from the graph: they carry nothing."""
-        there = self.edge_sources >= 0
-        if there.all():
+        present = self.edge_sources >= 0
+        if present.all():
             return
-        slots = np.repeat(np.arange(len(self._counts)), self._counts)[there]
+        slots = np.repeat(np.arange(len(self._counts)), self._counts)[present]
         self._counts = np.bincount(slots, minlength=len(self._counts)).astype(np.int64)
-        self.edge_sources = self.edge_sources[there]
-        self.edge_values = _taken(self.edge_values, np.flatnonzero(there))
+        self.edge_sources = self.edge_sources[present]
+        self.edge_values = _taken(self.edge_values, np.flatnonzero(present))
 
     # --- values along edges ------------------------------------------------------------------------------------------
 
@@ -206,14 +206,14 @@ class GraphArrays:
                 kind = payload[0].dtype
         if combine is Combine.NONE:
             return self._all_gathered(payloads, kind)
-        values = np.full(len(self), None if kind.kind == "O" else identity_of(combine, kind), kind)
+        values = np.full(len(self), None if kind.kind == "O" else get_identity(combine, kind), kind)
         has = np.zeros(len(self), bool)
         combined = UFUNCS[combine]
-        for places, is_all_there, payload in zip(self._places, self._all_there, payloads, strict=True):
+        for positions, is_all_there, payload in zip(self._places, self._all_there, payloads, strict=True):
             if payload is None:
                 continue
             part, slots = payload
-            at = places if slots is None else places[slots]
+            at = positions if slots is None else positions[slots]
             if not is_all_there:
                 part, at = part[at >= 0], at[at >= 0]
             if kind.kind == "O":  # objects have no identity value
@@ -221,43 +221,43 @@ class GraphArrays:
                 values[at[~both]] = part[~both]
                 part, at = part[both], at[both]
             values[at] = combined(values[at], part)  # no index occurs twice
-            has[places if slots is None else places[slots]] = True
+            has[positions if slots is None else positions[slots]] = True
         return Inbox(values, has)
 
     def _all_gathered(self, payloads: Sequence[Any], kind: Any) -> Inbox:
-        places, parts = [np.zeros(0, np.int64)], [np.zeros(0, kind)]
+        positions, parts = [np.zeros(0, np.int64)], [np.zeros(0, kind)]
         for mine, payload in zip(self._places, payloads, strict=True):
             if payload is not None:
                 part, counts = payload
                 at = np.repeat(mine, counts)
-                places.append(at[at >= 0])
+                positions.append(at[at >= 0])
                 parts.append(part[at >= 0])
-        at = np.concatenate(places)
+        at = np.concatenate(positions)
         counts = np.bincount(at, minlength=len(self))
-        return Inbox(np.concatenate(parts)[sorted_by(at)], counts > 0, np.concatenate([[0], np.cumsum(counts)]))
+        return Inbox(np.concatenate(parts)[radix_argsort(at)], counts > 0, np.concatenate([[0], np.cumsum(counts)]))
 
 
 def _columns(batch: Batch, width: int) -> tuple[Any, ...]:
     """Return the columns of a batch, ids first. Records may lack the last column, which is then None."""
     ids = width - 1
     if isinstance(batch, ColumnBatch):
-        found = batch.columns.columns
-        values = _numbers(found[ids]) if len(found) > ids else None
-        return (*(ids_of_column(column) for column in found[:ids]), values)
+        columns = batch.columns.columns
+        values = _numbers(columns[ids]) if len(columns) > ids else None
+        return (*(ids_of_column(column) for column in columns[:ids]), values)
     lists = list(zip(*batch.values, strict=True))
-    values = _numbers_of(lists[ids]) if len(lists) > ids else None
-    return (*(ids_of(column) for column in lists[:ids]), values)
+    values = _to_number_array(lists[ids]) if len(lists) > ids else None
+    return (*(to_id_column(column) for column in lists[:ids]), values)
 
 
 def _numbers(column: Any) -> Any:
     if column.null_count == len(column):
         return None
     if column.null_count or not (np.issubdtype(kind := column.type.to_pandas_dtype(), np.number) or kind is np.bool_):
-        return _numbers_of(column.to_pylist())
+        return _to_number_array(column.to_pylist())
     return column.to_numpy(zero_copy_only=False)
 
 
-def _numbers_of(values: Sequence[Any]) -> Any:
+def _to_number_array(values: Sequence[Any]) -> Any:
     kinds = set(map(type, values))
     if kinds == {type(None)}:
         return None
@@ -279,7 +279,7 @@ def _together(parts: Sequence[Any]) -> Any:
     return [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
 
 
-def _taken(values: Any, places: Any) -> Any:
+def _taken(values: Any, positions: Any) -> Any:
     if values is None:
         return None
-    return values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]
+    return values[positions] if isinstance(values, np.ndarray) else [values[position] for position in positions]

@@ -35,7 +35,7 @@ class Inbox:
     offsets: Any = None
 
 
-def identity_of(combine: Combine, kind: Any) -> Any:
+def get_identity(combine: Combine, kind: Any) -> Any:
     """Return the identity of the combination for a type: combining it with a value leaves the value unchanged."""
     if combine is Combine.SUM:
         return kind.type(0)

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.gelly.base.owners import Owners, owners_of
+from penstock.gelly.base.owners import Owners, assign_integer_owners
 
 #: An Arrow array, or a list.
 Ids = Any
 
 
-def ids_of(values: Sequence[Any]) -> Ids:
+def to_id_column(values: Sequence[Any]) -> Ids:
     """Return a column of ids: an Arrow array if all are 64-bit integers, or all are text."""
     kinds = set(map(type, values))
     if kinds == {int}:
@@ -32,7 +32,7 @@ def ids_of_column(column: Any) -> Ids:
         return column.cast(pa.int64())
     if column.type == pa.string() and not column.null_count:
         return column
-    return ids_of(column.to_pylist())
+    return to_id_column(column.to_pylist())
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
@@ -42,7 +42,7 @@ def joined(parts: Sequence[Ids]) -> Ids:
         return pa.array([], pa.int64())
     if len(types) == 1 and None not in types:
         return pa.concat_arrays([part for part in parts if len(part)])
-    return [one for part in parts for one in listed(part)]
+    return [vertex_id for part in parts for vertex_id in listed(part)]
 
 
 def listed(ids: Ids) -> list[Any]:
@@ -54,38 +54,38 @@ def listed(ids: Ids) -> list[Any]:
 def encoded(ids: Ids) -> tuple[Ids, Any]:
     """Return the distinct ids, and the index of each id among them."""
     if isinstance(ids, pa.Array):
-        found = ids.dictionary_encode()
-        return found.dictionary, found.indices.to_numpy(zero_copy_only=False)
+        array = ids.dictionary_encode()
+        return array.dictionary, array.indices.to_numpy(zero_copy_only=False)
     numbers: dict[Any, int] = {}
-    codes = [numbers.setdefault(one, len(numbers)) for one in ids]
+    codes = [numbers.setdefault(vertex_id, len(numbers)) for vertex_id in ids]
     return list(numbers), np.array(codes, np.int32)
 
 
-def places_in(known: Ids, wanted: Ids) -> Any:
+def find_positions(known: Ids, ids: Ids) -> Any:
     """Return the index of each wanted id among the known ids, which are distinct; -1 if it is missing."""
-    if isinstance(known, pa.Array) and isinstance(wanted, pa.Array) and known.type == wanted.type:
-        found = pc.index_in(wanted, value_set=known)
-        return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    index = {one: number for number, one in enumerate(listed(known))}
-    return np.array([index.get(one, -1) for one in listed(wanted)], np.int64)
+    if isinstance(known, pa.Array) and isinstance(ids, pa.Array) and known.type == ids.type:
+        indexes = pc.index_in(ids, value_set=known)
+        return pc.fill_null(indexes, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    index = {vertex_id: number for number, vertex_id in enumerate(listed(known))}
+    return np.array([index.get(vertex_id, -1) for vertex_id in listed(ids)], np.int64)
 
 
-def taken(ids: Ids, places: Any) -> Ids:
+def taken(ids: Ids, positions: Any) -> Ids:
     """Return the ids at these indices."""
     if isinstance(ids, pa.Array):
-        return ids.take(pa.array(places))
-    return [ids[place] for place in places]
+        return ids.take(pa.array(positions))
+    return [ids[position] for position in positions]
 
 
-def owners_in(ids: Ids, partitions: int) -> Any:
+def assign_owners(ids: Ids, partitions: int) -> Any:
     """Return the partition of each id."""
     if isinstance(ids, pa.Array) and pa.types.is_integer(ids.type):
-        return owners_of(ids.to_numpy(zero_copy_only=False), partitions)
+        return assign_integer_owners(ids.to_numpy(zero_copy_only=False), partitions)
     owners = Owners(partitions)
-    return np.array([owners[one] for one in listed(ids)], np.uint16)
+    return np.array([owners[vertex_id] for vertex_id in listed(ids)], np.uint16)
 
 
-def sorted_by(numbers: Any) -> Any:
+def radix_argsort(numbers: Any) -> Any:
     """Return a stable sort order of numbers from 0 to 2**32 - 1, by radix sort, which numpy uses for 16 bits."""
     order = np.argsort((numbers & 0xFFFF).astype(np.uint16), kind="stable")
     if len(numbers) and int(numbers.max()) > 0xFFFF:

@@ -74,14 +74,14 @@ class KernelOperator(LockstepOperator):
         graph.number_of_edges = sum(report[1] for report in answer.reports)
         graph.sums = _sums(report[2] for report in answer.reports)
         active, number, end = len(graph), 0, "the maximum"
-        told = f"{graph.number_of_vertices} vertices, {graph.number_of_edges} edges"
+        message = f"{graph.number_of_vertices} vertices, {graph.number_of_edges} edges"
         while number != self._max_iterations:
             begun_ms = self.context.clock.steady_ms()
             graph.superstep = number + 1
             sent = kernel.send(graph)
             values, mask = sent if isinstance(sent, tuple) else (sent, None)
             payloads = graph.scattered(values, mask, kernel.along_edges, kernel.combine)
-            answer = yield Round(payloads, (active, graph.take_added(), values.dtype.str), self._line(told))
+            answer = yield Round(payloads, (active, graph.take_added(), values.dtype.str), self._line(message))
             sums = _sums(report[1] for report in answer.reports)
             active_in_all = sum(report[0] for report in answer.reports)
             if number and not active_in_all:
@@ -95,8 +95,8 @@ class KernelOperator(LockstepOperator):
             active = kernel.receive(graph, graph.gathered(answer.payloads, kernel.combine, values.dtype))
             seconds = (self.context.clock.steady_ms() - begun_ms) / 1000
             figures = "".join(f", {name} = {value:g}" for name, value in sums.items())
-            told = f"superstep {number}: {active_in_all} vertices active{figures}, {seconds:.2f} s"
-        yield Round(nothing, None, self._line(told))
+            message = f"superstep {number}: {active_in_all} vertices active{figures}, {seconds:.2f} s"
+        yield Round(nothing, None, self._line(message))
         yield Round(nothing, None, self._line(f"ended after {number} supersteps: {end}"))
         for batch in self._results():
             self.output.collect(batch)
@@ -108,10 +108,10 @@ class KernelOperator(LockstepOperator):
         columns, ids = list(self._kernel.results(self._graph)), self._graph.ids
         chosen = self._kernel.chosen(self._graph)
         if chosen is not None:
-            places = np.flatnonzero(chosen)
-            ids = taken(ids, places)
+            positions = np.flatnonzero(chosen)
+            ids = taken(ids, positions)
             columns = [
-                column[places] if isinstance(column, np.ndarray) else taken(column, places) for column in columns
+                column[positions] if isinstance(column, np.ndarray) else taken(column, positions) for column in columns
             ]
         if len(ids) and isinstance(ids, pa.Array) and all(map(_is_numbers, columns)):
             yield from self._columns([ids, *map(pa.array, columns)])
@@ -123,10 +123,10 @@ class KernelOperator(LockstepOperator):
 
     def _columns(self, columns: list[Any]) -> Iterator[Batch]:
         """Yield the records in columns, which become rows only on access."""
-        names = getattr(self._record, "_fields", None) or [f"f{place}" for place in range(len(columns))]
-        whole = pa.RecordBatch.from_arrays(columns, list(names))
-        for begin in range(0, len(whole), COLUMN_BATCH_ROWS):
-            yield ColumnBatch(RecordData(whole.slice(begin, COLUMN_BATCH_ROWS), self._record))
+        names = getattr(self._record, "_fields", None) or [f"f{index}" for index in range(len(columns))]
+        batch = pa.RecordBatch.from_arrays(columns, list(names))
+        for begin in range(0, len(batch), COLUMN_BATCH_ROWS):
+            yield ColumnBatch(RecordData(batch.slice(begin, COLUMN_BATCH_ROWS), self._record))
 
 
 def _is_numbers(column: Any) -> bool:

@@ -47,9 +47,9 @@ class GraphGenerator(ABC):
     def _graph(self, vertices: int, edges_of: Callable[[int], Iterable[Edge]]) -> Graph:
         """Return the graph with this number of vertices. `edges_of` returns the outgoing edges of a vertex."""
         name = type(self).__name__
-        made = self._own(self._numbers(vertices, f"{name} Ids").map(_vertex)).name(f"{name} Vertices")
+        vertex_stream = self._own(self._numbers(vertices, f"{name} Ids").map(_vertex)).name(f"{name} Vertices")
         edges = self._own(self._numbers(vertices, f"{name} Sources").flat_map(edges_of)).name(f"{name} Edges")
-        return Graph.from_data_stream(edges, made)
+        return Graph.from_data_stream(edges, vertex_stream)
 
     def _numbers(self, count: int, name: str) -> DataStream:
         """Return a stream of the integers from 0 to `count - 1`."""
@@ -81,6 +81,6 @@ def _vertex(number: int) -> Vertex:
     return Vertex(number, None)
 
 
-def edges_to(source: int, targets: Iterable[int]) -> list[Any]:
+def build_edges(source: int, targets: Iterable[int]) -> list[Any]:
     """Return edges without values from a vertex to the targets, in ascending order and without duplicates."""
     return [Edge(source, target, None) for target in sorted(set(targets))]

@@ -11,7 +11,7 @@ from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.gelly.asm.checks import flag, whole
 from penstock.gelly.base.elements import Edge
-from penstock.gelly.generator.base import CountedGenerator, GraphGenerator, edges_to
+from penstock.gelly.generator.base import CountedGenerator, GraphGenerator, build_edges
 from penstock.gelly.graph import Graph
 
 
@@ -97,14 +97,14 @@ class HypercubeGraph(GraphGenerator):
 
 
 def _grid(dimensions: tuple[tuple[int, bool], ...], source: int) -> list[Edge]:
-    return edges_to(source, _neighbours(dimensions, source))
+    return build_edges(source, _neighbours(dimensions, source))
 
 
 def _neighbours(dimensions: tuple[tuple[int, bool], ...], source: int) -> Iterator[int]:
     stride = 1
     for size, is_closed in reversed(dimensions):
-        place = source // stride % size
-        for other in (place - 1, place + 1):
+        coordinate = source // stride % size
+        for other in (coordinate - 1, coordinate + 1):
             if is_closed or 0 <= other < size:
-                yield source + (other % size - place) * stride
+                yield source + (other % size - coordinate) * stride
         stride *= size

@@ -9,7 +9,7 @@ from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.gelly.asm.checks import whole
 from penstock.gelly.base.elements import Edge
-from penstock.gelly.generator.base import CountedGenerator, GraphGenerator, edges_to
+from penstock.gelly.generator.base import CountedGenerator, GraphGenerator, build_edges
 from penstock.gelly.graph import Graph
 
 
@@ -139,7 +139,7 @@ class StarGraph(CountedGenerator):
 
 
 def _circulant(count: int, steps: Any, source: int) -> list[Edge]:
-    return edges_to(source, ((source + step) % count for step in steps))
+    return build_edges(source, ((source + step) % count for step in steps))
 
 
 def _all_others(count: int, source: int) -> list[Edge]:
@@ -155,4 +155,4 @@ def _partner(source: int) -> list[Edge]:
 
 
 def _star(count: int, source: int) -> list[Edge]:
-    return edges_to(source, [0] if source else range(1, count))
+    return build_edges(source, [0] if source else range(1, count))

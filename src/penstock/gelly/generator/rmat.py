@@ -76,10 +76,10 @@ def _block(
     seed: int, vertices: int, edges: int, constants: tuple[float, float, float], noise: float, block: int
 ) -> list[Edge]:
     chance = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
-    wanted = min(BLOCK_EDGES, edges - block * BLOCK_EDGES)
+    count = min(BLOCK_EDGES, edges - block * BLOCK_EDGES)
     drawn: list[Any] = []
     tries = 0
-    while len(drawn) < wanted:
+    while len(drawn) < count:
         tries += 1
         if tries > _TRIES_MAX and not drawn:
             raise WrongValueError(
@@ -89,7 +89,7 @@ def _block(
         sources, targets = _draw(chance, (vertices - 1).bit_length(), BLOCK_EDGES, constants, noise)
         fits = (sources < vertices) & (targets < vertices)
         drawn += zip(sources[fits].tolist(), targets[fits].tolist(), strict=True)
-    return [Edge(source, target, None) for source, target in drawn[:wanted]]
+    return [Edge(source, target, None) for source, target in drawn[:count]]
 
 
 def _draw(chance: Any, bits: int, count: int, constants: tuple[float, float, float], noise: float) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.core.operators.base import UserCodeError
 from penstock.gelly.base.elements import EdgeDirection
 from penstock.gelly.gsa.functions import ApplyFunction, GatherFunction, Neighbor, SumFunction
-from penstock.gelly.spargel.model import neighbours_of
+from penstock.gelly.spargel.model import collect_neighbours
 from penstock.gelly.supersteps.model import Model, each
 from penstock.gelly.supersteps.partition import Box, Partition, merged
 
@@ -27,7 +27,7 @@ class GatherSumApply(Model):
     def set_up(self, partition: Partition, direction: EdgeDirection) -> None:
         """Set up the model with a complete partition."""
         super().set_up(partition, direction)
-        self._neighbours = neighbours_of(partition, direction)
+        self._neighbours = collect_neighbours(partition, direction)
 
     def send(self) -> list[Box | None]:
         """Gather along the edges of active vertices, and sum."""
@@ -38,9 +38,9 @@ class GatherSumApply(Model):
             self.outboxes.send,
         )
 
-        def call(place: int) -> None:
-            value = values[place]
-            for edge, target in neighbours[place]:
+        def call(position: int) -> None:
+            value = values[position]
+            for edge, target in neighbours[position]:
                 send(target, gather(Neighbor(value, edge[2])))
 
         for function in (self._gather, self._sum):
@@ -57,14 +57,14 @@ class GatherSumApply(Model):
         active: list[int] = []
 
         def call(target: Any) -> None:
-            place = index.get(target)
-            if place is None:
+            position = index.get(target)
+            if position is None:
                 return
             apply._result = None
-            apply.apply(inbox[target][0], values[place])
+            apply.apply(inbox[target][0], values[position])
             if apply._result is not None:
-                values[place] = apply._result[0]
-                active.append(place)
+                values[position] = apply._result[0]
+                active.append(position)
 
         apply.pre_superstep()
         each(call, inbox, self.operator_name, lambda target: target)

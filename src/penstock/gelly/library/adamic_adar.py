@@ -85,9 +85,9 @@ class AdamicAdar(GraphAlgorithm[DataStream]):
 
 def _scores(minimum: float, key: Any, degree: int, learnt: list[Learnt]) -> Iterator[AdamicAdarScore]:
     scores: defaultdict[Any, float] = defaultdict(float)
-    for one in learnt:
-        weight = 1 / math.log(one.shared_degree)
-        for other in one.others:
+    for record in learnt:
+        weight = 1 / math.log(record.shared_degree)
+        for other in record.others:
             scores[other] += weight
     for other, score in scores.items():
         if score >= minimum:
@@ -109,9 +109,9 @@ class _PairSums(Partial):
             self._pairs[degree] += degree * (degree - 1) // 2
 
     def take(self) -> list[Any]:
-        taken = [(degree, count) for degree, count in self._pairs.items() if count]
+        records = [(degree, count) for degree, count in self._pairs.items() if count]
         self._pairs.clear()
-        return taken
+        return records
 
 
 class _AboveRatio(BroadcastProcessFunction):
@@ -123,8 +123,8 @@ class _AboveRatio(BroadcastProcessFunction):
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
         degree, count = value
-        held = ctx.get_broadcast_state(_AVERAGE)
-        held.put(degree, (held.get(degree) or 0) + count)
+        state = ctx.get_broadcast_state(_AVERAGE)
+        state.put(degree, (state.get(degree) or 0) + count)
         return None
 
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:

@@ -52,8 +52,8 @@ class ChecksumHashCode(Analytic[Checksum]):
 
     def compute(self, graph: Any, job_name: str) -> Checksum:
         everything = graph.get_vertices().union(graph.get_edges())
-        found = collected(partials(everything, _Hashes, "Checksum"), job_name)
-        return Checksum(sum(count for count, _ in found), sum(hashes for _, hashes in found) & _BITS)
+        records = collected(partials(everything, _Hashes, "Checksum"), job_name)
+        return Checksum(sum(count for count, _ in records), sum(hashes for _, hashes in records) & _BITS)
 
 
 class _Hashes(Partial):
@@ -65,6 +65,6 @@ class _Hashes(Partial):
         self._sum += sum(xxhash.xxh3_64_intdigest(key_bytes(tuple(record))) for record in records)
 
     def take(self) -> list[Any]:
-        taken = [(self._count, self._sum & _BITS)] if self._count else []
+        records = [(self._count, self._sum & _BITS)] if self._count else []
         self._count = self._sum = 0
-        return taken
+        return records

@@ -73,9 +73,9 @@ class _AverageClusteringCoefficient(Analytic[AverageClustering]):
     local: ClassVar[type[Any]]
 
     def compute(self, graph: Any, job_name: str) -> AverageClustering:
-        found = collected(partials(self.local().run(graph), _ScoreSum, "Average Clustering Coefficient"), job_name)
-        vertices = sum(count for count, _ in found)
-        total = math.fsum(score for _, scores in found for score in scores)
+        records = collected(partials(self.local().run(graph), _ScoreSum, "Average Clustering Coefficient"), job_name)
+        vertices = sum(count for count, _ in records)
+        total = math.fsum(score for _, scores in records for score in scores)
         return AverageClustering(vertices, total / vertices if vertices else math.nan)
 
 
@@ -104,24 +104,24 @@ class _ScoreSum(Partial):
         self._parts = exact_parts([*self._parts, *scores])
 
     def take(self) -> list[Any]:
-        taken = [(self._count, self._parts)] if self._count else []
+        records = [(self._count, self._parts)] if self._count else []
         self._count, self._parts = 0, []
-        return taken
+        return records
 
 
 def exact_parts(numbers: Sequence[float]) -> list[float]:
     """Return a few numbers with the same exact sum, so that the order of addition makes no difference."""
     parts: list[float] = []
     for number in numbers:
-        kept = []
+        remainders = []
         for part in parts:
             large, small = (number, part) if abs(number) >= abs(part) else (part, number)
             total = large + small
             rest = small - (total - large)
             if rest:
-                kept.append(rest)
+                remainders.append(rest)
             number = total
-        parts = [*kept, number]
+        parts = [*remainders, number]
     return parts
 
 
@@ -134,8 +134,8 @@ class _GlobalClusteringCoefficient(Analytic[GlobalClustering]):
         degrees = (VertexDegrees() if self.is_directed else VertexDegree()).run(graph)
         triplets = partials(degrees, _Triplets, "Triplets")
         closed = partials(triangles(graph.get_edges(), self.is_directed), _Triangles, "Closed Triplets")
-        found = collected(triplets.union(closed), job_name)
-        return GlobalClustering(*(sum(one[place] for one in found) for place in (0, 1)))
+        records = collected(triplets.union(closed), job_name)
+        return GlobalClustering(*(sum(record[index] for record in records) for index in (0, 1)))
 
 
 class UndirectedGlobalClusteringCoefficient(_GlobalClusteringCoefficient):
@@ -157,9 +157,9 @@ class _Sum(Partial):
         self.sum = 0
 
     def take(self) -> list[Any]:
-        taken = [self.record()] if self.sum else []
+        records = [self.record()] if self.sum else []
         self.sum = 0
-        return taken
+        return records
 
     def record(self) -> tuple[int, int]:
         raise NotImplementedError

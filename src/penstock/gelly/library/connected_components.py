@@ -41,7 +41,7 @@ class ComponentsKernel(Kernel):
 
     def begin(self, graph: GraphArrays) -> None:
         """Let all vertices send at first."""
-        self._values = values_of(graph)
+        self._values = get_vertex_values(graph)
         self._has_changed = np.ones(len(graph), bool)
 
     def send(self, graph: GraphArrays) -> Any:
@@ -61,7 +61,7 @@ class ComponentsKernel(Kernel):
         return [self._values]
 
 
-def values_of(graph: GraphArrays) -> Any:
+def get_vertex_values(graph: GraphArrays) -> Any:
     """Return the values of the vertices as an array, of objects unless they are numbers.
 
     Raises:
@@ -75,6 +75,6 @@ def values_of(graph: GraphArrays) -> Any:
             "the vertices have no values: give them some with vertex_value_initializer or map_vertices, such as their "
             "ids"
         )
-    made = np.empty(len(graph), object)
-    made[:] = values or []
-    return made
+    array = np.empty(len(graph), object)
+    array[:] = values or []
+    return array

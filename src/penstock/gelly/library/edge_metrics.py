@@ -55,8 +55,8 @@ class _EdgeMetrics(Analytic[EdgeFigures]):
 
     def compute(self, graph: Any, job_name: str) -> EdgeFigures:
         higher = higher_neighbours(graph.get_edges(), self.is_directed)
-        found = collected(partials(higher, _Triplets, "Edge Metrics"), job_name)
-        return EdgeFigures(*(merged(found, _SUMS) or (0,) * 4))
+        records = collected(partials(higher, _Triplets, "Edge Metrics"), job_name)
+        return EdgeFigures(*(merged(records, _SUMS) or (0,) * 4))
 
 
 class UndirectedEdgeMetrics(_EdgeMetrics):
@@ -82,9 +82,9 @@ class _Triplets(Partial):
         self._held = merged(rows, _SUMS)
 
     def take(self) -> list[Any]:
-        taken = [tuple(self._held)] if self._held else []
+        records = [tuple(self._held)] if self._held else []
         self._held = []
-        return taken
+        return records
 
 
 def _triplets(degree: int, higher: int) -> tuple[int, ...]:

@@ -98,11 +98,11 @@ class JaccardIndex(GraphAlgorithm[DataStream]):
 def _scores(
     minimum: tuple[int, int], maximum: tuple[int, int], mirrors: bool, key: Any, degree: int, learnt: list[Learnt]
 ) -> Iterator[JaccardScore]:
-    shared = Counter(chain.from_iterable(one.others for one in learnt))
+    shared = Counter(chain.from_iterable(record.others for record in learnt))
     degrees = dict(
         zip(
-            chain.from_iterable(one.others for one in learnt),
-            chain.from_iterable(one.degrees for one in learnt),
+            chain.from_iterable(record.others for record in learnt),
+            chain.from_iterable(record.degrees for record in learnt),
             strict=True,
         )
     )

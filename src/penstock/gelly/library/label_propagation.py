@@ -11,7 +11,7 @@ from penstock.gelly.asm.checks import whole
 from penstock.gelly.base.algorithm import GraphAlgorithm
 from penstock.gelly.base.elements import Vertex
 from penstock.gelly.columnar import Combine, GraphArrays, Inbox, Kernel, run_kernel
-from penstock.gelly.library.connected_components import values_of
+from penstock.gelly.library.connected_components import get_vertex_values
 
 
 class LabelPropagation(GraphAlgorithm[DataStream]):
@@ -40,7 +40,7 @@ class LabelsKernel(Kernel):
 
     def begin(self, graph: GraphArrays) -> None:
         """Let all vertices send at first."""
-        self._labels = values_of(graph)
+        self._labels = get_vertex_values(graph)
         self._sends = np.ones(len(graph), bool)
 
     def send(self, graph: GraphArrays) -> Any:
@@ -53,9 +53,9 @@ class LabelsKernel(Kernel):
         if len(inbox.values):
             vertices, labels, counts = most_frequent(inbox)
             own = self._labels[vertices]
-            taken = np.where(counts == 1, np.maximum(own, labels), labels)
+            new_labels = np.where(counts == 1, np.maximum(own, labels), labels)
             self._labels = self._labels.copy()
-            self._labels[vertices] = taken
+            self._labels[vertices] = new_labels
         return int(inbox.has.sum())
 
     def results(self, graph: GraphArrays) -> list[Any]:

@@ -120,19 +120,19 @@ class DirectedLocalClusteringCoefficient(_LocalClusteringCoefficient):
     result = DirectedClustering
 
 
-def _corners(found: Sequence[Any]) -> Iterator[tuple[Any, int]]:
-    for one, two, three, _ in found:
-        yield one, 1
-        yield two, 1
-        yield three, 1
+def _corners(records: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+    for first, second, third, _ in records:
+        yield first, 1
+        yield second, 1
+        yield third, 1
 
 
-def _directed_corners(found: Sequence[Any]) -> Iterator[tuple[Any, int]]:
+def _directed_corners(records: Sequence[Any]) -> Iterator[tuple[Any, int]]:
     """Yield the number of edges between the other two, for each vertex of a triangle."""
-    for one, two, three, mask in found:
-        yield one, _edges(mask)
-        yield two, _edges(mask >> 2)
-        yield three, _edges(mask >> 4)
+    for first, second, third, mask in records:
+        yield first, _edges(mask)
+        yield second, _edges(mask >> 2)
+        yield third, _edges(mask >> 4)
 
 
 def _edges(mask: int) -> int:

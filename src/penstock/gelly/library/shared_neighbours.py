@@ -50,22 +50,22 @@ def pairs(
 
 def _groups(group_size: int, _: Any, key: Any, neighbours: Iterable[Any]) -> Iterator[Any]:
     """Yield for each group the number of neighbours, the ids and degrees from the group on, and the group's length."""
-    told = sorted((n.neighbour, n.degree) for n in neighbours)
-    ids = tuple(one for one, _ in told)
-    degrees = tuple(degree for _, degree in told)
-    for start in range(0, len(told) - 1, group_size):
-        yield len(told), ids[start:], degrees[start:], group_size
+    pairs = sorted((n.neighbour, n.degree) for n in neighbours)
+    ids = tuple(vertex_id for vertex_id, _ in pairs)
+    degrees = tuple(degree for _, degree in pairs)
+    for start in range(0, len(pairs) - 1, group_size):
+        yield len(pairs), ids[start:], degrees[start:], group_size
 
 
 def _tell(group: tuple[int, tuple[Any, ...], tuple[int, ...], int]) -> Iterator[Learnt]:
     shared_degree, ids, degrees, group_size = group
-    for place in range(min(group_size, len(ids) - 1)):
-        yield Learnt(ids[place], degrees[place], shared_degree, ids[place + 1 :], degrees[place + 1 :])
+    for index in range(min(group_size, len(ids) - 1)):
+        yield Learnt(ids[index], degrees[index], shared_degree, ids[index + 1 :], degrees[index + 1 :])
 
 
 def _results(make: Callable[[Any, int, list[Learnt]], Iterable[Any]], _: Any, key: Any, learnt: Iterable[Any]) -> Any:
-    told = sorted(learnt, key=_shared_degree)
-    return make(key, told[0].degree, told)
+    records = sorted(learnt, key=_shared_degree)
+    return make(key, records[0].degree, records)
 
 
 def _shared_degree(learnt: Learnt) -> int:

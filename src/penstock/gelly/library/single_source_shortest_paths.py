@@ -12,7 +12,7 @@ from penstock.gelly.asm.checks import whole
 from penstock.gelly.base.algorithm import GraphAlgorithm
 from penstock.gelly.base.elements import Vertex
 from penstock.gelly.columnar import Combine, GraphArrays, Inbox, Kernel, run_kernel
-from penstock.gelly.columnar.ids import ids_of, places_in
+from penstock.gelly.columnar.ids import find_positions, to_id_column
 
 
 class SingleSourceShortestPaths(GraphAlgorithm[DataStream]):
@@ -50,9 +50,9 @@ class DistancesKernel(Kernel):
     def begin(self, graph: GraphArrays) -> None:
         """Start with only the source reached."""
         is_source = np.zeros(len(graph), bool)
-        place = int(places_in(graph.ids, ids_of([self._source]))[0]) if len(graph) else -1
-        if place >= 0:
-            is_source[place] = True
+        position = int(find_positions(graph.ids, to_id_column([self._source]))[0]) if len(graph) else -1
+        if position >= 0:
+            is_source[position] = True
         self._distances = np.where(is_source, 0.0, np.inf)
         self._is_nearer = is_source
 

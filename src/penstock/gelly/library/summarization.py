@@ -79,7 +79,7 @@ def _vertex(group: tuple[list[Any], Any]) -> Vertex:
 
 def _members(group: tuple[list[Any], Any]) -> list[tuple[Any, Any]]:
     ids, _ = group
-    return [(one, ids[0]) for one in ids]
+    return [(vertex_id, ids[0]) for vertex_id in ids]
 
 
 def _with_source(_: Any, edges: Iterable[Any], members: Iterable[Any]) -> Iterator[Edge]:

@@ -88,11 +88,11 @@ class UndirectedTriadicCensus(Analytic[UndirectedCensus]):
 
     def compute(self, graph: Any, job_name: str) -> UndirectedCensus:
         (vertices, ends, triplets), masks = _figures(graph, False, _undirected_figures, job_name)
-        three = sum(masks.values())
-        two = triplets - 3 * three
-        one = ends // 2 * (vertices - 2) - 2 * two - 3 * three
-        none = _triples(vertices) - one - two - three
-        return UndirectedCensus((none, one, two, three))
+        three_edges = sum(masks.values())
+        two_edges = triplets - 3 * three_edges
+        one_edge = ends // 2 * (vertices - 2) - 2 * two_edges - 3 * three_edges
+        no_edges = _triples(vertices) - one_edge - two_edges - three_edges
+        return UndirectedCensus((no_edges, one_edge, two_edges, three_edges))
 
 
 class DirectedTriadicCensus(Analytic[DirectedCensus]):
@@ -131,10 +131,10 @@ def _figures(
     degrees = (VertexDegrees() if is_directed else VertexDegree()).run(graph)
     sums = partials(degrees, partial(_Sums, figures), "Triplets")
     masks = partials(triangles(graph.get_edges(), is_directed), partial(Counts, _masks), "Triangles By Kind")
-    found = collected(sums.map(_labelled_sums).union(masks.map(_labelled_masks)), job_name)
-    totals = [sum(column) for column in zip(*(record for is_mask, record in found if not is_mask), strict=True)]
+    records = collected(sums.map(_labelled_sums).union(masks.map(_labelled_masks)), job_name)
+    totals = [sum(column) for column in zip(*(record for is_mask, record in records if not is_mask), strict=True)]
     counts: Counter[int] = Counter()
-    for is_mask, record in found:
+    for is_mask, record in records:
         if is_mask:
             counts[record[0]] += record[1]
     return totals or list(figures(None)), counts
@@ -148,8 +148,8 @@ def _labelled_masks(record: Any) -> tuple[bool, Any]:
     return True, record
 
 
-def _masks(found: Sequence[Any]) -> list[int]:
-    return [mask for *_, mask in found]
+def _masks(records: Sequence[Any]) -> list[int]:
+    return [mask for *_, mask in records]
 
 
 class _Sums(Partial):
@@ -166,9 +166,9 @@ class _Sums(Partial):
         self._sums = [sum(column) for column in zip(*rows, strict=True)]
 
     def take(self) -> list[Any]:
-        taken = [tuple(self._sums)] if self._sums else []
+        records = [tuple(self._sums)] if self._sums else []
         self._sums = []
-        return taken
+        return records
 
 
 def _undirected_figures(degree: int | None) -> tuple[int, ...]:

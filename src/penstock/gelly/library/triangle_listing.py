@@ -77,9 +77,9 @@ class DirectedTriangle(NamedTuple):
 
     def to_printable_string(self) -> str:
         """Return the ids, with the edges between them as arrows."""
-        one, two, three, mask = self
+        first, second, third, mask = self
         arrows = [ARROWS[mask >> shift & 3] for shift in (4, 2, 0)]
-        return f"{one}{arrows[0]}{two}, {one}{arrows[1]}{three}, {two}{arrows[2]}{three}"
+        return f"{first}{arrows[0]}{second}, {first}{arrows[1]}{third}, {second}{arrows[2]}{third}"
 
 
 class _TriangleListing(GraphAlgorithm[DataStream]):
@@ -142,7 +142,7 @@ class _Shape:
         self._fields = len(result._fields)
 
     def __call__(self, triangle: tuple[Any, Any, Any, int]) -> Iterable[Any]:
-        return [self._result(*one[: self._fields]) for one in self._orders(triangle)]
+        return [self._result(*permutation[: self._fields]) for permutation in self._orders(triangle)]
 
     def _orders(self, triangle: tuple[Any, Any, Any, int]) -> Iterator[tuple[Any, Any, Any, int]]:
         if self._permutes:

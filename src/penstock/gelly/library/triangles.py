@@ -20,8 +20,8 @@ PAIRS = {(0, 1): 4, (0, 2): 2, (1, 2): 0}
 def triangles(edges: DataStream, is_directed: bool) -> DataStream:
     """Return each triangle once, as (lowest degree, one, other, bit mask), with the last two ordered by id."""
     higher = higher_neighbours(edges, is_directed)
-    told = higher.flat_map(_tell_higher).name("Pairs Of Neighbours")
-    return co_grouped(told, higher, (FIRST, FIRST), _closed).name("Triangles")
+    pairs = higher.flat_map(_tell_higher).name("Pairs Of Neighbours")
+    return co_grouped(pairs, higher, (FIRST, FIRST), _closed).name("Triangles")
 
 
 def _tell_higher(vertex: Higher) -> Iterator[tuple[Any, Any, int, tuple[tuple[Any, int], ...]]]:
@@ -32,13 +32,13 @@ def _tell_higher(vertex: Higher) -> Iterator[tuple[Any, Any, int, tuple[tuple[An
         yield other, vertex.id, mask, neighbours[position + 1 :]
 
 
-def _closed(_: Any, told: Iterable[Any], middles: Iterable[Higher]) -> Iterator[tuple[Any, Any, Any, int]]:
+def _closed(_: Any, pairs: Iterable[Any], middles: Iterable[Higher]) -> Iterator[tuple[Any, Any, Any, int]]:
     for middle in middles:
         own = dict(middle.neighbours)
-        for _, lowest, mask, others in told:
-            there = dict(others)
-            for highest in own.keys() & there.keys():
-                yield _triangle(lowest, middle.id, highest, mask, there[highest], own[highest])
+        for _, lowest, mask, neighbours in pairs:
+            masks = dict(neighbours)
+            for highest in own.keys() & masks.keys():
+                yield _triangle(lowest, middle.id, highest, mask, masks[highest], own[highest])
 
 
 def _triangle(lowest: Any, middle: Any, highest: Any, to_middle: int, to_highest: int, between: int) -> Any:
@@ -53,11 +53,11 @@ def permuted(triangle: tuple[Any, Any, Any, int], order: Sequence[int]) -> tuple
     mask = triangle[3]
     turned = 0
     for (low, high), shift in PAIRS.items():
-        one, other = order[low], order[high]
-        if one < other:
-            turned |= (mask >> PAIRS[one, other] & 3) << shift
+        first, second = order[low], order[high]
+        if first < second:
+            turned |= (mask >> PAIRS[first, second] & 3) << shift
         else:
-            turned |= TURNED[mask >> PAIRS[other, one] & 3] << shift
+            turned |= TURNED[mask >> PAIRS[second, first] & 3] << shift
     return triangle[order[0]], triangle[order[1]], triangle[order[2]], turned
 
 

@@ -169,8 +169,8 @@ class _VertexMetrics(Analytic[Any]):
     def compute(self, graph: Any, job_name: str) -> Any:
         degrees = self.degrees().set_include_zero_degree_vertices(self._includes_zero).run(graph)
         make = partial(_SumsAndMaxima, type(self).figures, self.sums)
-        found = collected(partials(degrees, make, "Vertex Metrics"), job_name)
-        return self.result(merged(found, self.sums) or list(type(self).figures(None)))
+        records = collected(partials(degrees, make, "Vertex Metrics"), job_name)
+        return self.result(merged(records, self.sums) or list(type(self).figures(None)))
 
     def result(self, figures: list[int]) -> Any:
         """Return the result for the merged figures."""
@@ -198,9 +198,9 @@ class _SumsAndMaxima(Partial):
         self._held = merged(rows, self._sums)
 
     def take(self) -> list[Any]:
-        taken = [tuple(self._held)] if self._held else []
+        records = [tuple(self._held)] if self._held else []
         self._held = []
-        return taken
+        return records
 
 
 def _of_degree(degree: int | None) -> tuple[int, ...]:
@@ -229,8 +229,8 @@ class UndirectedVertexMetrics(_VertexMetrics):
     figures = _of_degree
 
     def result(self, figures: list[int]) -> UndirectedVertexFigures:
-        vertices, ends, *others = figures
-        return UndirectedVertexFigures(vertices, ends // 2, *others)
+        vertices, ends, *rest = figures
+        return UndirectedVertexFigures(vertices, ends // 2, *rest)
 
 
 class DirectedVertexMetrics(_VertexMetrics):
@@ -241,6 +241,6 @@ class DirectedVertexMetrics(_VertexMetrics):
     figures = _of_degrees
 
     def result(self, figures: list[int]) -> DirectedVertexFigures:
-        vertices, ends_one_way, ends_both_ways, *others = figures
+        vertices, ends_one_way, ends_both_ways, *rest = figures
         one_way, both_ways = ends_one_way // 2, ends_both_ways // 2
-        return DirectedVertexFigures(vertices, one_way + 2 * both_ways, one_way, both_ways, *others)
+        return DirectedVertexFigures(vertices, one_way + 2 * both_ways, one_way, both_ways, *rest)

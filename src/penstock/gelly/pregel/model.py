@@ -32,12 +32,12 @@ class VertexCentric(Model):
         compute, partition, inbox = self._compute, self.partition, self._inbox
         edges, ids, values = partition.out_edges, partition.ids, partition.values
 
-        def call(place: int) -> None:
-            compute._edges = edges[place]
+        def call(position: int) -> None:
+            compute._edges = edges[position]
             compute._new_value = None
-            compute.compute(partition.vertex(place), inbox.get(ids[place], ()))
+            compute.compute(partition.vertex(position), inbox.get(ids[position], ()))
             if compute._new_value is not None:
-                values[place] = compute._new_value[0]
+                values[position] = compute._new_value[0]
 
         compute.pre_superstep()
         each(call, self.active, self.operator_name, partition.vertex)

@@ -26,16 +26,16 @@ class ScatterGather(Model):
         """Set up the model with a complete partition."""
         super().set_up(partition, direction)
         self._scatter._outboxes = self.outboxes
-        self._neighbours = neighbours_of(partition, direction)
+        self._neighbours = collect_neighbours(partition, direction)
 
     def send(self) -> list[Box | None]:
         """Let the active vertices send."""
         scatter, partition, neighbours = self._scatter, self.partition, self._neighbours
 
-        def call(place: int) -> None:
-            scatter._neighbours = neighbours[place]
-            self._tell_degrees(scatter, place)
-            scatter.send_messages(partition.vertex(place))
+        def call(position: int) -> None:
+            scatter._neighbours = neighbours[position]
+            self._tell_degrees(scatter, position)
+            scatter.send_messages(partition.vertex(position))
 
         scatter.pre_superstep()
         each(call, self.active, self.operator_name, partition.vertex)
@@ -49,28 +49,28 @@ class ScatterGather(Model):
         active: list[int] = []
 
         def call(target: Any) -> None:
-            place = index.get(target)
-            if place is None:
+            position = index.get(target)
+            if position is None:
                 raise WrongValueError(f"a message was sent to vertex {target!r}, which is not in the graph")
             gather._new_value = None
-            self._tell_degrees(gather, place)
-            gather.update_vertex(partition.vertex(place), inbox[target])
+            self._tell_degrees(gather, position)
+            gather.update_vertex(partition.vertex(position), inbox[target])
             if gather._new_value is not None:
-                values[place] = gather._new_value[0]
-                active.append(place)
+                values[position] = gather._new_value[0]
+                active.append(position)
 
         gather.pre_superstep()
         each(call, inbox, self.operator_name, lambda target: target)
         gather.post_superstep()
         self.active = active
 
-    def _tell_degrees(self, function: ScatterFunction | GatherFunction, place: int) -> None:
+    def _tell_degrees(self, function: ScatterFunction | GatherFunction, position: int) -> None:
         if self._with_degrees:
-            function._in_degree = len(self.partition.in_edges[place])
-            function._out_degree = len(self.partition.out_edges[place])
+            function._in_degree = len(self.partition.in_edges[position])
+            function._out_degree = len(self.partition.out_edges[position])
 
 
-def neighbours_of(partition: Partition, direction: EdgeDirection) -> list[list[tuple[Edge, Any]]]:
+def collect_neighbours(partition: Partition, direction: EdgeDirection) -> list[list[tuple[Edge, Any]]]:
     """Return the edges of each vertex in a direction, each with the id at its other end."""
     nothing: list[list[Edge]] = [[]] * len(partition)
     outgoing = partition.out_edges if direction is not EdgeDirection.IN else nothing

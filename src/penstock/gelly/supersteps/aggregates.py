@@ -20,10 +20,10 @@ class Aggregates:
 
     def aggregator(self, name: str) -> Aggregator[Any]:
         """Return this subtask's copy, empty at the start of the superstep. Raises `KeyError` if unregistered."""
-        found = self._used.get(name)
-        if found is None:
-            found = self._used[name] = self._fresh(name)
-        return found
+        aggregator = self._used.get(name)
+        if aggregator is None:
+            aggregator = self._used[name] = self._fresh(name)
+        return aggregator
 
     def previous(self, name: str) -> Any:
         """Return the aggregate of the previous superstep; None in the first. Raises `KeyError` if unregistered."""
@@ -36,19 +36,19 @@ class Aggregates:
 
     def end_superstep(self, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Merge the parts of all subtasks and start over. Returns the aggregates."""
-        whole = {name: self._fresh(name) for name in self._registered}
+        aggregators = {name: self._fresh(name) for name in self._registered}
         for part in parts:
             for name, value in part.items():
-                whole[name].aggregate(value)
+                aggregators[name].aggregate(value)
         self._used.clear()
-        self._previous = {name: aggregator.get_aggregate() for name, aggregator in whole.items()}
+        self._previous = {name: aggregator.get_aggregate() for name, aggregator in aggregators.items()}
         return self._previous
 
     def _fresh(self, name: str) -> Aggregator[Any]:
         self._check(name)
-        made = copy.deepcopy(self._registered[name])
-        made.reset()
-        return made
+        aggregator = copy.deepcopy(self._registered[name])
+        aggregator.reset()
+        return aggregator
 
     def _check(self, name: str) -> None:
         if name not in self._registered:

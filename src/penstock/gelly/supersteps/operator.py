@@ -17,7 +17,7 @@ from penstock.gelly.base.elements import EdgeDirection
 from penstock.gelly.supersteps.aggregates import Aggregates
 from penstock.gelly.supersteps.configuration import IterationConfiguration
 from penstock.gelly.supersteps.model import Model
-from penstock.gelly.supersteps.partition import Partition, number_of
+from penstock.gelly.supersteps.partition import Partition, count_messages
 
 #: The inputs: vertices, edges by source, edges by target, and broadcast sets from here on.
 VERTICES, BY_SOURCE, BY_TARGET, BROADCAST = 0, 1, 2, 3
@@ -97,7 +97,7 @@ class SuperstepOperator(LockstepOperator):
             begun_ms = self.context.clock.steady_ms()
             model.begin(number, known)
             boxes = model.send()
-            sent = number_of(boxes)
+            sent = count_messages(boxes)
             report = sent, ({} if model.settles else aggregates.parts())
             answer = yield Round(boxes, report)
             messages = sum(report[0] for report in answer.reports)
@@ -108,9 +108,9 @@ class SuperstepOperator(LockstepOperator):
                 figures, active = f"{active} vertices active, {updated} set", updated
             else:
                 figures, active = f"{active} vertices active", messages
-            found = aggregates.end_superstep(report[1] for report in answer.reports)
+            aggregated = aggregates.end_superstep(report[1] for report in answer.reports)
             seconds = (self.context.clock.steady_ms() - begun_ms) / 1000
-            rest = "".join(f", {name} = {value}" for name, value in found.items())
+            rest = "".join(f", {name} = {value}" for name, value in aggregated.items())
             yield self._told(f"superstep {number}: {figures}, {messages} messages{rest}, {seconds:.2f} s")
         yield self._told(f"ended after {number} supersteps: {end}")
         self._close_model()
@@ -123,8 +123,8 @@ class SuperstepOperator(LockstepOperator):
     def _results(self) -> Iterator[Batch]:
         size = len(self._partition)
         for begin in range(0, size, _EMITTED_AT_A_TIME):
-            places = range(begin, min(begin + _EMITTED_AT_A_TIME, size))
-            yield Batch([self._partition.vertex(place) for place in places])
+            positions = range(begin, min(begin + _EMITTED_AT_A_TIME, size))
+            yield Batch([self._partition.vertex(position) for position in positions])
 
     def _close_model(self) -> None:
         if self._is_open:

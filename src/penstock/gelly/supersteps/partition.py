@@ -34,19 +34,19 @@ class Partition:
 
     def add_vertices(self, batch: Batch) -> None:
         """Add vertices. If an id has several, the last one counts."""
-        for vertex_id, value in records_of(batch):
-            place = self.index.setdefault(vertex_id, len(self.ids))
-            if place == len(self.ids):
+        for vertex_id, value in to_records(batch):
+            position = self.index.setdefault(vertex_id, len(self.ids))
+            if position == len(self.ids):
                 self.ids.append(vertex_id)
                 self.values.append(value)
             else:
-                self.values[place] = value
+                self.values[position] = value
 
     def add_edges(self, batch: Batch, end: int) -> None:
         """Add edges to the vertices at their source (0) or target (1)."""
-        held = self._by_target if end else self._by_source
-        for record in records_of(batch):
-            held.setdefault(record[end], []).append(Edge(*record))
+        edges = self._by_target if end else self._by_source
+        for record in to_records(batch):
+            edges.setdefault(record[end], []).append(Edge(*record))
 
     def seal(self) -> None:
         """Complete the partition at the end of the input."""
@@ -54,12 +54,12 @@ class Partition:
         self.in_edges = [self._by_target.get(vertex_id, []) for vertex_id in self.ids]
         self._by_source, self._by_target = {}, {}
 
-    def vertex(self, place: int) -> Vertex:
+    def vertex(self, position: int) -> Vertex:
         """Return the vertex of this number."""
-        return Vertex(self.ids[place], self.values[place])
+        return Vertex(self.ids[position], self.values[position])
 
 
-def records_of(batch: Batch) -> Iterable[Any]:
+def to_records(batch: Batch) -> Iterable[Any]:
     """Return the records of a batch as plain tuples."""
     if isinstance(batch, ColumnBatch):
         return zip(*(column.to_pylist() for column in batch.columns.columns), strict=True)
@@ -88,7 +88,7 @@ class Outboxes:
         boxes: list[Box | None] = []
         for box in self._boxes:
             if combine is not None:
-                boxes.append({target: combine(held) for target, held in box.items()} or None)
+                boxes.append({target: combine(messages) for target, messages in box.items()} or None)
             else:
                 boxes.append(dict(box) or None)
         self.begin()
@@ -99,15 +99,15 @@ def merged(boxes: Iterable[Box | None], combine: Callable[[list[Any]], list[Any]
     """Return the messages from all partitions for this one. Messages to the same vertex are combined."""
     inbox: Box = {}
     for box in boxes:
-        for target, held in (box or {}).items():
+        for target, messages in (box or {}).items():
             if target in inbox:
-                both = inbox[target] + held
+                both = inbox[target] + messages
                 inbox[target] = both if combine is None else combine(both)
             else:
-                inbox[target] = held
+                inbox[target] = messages
     return inbox
 
 
-def number_of(boxes: Iterable[Box | None]) -> int:
+def count_messages(boxes: Iterable[Box | None]) -> int:
     """Return the number of messages."""
     return sum(sum(map(len, box.values())) for box in boxes if box)

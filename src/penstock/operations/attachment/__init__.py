@@ -111,7 +111,7 @@ class Attachment:
             self._running[job] = dispatched
         job.get_job_execution_result().add_done_callback(lambda _: self._forget(job))
 
-    def page_of(self, job_id: str) -> str | None:
+    def find_job_page(self, job_id: str) -> str | None:
         """Return the address of a job's page; None without a server."""
         server = self._server
         return None if server is None else f"{server.url}/#/jobs/{job_id}"
@@ -136,4 +136,4 @@ dispatcher = _attachment.dispatcher
 prepare = _attachment.prepare
 is_served_elsewhere = _attachment.is_served_elsewhere
 announcement.observers.append(_attachment.attach)
-job_pages.pages.append(_attachment.page_of)
+job_pages.pages.append(_attachment.find_job_page)

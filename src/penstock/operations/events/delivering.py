@@ -136,18 +136,18 @@ def listener_classes(configuration: Configuration) -> list[type[EventListener]]:
         ConfigurationError: if a class cannot be imported or is not an `EventListener`.
     """
     key = EVENT_LISTENERS.key()
-    found = []
+    classes = []
     for path in filter(None, (path.strip() for path in (configuration.read(EVENT_LISTENERS) or "").split(","))):
         module_name, _, name = path.partition(":")
         try:
-            made = named_object(module_name, name)
+            cls = named_object(module_name, name)
         except Exception as error:
             problem = f"{path!r} cannot be imported: {type(error).__name__}: {error}"
             raise ConfigurationError(f"{key}: {problem}; write module:Class") from error
-        if not (isinstance(made, type) and issubclass(made, EventListener)):
+        if not (isinstance(cls, type) and issubclass(cls, EventListener)):
             raise ConfigurationError(f"{key}: {path!r} is no EventListener")
-        found.append(made)
-    return found
+        classes.append(cls)
+    return classes
 
 
 def subscribe_configured(events: JobEvents, handle: JobHandle, configuration: Configuration) -> None:

@@ -58,7 +58,7 @@ class Deriver:
         """
         events = list(self._moves(moves))
         if view is not None:
-            events += self._workers_of(view)
+            events += self._derive_worker_events(view)
             events += self._checkpoints(view)
             events += self._failures(view)
             events += self._others(view)
@@ -93,9 +93,9 @@ class Deriver:
         missed = max(0, missed) + max(0, given_up - failed)
         if missed:
             yield self._missed(view.now_ms, "checkpoints", missed)
-        kept = {record.checkpoint_id for record in (*now.history, *view.in_progress)}
-        self._triggered &= kept
-        self._settled &= kept
+        checkpoint_ids = {record.checkpoint_id for record in (*now.history, *view.in_progress)}
+        self._triggered &= checkpoint_ids
+        self._settled &= checkpoint_ids
 
     def _trigger(self, record: CheckpointRecord) -> Iterator[JobEvent]:
         if record.checkpoint_id not in self._triggered:
@@ -123,8 +123,8 @@ class Deriver:
         )
 
     def _failures(self, view: JobView) -> Iterator[JobEvent]:
-        found = [one for failure in view.failures for one in (failure, *failure.concurrent)]
-        new = sorted((one for one in found if one.number > self._failure), key=lambda one: one.number)
+        failures = [entry for failure in view.failures for entry in (failure, *failure.concurrent)]
+        new = sorted((entry for entry in failures if entry.number > self._failure), key=lambda entry: entry.number)
         for failure in new:
             if failure.number > self._failure + 1:
                 yield self._missed(failure.at_ms, "failures", failure.number - self._failure - 1)
@@ -152,7 +152,7 @@ class Deriver:
             **self._base,
         )
 
-    def _workers_of(self, view: JobView) -> Iterator[JobEvent]:
+    def _derive_worker_events(self, view: JobView) -> Iterator[JobEvent]:
         for worker in view.workers:
             if worker.worker_id not in self._workers:
                 yield WorkerRegisteredEvent(

@@ -74,8 +74,8 @@ def channel_memory(view: JobView) -> Mapping[str, ChannelMemory]:
 
 
 def _of_tasks(tasks: list[TaskFigures]) -> ChannelMemory:
-    used = sum(one.buffers_queued_in + one.buffers_queued_out for one in tasks)
-    total = max(used, sum(one.buffers_in_max + one.buffers_out_max for one in tasks))
-    buffers = sum(one.buffers_in + one.buffers_out for one in tasks)
-    average = sum(one.bytes_in + one.bytes_out for one in tasks) / buffers if buffers else 0.0
+    used = sum(task.buffers_queued_in + task.buffers_queued_out for task in tasks)
+    total = max(used, sum(task.buffers_in_max + task.buffers_out_max for task in tasks))
+    buffers = sum(task.buffers_in + task.buffers_out for task in tasks)
+    average = sum(task.bytes_in + task.bytes_out for task in tasks) / buffers if buffers else 0.0
     return ChannelMemory(used, total, int(used * average), int(total * average))

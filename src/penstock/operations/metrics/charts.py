@@ -45,20 +45,20 @@ class Charts:
         """Add a point to each chart, unless the last one is too recent."""
         if self._at_ms and metrics.view.now_ms < self._at_ms[-1] + POINT_MS:
             return
-        taken = _taken(metrics)
-        for key in taken:
+        points = _taken(metrics)
+        for key in points:
             if key not in self._values:
                 self._values[key] = deque(maxlen=POINTS_MAX)
         self._at_ms.append(metrics.view.now_ms)
         for key, values in self._values.items():
-            values.append(taken.get(key))
+            values.append(points.get(key))
 
 
 def _taken(metrics: ViewMetrics) -> dict[tuple[str | None, str], float]:
-    taken: dict[tuple[str | None, str], float] = {}
+    points: dict[tuple[str | None, str], float] = {}
     for name in OF_JOB:
         if (number := _number(metrics.job, name)) is not None and number >= 0:
-            taken[None, name] = number
+            points[None, name] = number
     for vertex in metrics.view.vertices:
         tasks = [
             scoped
@@ -69,11 +69,11 @@ def _taken(metrics: ViewMetrics) -> dict[tuple[str | None, str], float]:
         for name in (*SUMS, *MAXIMA):
             numbers = [number for task in tasks if (number := _number(task, name)) is not None]
             if numbers:
-                taken[vertex.vertex_id, name] = sum(numbers) if name in SUMS else max(numbers)
-        watermarks = [one.metrics.watermark_ms for one in vertex.subtasks if one.metrics is not None]
+                points[vertex.vertex_id, name] = sum(numbers) if name in SUMS else max(numbers)
+        watermarks = [subtask.metrics.watermark_ms for subtask in vertex.subtasks if subtask.metrics is not None]
         if watermarks and MIN_TIMESTAMP < min(watermarks) < MAX_WATERMARK:
-            taken[vertex.vertex_id, LAG] = metrics.view.now_ms - min(watermarks)
-    return taken
+            points[vertex.vertex_id, LAG] = metrics.view.now_ms - min(watermarks)
+    return points
 
 
 def _number(scoped: Scoped, name: str) -> float | None:

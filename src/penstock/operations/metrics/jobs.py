@@ -43,7 +43,9 @@ def _times(view: JobView) -> dict[str, Value]:
     is_over = view.status.is_terminal_state()
     subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
     deploying = [subtask for subtask in subtasks if subtask.state is ExecutionState.DEPLOYING]
-    deploying_since = min((dict(one.since_ms).get(ExecutionState.DEPLOYING, now) for one in deploying), default=now)
+    deploying_since = min(
+        (dict(subtask.since_ms).get(ExecutionState.DEPLOYING, now) for subtask in deploying), default=now
+    )
     return {
         **values,
         "deployingState": int(is_running and bool(deploying)),
@@ -83,6 +85,6 @@ def _checkpoints(checkpoints: CheckpointStatistics) -> dict[str, Value]:
     }
 
 
-def _newer(one: CheckpointRecord | None, other: CheckpointRecord | None) -> CheckpointRecord | None:
-    known = [record for record in (one, other) if record is not None]
+def _newer(left: CheckpointRecord | None, right: CheckpointRecord | None) -> CheckpointRecord | None:
+    known = [record for record in (left, right) if record is not None]
     return max(known, key=lambda record: record.checkpoint_id, default=None)

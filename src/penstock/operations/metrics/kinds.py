@@ -32,7 +32,7 @@ def grows_only(name: str) -> bool:
     return name.removeprefix(_INPUT) in _COUNTERS
 
 
-def kind_of(scoped: Scoped, name: str, value: Value) -> str:
+def classify_metric(scoped: Scoped, name: str, value: Value) -> str:
     """Return one of the four kinds, as in Flink; a distribution is a histogram."""
     if isinstance(value, Summary):
         return HISTOGRAM

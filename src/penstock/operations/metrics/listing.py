@@ -65,33 +65,33 @@ class MetricStore:
     def taskmanager(self, tm_id: str) -> Listed:
         """Return the metrics of a worker by id, or of the driver, which replaces the workers of a job without any."""
         for metrics in reversed(self._current()):
-            if (found := metrics.workers.get(tm_id)) is not None:
-                return flat(found.values)
+            if (scoped := metrics.workers.get(tm_id)) is not None:
+                return flat(scoped.values)
         return flat({**self._of_driver(), **memory_metrics(0, 0, NO_CHANNELS)}) if tm_id == DRIVER_ID else {}
 
     def job(self, job_id: str) -> Listed:
         """Return the metrics of a job itself, and the ages of latency markers, like Flink."""
-        metrics = self._of(job_id)
+        metrics = self._find_metrics(job_id)
         if metrics is None:
             return {}
         listed = flat(metrics.job.values)
-        for one in metrics.latency:
-            listed.update((spelled(one, name), value) for name, value in flat(one.values).items())
+        for scoped in metrics.latency:
+            listed.update((spelled(scoped, name), value) for name, value in flat(scoped.values).items())
         return listed
 
     def vertex(self, job_id: str, vertex_id: str) -> Listed:
         """Return the metrics of all subtasks of a vertex: `<subtask>.<name>` and `<subtask>.<operator>.<name>`."""
-        metrics = self._of(job_id)
-        found = None if metrics is None else _vertex(metrics.view, vertex_id)
-        return {} if metrics is None or found is None else metrics.vertex(found)
+        metrics = self._find_metrics(job_id)
+        vertex = None if metrics is None else _vertex(metrics.view, vertex_id)
+        return {} if metrics is None or vertex is None else metrics.vertex(vertex)
 
     def subtask(self, job_id: str, vertex_id: str, subtask: int) -> Listed:
         """Return the metrics of one subtask, without its number."""
-        metrics = self._of(job_id)
-        found = None if metrics is None else _vertex(metrics.view, vertex_id)
-        if metrics is None or found is None or not 0 <= subtask < found.parallelism:
+        metrics = self._find_metrics(job_id)
+        vertex = None if metrics is None else _vertex(metrics.view, vertex_id)
+        if metrics is None or vertex is None or not 0 <= subtask < vertex.parallelism:
             return {}
-        return metrics.subtask(found, found.subtasks[subtask])
+        return metrics.subtask(vertex, vertex.subtasks[subtask])
 
     def jm_operator(self, job_id: str, vertex_id: str) -> Listed:
         """Return the metrics of the operator parts that run in the driver; views do not have them yet."""
@@ -117,11 +117,11 @@ class MetricStore:
 
     def views(self) -> list[JobView]:
         """Return the views of all jobs that have answered, including ended ones."""
-        return [metrics.view for job in self._dispatcher.jobs() if (metrics := self._metrics_of(job)) is not None]
+        return [metrics.view for job in self._dispatcher.jobs() if (metrics := self._read_metrics(job)) is not None]
 
     def charts(self, job_id: str) -> Charts | None:
         """Return the charts of a job's last hour, as far as it was observed."""
-        self._of(job_id)
+        self._find_metrics(job_id)
         followed = self._jobs.get(job_id)
         return None if followed is None else followed.charts
 
@@ -131,26 +131,26 @@ class MetricStore:
 
     # --- within ----------------------------------------------------------------------------------------------------
 
-    def _of(self, job_id: str) -> ViewMetrics | None:
+    def _find_metrics(self, job_id: str) -> ViewMetrics | None:
         job = self._dispatcher.job(job_id)
-        return None if job is None else self._metrics_of(job)
+        return None if job is None else self._read_metrics(job)
 
     def _current(self, since: float | None = None) -> list[ViewMetrics]:
         """Return the metrics of jobs that have not ended, or not before `since`."""
-        found, jobs = [], self._dispatcher.jobs()
+        current, jobs = [], self._dispatcher.jobs()
         for job in jobs:
-            metrics = self._metrics_of(job)
+            metrics = self._read_metrics(job)
             if metrics is None:
                 continue
             ended_at = self._jobs[job.job_id].ended_at
             if ended_at is None or (since is not None and ended_at > since):
-                found.append(metrics)
+                current.append(metrics)
         with self._lock:
-            for gone in self._jobs.keys() - {job.job_id for job in jobs}:
-                del self._jobs[gone]
-        return found
+            for job_id in self._jobs.keys() - {job.job_id for job in jobs}:
+                del self._jobs[job_id]
+        return current
 
-    def _metrics_of(self, job: DispatchedJob) -> ViewMetrics | None:
+    def _read_metrics(self, job: DispatchedJob) -> ViewMetrics | None:
         view = job.view()
         if view is None:
             return None
@@ -158,7 +158,7 @@ class MetricStore:
             followed = self._jobs.setdefault(job.job_id, _Followed())
             if view.status.is_terminal_state() and followed.ended_at is None:
                 followed.ended_at = self._now()
-            return followed.metrics_of(view, self._driver)
+            return followed.refresh_metrics(view, self._driver)
 
     def _cluster(self) -> Scoped:
         jobs = self._current()
@@ -191,9 +191,9 @@ class _Followed:
         self._metrics: ViewMetrics | None = None
         self._rescales_seen: set[int] = set()
 
-    def metrics_of(self, view: JobView, driver: ThisProcess) -> ViewMetrics:
+    def refresh_metrics(self, view: JobView, driver: ThisProcess) -> ViewMetrics:
         if self._metrics is None or self._metrics.view is not view:
-            self._rescales_seen.update(one.at_ms for one in view.rescales if one.cause is not _FIRST)
+            self._rescales_seen.update(rescale.at_ms for rescale in view.rescales if rescale.cause is not _FIRST)
             self._metrics = ViewMetrics(Rates(view, self._history.add(view)), len(self._rescales_seen), driver)
             self.charts.add(self._metrics)
         return self._metrics

@@ -72,7 +72,7 @@ class SubtaskRates:
 
     def operator(self, operator_id: str) -> OperatorFigures:
         """Return the earlier figures of one of its operators."""
-        known = (one for one in self.figures.operators if one.operator_id == operator_id)
+        known = (operator for operator in self.figures.operators if operator.operator_id == operator_id)
         return next(known, OperatorFigures(operator_id))
 
 

@@ -37,7 +37,7 @@ class Summary:
     def flattened(self, name: str) -> dict[str, int | float]:
         """Return one metric for each figure, under Flink's names for the figures of histograms."""
         figures = (self.count, self.total, self.least, self.greatest, self.mean)
-        return {f"{name}_{what}": figure for what, figure in zip(_FIGURES, figures, strict=True)}
+        return {f"{name}_{suffix}": figure for suffix, figure in zip(_FIGURES, figures, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,11 @@ class Histogram(Summary):
 
     def flattened(self, name: str) -> dict[str, int | float]:
         """Return the figures under Flink's names."""
-        others = {"count": self.count, "min": self.least, "max": self.greatest, "mean": self.mean}
+        figures = {"count": self.count, "min": self.least, "max": self.greatest, "mean": self.mean}
         bounds = dict(zip(_BOUNDS, self.bounds, strict=True))
-        return {f"{name}_{what}": one for what, one in {**others, "stddev": self.deviation, **bounds}.items()}
+        return {
+            f"{name}_{suffix}": figure for suffix, figure in {**figures, "stddev": self.deviation, **bounds}.items()
+        }
 
 
 #: Variables that are part of a metric's name.
@@ -112,7 +114,9 @@ def spelled(scoped: Scoped, name: str) -> str:
     values = scoped.variables
     if name.partition(".")[0] not in ("latency", "state_name"):
         return name
-    return ".".join(f"{one}.{values[one]}" if one in values and one in _OF_GROUPS else one for one in name.split("."))
+    return ".".join(
+        f"{part}.{values[part]}" if part in values and part in _OF_GROUPS else part for part in name.split(".")
+    )
 
 
 def flat(values: Mapping[str, Value]) -> dict[str, str | int | float]:
@@ -133,9 +137,9 @@ class ScopeFormats:
         self._formats = {scope: configuration.read(SCOPE_FORMATS[scope.value]) for scope in Scope}
         self._delimiter = delimiter
 
-    def name_of(self, scoped: Scoped, name: str) -> str:
+    def format_metric_name(self, scoped: Scoped, name: str) -> str:
         """Return the full name of a metric."""
         variables = scoped.variables
         parts = self._formats[scoped.scope].split(".")
-        filled = [re.sub(r"<(\w+)>", lambda found: variables.get(found[1], found[0]), part) for part in parts]
+        filled = [re.sub(r"<(\w+)>", lambda match: variables.get(match[1], match[0]), part) for part in parts]
         return self._delimiter.join([*filled, *spelled(scoped, name).split(".")])

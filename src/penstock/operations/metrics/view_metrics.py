@@ -93,10 +93,10 @@ class ViewMetrics:
 
     def of_subtask(self, vertex: VertexView, subtask: SubtaskView) -> tuple[Scoped, ...]:
         """Return the metrics of a subtask and then of its operators; empty before its first report."""
-        place = vertex.index, subtask.subtask
-        if place not in self._subtasks:
-            self._subtasks[place] = tuple(self._made(vertex, subtask))
-        return self._subtasks[place]
+        key = vertex.index, subtask.subtask
+        if key not in self._subtasks:
+            self._subtasks[key] = tuple(self._made(vertex, subtask))
+        return self._subtasks[key]
 
     def scoped(self) -> Iterator[Scoped]:
         """Yield all metrics."""
@@ -131,7 +131,7 @@ class ViewMetrics:
         yield Scoped(Scope.TASK, variables, task_metrics(metrics, rates, vertex.is_source), users)
         if figures is None:
             return
-        operators = {one.operator_id: one for one in figures.operators}
+        operators = {operator.operator_id: operator for operator in figures.operators}
         is_last = not any(edge.source == vertex.index for edge in self.view.edges)
         for info in vertex.infos:
             if (own := operators.get(info.operator_id)) is None:
@@ -145,7 +145,7 @@ class ViewMetrics:
 
     def _place(self, subtask: SubtaskView) -> dict[str, str]:
         worker_id = subtask.worker_id or _NO_WORKER
-        host = next((one.host for one in self.view.workers if one.worker_id == worker_id), self._driver.host)
+        host = next((worker.host for worker in self.view.workers if worker.worker_id == worker_id), self._driver.host)
         return {"host": host, "tm_id": worker_id}
 
     def _of_markers(self, subtask: SubtaskView, figures: OperatorFigures) -> Iterator[Scoped]:
@@ -180,7 +180,7 @@ class ViewMetrics:
             values.update(process_metrics(*self._driver.figures()))
         elif worker.process is not None:
             known = [] if self._rates.base is None else self._rates.base.workers
-            before = next((one.process for one in known if one.worker_id == worker.worker_id), None)
+            before = next((candidate.process for candidate in known if candidate.worker_id == worker.worker_id), None)
             total, earlier = worker.process.collections_ms, None if before is None else before.collections_ms
             values.update(process_metrics(worker.process, self._rates.of_process(total, earlier)))
         managed = self._managed_bytes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.base.errors import ConfigurationError
-from penstock.operations.metrics.kinds import COUNTER, GAUGE, HISTOGRAM, METER, kind_of
+from penstock.operations.metrics.kinds import COUNTER, GAUGE, HISTOGRAM, METER, classify_metric
 from penstock.operations.metrics.scopes import Scoped, Value
 
 _KINDS: Final = (COUNTER, GAUGE, HISTOGRAM, METER)
@@ -47,27 +47,29 @@ class MetricFilter:
 
     def takes(self, scoped: Scoped, name: str, value: Value) -> bool:
         """Return whether the filter accepts a metric of a scope."""
-        key = scoped.scope.value, name, kind_of(scoped, name, value)
+        key = scoped.scope.value, name, classify_metric(scoped, name, value)
         known = self._known.get(key)
         if known is None:
             infix, _, last = name.rpartition(".")
-            asked = (f"{key[0]}.{infix}" if infix else key[0], last, key[2])
-            taken = any(rule.matches(*asked) for rule in self._includes)
-            known = self._known[key] = taken and not any(rule.matches(*asked) for rule in self._excludes)
+            arguments = (f"{key[0]}.{infix}" if infix else key[0], last, key[2])
+            included = any(rule.matches(*arguments) for rule in self._includes)
+            known = self._known[key] = included and not any(rule.matches(*arguments) for rule in self._excludes)
         return known
 
 
 def _rules(text: str, key: str) -> list[_Rule]:
     rules = []
-    for one in filter(None, map(str.strip, text.split(";"))):
-        scope, names, kinds, *rest = [*(part.strip() for part in one.split(":")), "", ""][: one.count(":") + 3]
-        wanted = frozenset(kind.strip() for kind in kinds.split(",")) if kinds not in ("", "*") else frozenset(_KINDS)
-        if any(rest) or not wanted <= frozenset(_KINDS):
+    for rule in filter(None, map(str.strip, text.split(";"))):
+        scope, names, kinds, *rest = [*(part.strip() for part in rule.split(":")), "", ""][: rule.count(":") + 3]
+        selected_kinds = (
+            frozenset(kind.strip() for kind in kinds.split(",")) if kinds not in ("", "*") else frozenset(_KINDS)
+        )
+        if any(rest) or not selected_kinds <= frozenset(_KINDS):
             raise ConfigurationError(
-                f"{key}: {one!r} is no rule: write <scope>[:<names>[:<types>]], and of types {', '.join(_KINDS)}"
+                f"{key}: {rule!r} is no rule: write <scope>[:<names>[:<types>]], and of types {', '.join(_KINDS)}"
             )
         rules.append(
-            _Rule(_pattern(scope), tuple(_pattern(name.strip()) for name in (names or "*").split(",")), wanted)
+            _Rule(_pattern(scope), tuple(_pattern(name.strip()) for name in (names or "*").split(",")), selected_kinds)
         )
     return rules
 

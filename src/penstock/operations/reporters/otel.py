@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.errors import OperationError, UnsupportedError
 from penstock.base.value_types import DURATION_MS, MAPPING
-from penstock.operations.metrics.kinds import COUNTER, grows_only, kind_of
+from penstock.operations.metrics.kinds import COUNTER, classify_metric, grows_only
 from penstock.operations.metrics.scopes import Scoped, Summary, Value
 from penstock.operations.reporters.reporter import Reporter, Span, require, taken
 from penstock.operations.reporters.settings import TRACES, ReporterSettings
@@ -63,14 +63,14 @@ class OpenTelemetryReporter(Reporter):
             OperationError: if the collector rejected them.
         """
         if self.settings.what == TRACES:
-            what: Any = [_span(span, self._resource) for span in spans]
-            if not what:
+            payload: Any = [_span(span, self._resource) for span in spans]
+            if not payload:
                 return
         else:
-            what = self._data(taken(self.settings, metrics))
+            payload = self._data(taken(self.settings, metrics))
         reasons: list[str] = []
         with _silenced(reasons.append):
-            result = self._exporter.export(what)
+            result = self._exporter.export(payload)
         if result.name != "SUCCESS":
             raise OperationError(f"the collector did not take it: {'; '.join(reasons) or 'no reason is known'}")
 
@@ -101,8 +101,8 @@ class OpenTelemetryReporter(Reporter):
             for name, kind, number in _numbers(scoped):
                 point = NumberDataPoint(dict(scoped.variables), self._began_ns, now, number)
                 points.setdefault((f"flink.{scoped.scope.value}.{name}", kind), []).append(point)
-        made = [_metric(name, kind, of) for (name, kind), of in points.items()]
-        scope = ScopeMetrics(InstrumentationScope("penstock"), made, "")
+        otel_metrics = [_metric(name, kind, of) for (name, kind), of in points.items()]
+        scope = ScopeMetrics(InstrumentationScope("penstock"), otel_metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], "")])
 
 
@@ -112,7 +112,7 @@ def _numbers(scoped: Scoped) -> Iterator[tuple[str, str, int | float]]:
         if isinstance(value, Summary):
             yield from ((own, "gauge", number) for own, number in value.flattened(name).items())
         elif (number := _number(value)) is not None:
-            yield name, kind_of(scoped, name, value), number
+            yield name, classify_metric(scoped, name, value), number
 
 
 def _number(value: Value) -> int | float | None:

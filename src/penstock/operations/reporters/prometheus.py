@@ -36,13 +36,13 @@ def families(metrics: Iterable[Scoped], *, filters_values: bool = True) -> list[
     """
     from prometheus_client.metrics_core import Metric
 
-    found: dict[str, Metric] = {}
+    by_name: dict[str, Metric] = {}
     names: dict[tuple[str, str], str] = {}
 
     def add(family: str, name: str, kind: str, labels: dict[str, str], value: float) -> None:
-        known = found.get(family)
+        known = by_name.get(family)
         if known is None:
-            known = found[family] = Metric(family, family, kind)
+            known = by_name[family] = Metric(family, family, kind)
         known.add_sample(name, labels, value)
 
     for scoped in metrics:
@@ -64,7 +64,7 @@ def families(metrics: Iterable[Scoped], *, filters_values: bool = True) -> list[
                 add(f"{name}_max", f"{name}_max", "gauge", labels, value.greatest)
             else:
                 add(name, name, "gauge", labels, _number(value))
-    return list(found.values())
+    return list(by_name.values())
 
 
 def _number(value: Value) -> float:

@@ -21,7 +21,7 @@ from penstock.operations.reporters.json_lines import JsonLinesReporter
 from penstock.operations.reporters.otel import OpenTelemetryReporter
 from penstock.operations.reporters.prometheus import PrometheusReporter
 from penstock.operations.reporters.reporter import Reporter, Span
-from penstock.operations.reporters.settings import TRACES, ReporterSettings, reporters_of
+from penstock.operations.reporters.settings import TRACES, ReporterSettings, read_reporters
 from penstock.operations.reporters.spans import SpanWatch
 from penstock.operations.reporters.statsd import StatsDReporter
 
@@ -74,7 +74,7 @@ class Reporting:
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
-    def add(self, wanted: list[ReporterSettings]) -> None:
+    def add(self, reporters: list[ReporterSettings]) -> None:
         """Start these reporters, except ones whose names are in use.
 
         Raises:
@@ -82,7 +82,7 @@ class Reporting:
             UnsupportedError: if one requests something that Penstock lacks.
         """
         with self._lock:
-            for settings in wanted:
+            for settings in reporters:
                 key = settings.what, settings.name
                 if key in self._pushed or key in self._pulled or key in self._waiting:
                     continue
@@ -203,8 +203,8 @@ def start_reporters(dispatcher: Dispatcher, configuration: Configuration) -> Rep
         ConfigurationError: naming the key, if an option is wrong, or a library is missing.
         UnsupportedError: if one requests something that Penstock lacks.
     """
-    wanted = reporters_of(configuration)
-    return _reporting(dispatcher, wanted) if wanted else None
+    reporters = read_reporters(configuration)
+    return _reporting(dispatcher, reporters) if reporters else None
 
 
 def keep_looking(dispatcher: Dispatcher) -> None:
@@ -212,12 +212,12 @@ def keep_looking(dispatcher: Dispatcher) -> None:
     _reporting(dispatcher, [])
 
 
-def _reporting(dispatcher: Dispatcher, wanted: list[ReporterSettings]) -> Reporting:
+def _reporting(dispatcher: Dispatcher, reporters: list[ReporterSettings]) -> Reporting:
     with _starting:
         reporting = _running.get(dispatcher)
         if reporting is None:
             reporting = Reporting(MetricStore.of(dispatcher))
-        reporting.add(wanted)
+        reporting.add(reporters)
         if dispatcher not in _running:
             _running[dispatcher] = reporting
             atexit.register(reporting.close)

@@ -83,33 +83,33 @@ class ReporterSettings:
         return max(1, self.read("interval", DURATION_MS, INTERVAL_MS)) / 1000
 
 
-def reporters_of(configuration: Configuration) -> list[ReporterSettings]:
+def read_reporters(configuration: Configuration) -> list[ReporterSettings]:
     """Return the reporters that a configuration names.
 
     Raises:
         ConfigurationError: naming the key, if a reporter is incomplete or contradicts itself.
         UnsupportedError: if Penstock lacks that reporter of Flink.
     """
-    found = []
-    for what, listed in ((METRICS, METRICS_REPORTERS), (TRACES, TRACE_REPORTERS)):
+    reporters = []
+    for signal, listed in ((METRICS, METRICS_REPORTERS), (TRACES, TRACE_REPORTERS)):
         options: dict[str, dict[str, str]] = {}
         for key, value in configuration.to_dict().items():
-            if known := re.fullmatch(rf"{what}\.reporter\.([^.]+)\.(.+)", key):
+            if known := re.fullmatch(rf"{signal}\.reporter\.([^.]+)\.(.+)", key):
                 options.setdefault(known[1], {})[known[2]] = value
         names = configuration.read(listed)
-        wanted = options if names is None else filter(None, map(str.strip, re.split("[,;]", names)))
-        found += [_settings(what, name, options.get(name, {}), configuration) for name in wanted]
-    return found
+        selected_names = options if names is None else filter(None, map(str.strip, re.split("[,;]", names)))
+        reporters += [_settings(signal, name, options.get(name, {}), configuration) for name in selected_names]
+    return reporters
 
 
-def _settings(what: str, name: str, options: dict[str, str], configuration: Configuration) -> ReporterSettings:
-    key = f"{what}.reporter.{name}"
+def _settings(signal: str, name: str, options: dict[str, str], configuration: Configuration) -> ReporterSettings:
+    key = f"{signal}.reporter.{name}"
     delimiter = options.get("scope.delimiter", configuration.read(METRICS_SCOPE_DELIMITER))
     additional: ConfigOption[dict[str, str]] = ConfigOption(f"{key}.scope.variables.additional", MAPPING, {})
     return ReporterSettings(
-        what,
+        signal,
         name,
-        _type(what, key, options),
+        _type(signal, key, options),
         options,
         ScopeFormats(configuration, delimiter),
         delimiter,
@@ -119,15 +119,15 @@ def _settings(what: str, name: str, options: dict[str, str], configuration: Conf
     )
 
 
-def _type(what: str, key: str, options: Mapping[str, str]) -> str:
-    types = TYPES[what]
+def _type(signal: str, key: str, options: Mapping[str, str]) -> str:
+    types = TYPES[signal]
     factory = options.get("factory.class")
     if factory is None:
         type = options.get("type", "")
         if type in types:
             return type
-        said = f"is {type!r}" if type else "is not set"
-        raise ConfigurationError(f"{key}.type {said}: set it to one of {', '.join(types)}")
+        problem = f"is {type!r}" if type else "is not set"
+        raise ConfigurationError(f"{key}.type {problem}: set it to one of {', '.join(types)}")
     for type, factories in types.items():
         if factory in factories:
             return type

@@ -33,14 +33,14 @@ class SpanWatch:
 
     def spans(self, views: list[JobView]) -> list[Span]:
         """Return the spans that ended since the last call."""
-        found = []
+        spans = []
         for view in views:
-            found += self._jobs.setdefault(view.job_id, _Seen()).spans(view)
+            spans += self._jobs.setdefault(view.job_id, _Seen()).spans(view)
         current = {view.job_id for view in views}
         ended = [job_id for job_id in self._jobs if job_id not in current]
         for job_id in ended[: max(len(ended) - self._jobs_max, 0)]:
             del self._jobs[job_id]
-        return found
+        return spans
 
 
 class _Seen:
@@ -55,11 +55,11 @@ class _Seen:
         history = view.checkpoints.history
         new = [record for record in reversed(history) if record.checkpoint_id not in self._settled]
         self._settled = {record.checkpoint_id for record in history}
-        found = [_of_checkpoint(record, job) for record in new]
+        spans = [_of_checkpoint(record, job) for record in new]
         if (began := _of_beginning(view, job)) is not None and began.ended_ms != self._ready_ms:
             self._ready_ms = began.ended_ms
-            found.append(began)
-        return found
+            spans.append(began)
+        return spans
 
 
 def _of_checkpoint(record: CheckpointRecord, job: dict[str, str | int]) -> Span:

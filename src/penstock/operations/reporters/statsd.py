@@ -51,7 +51,7 @@ class StatsDReporter(Reporter):
                 if number is None or not math.isfinite(number):
                     continue
                 # A colon or a bar would end the name, and a line break the metric.
-                full_name = settings.formats.name_of(scoped, name).translate(_CLEAN)
+                full_name = settings.formats.format_metric_name(scoped, name).translate(_CLEAN)
                 if number < 0:  # StatsD reads a sign as a change of the gauge, so reset it to 0 first
                     yield f"{full_name}:0|g".encode()
                 yield f"{full_name}:{number}|g".encode()

@@ -20,14 +20,14 @@ from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
 from penstock.base.secrets import hide, hide_json
-from penstock.operations.rest.access.logins import Role, cookie_name, cookie_of
+from penstock.operations.rest.access.logins import Role, cookie_name, read_cookie
 from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.audit import Audit, printable
-from penstock.operations.rest.calls.answers import JSON_TYPE, TEXT_TYPE, Answer, answer_of, error_answer
+from penstock.operations.rest.calls.answers import JSON_TYPE, TEXT_TYPE, Answer, build_answer, error_answer
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Call, Pool, Route
-from penstock.operations.rest.guards import check_access, check_host, check_origin, check_own_page, role_of
+from penstock.operations.rest.guards import check_access, check_host, check_origin, check_own_page, get_role
 from penstock.operations.rest.openapi import document
 from penstock.operations.rest.page_files import page_file
 from penstock.operations.rest.policies import DATA_POLICY
@@ -108,9 +108,9 @@ class _Door:
     def _asker(self, request: Request) -> tuple[Role, bool]:
         """Return the caller's role, and whether a cookie grants it. A header with a token takes precedence."""
         if request.headers.get("authorization", "").lower().startswith("bearer"):
-            return role_of(self._settings, request.headers), False
-        value = cookie_of(request.headers, self._context.port)
-        return (self._context.logins.role_of(value), True) if value else ("nobody", False)
+            return get_role(self._settings, request.headers), False
+        value = read_cookie(request.headers, self._context.port)
+        return (self._context.logins.get_role(value), True) if value else ("nobody", False)
 
     async def _answer(self, route: Route, request: Request, role: Role, by_cookie: bool) -> Answer:
         try:
@@ -126,7 +126,7 @@ class _Door:
                 request.headers.get("content-type", ""),
                 request.headers,
             )
-            return answer_of(route.code, await self._in_thread(route.pool, route.handler, call))
+            return build_answer(route.code, await self._in_thread(route.pool, route.handler, call))
         except RestError as error:
             return error_answer(error.code, error.message)
         except ClientDisconnect:

@@ -66,12 +66,12 @@ class BoundedSocket(socket.socket):
                 and closes none in between.
         """
         with self._lock:
-            self._ending = [one for one in self._ending if one.fileno() != -1]
+            self._ending = [connection for connection in self._ending if connection.fileno() != -1]
             if len(self._ending) >= ENDING_MAX:
                 raise BlockingIOError("ended connections are still open")
         connection, address = super().accept()
         with self._lock:
-            self._open = [one for one in self._open if one.fileno() != -1]
+            self._open = [connection for connection in self._open if connection.fileno() != -1]
             if len(self._open) >= self._count_max and not self._close_idle():
                 connection.close()
                 raise ConnectionAbortedError("too many connections")
@@ -86,16 +86,16 @@ class BoundedSocket(socket.socket):
 
     def _close_idle(self) -> bool:
         """End the oldest connection without a request in progress; return whether there was one."""
-        for place, one in enumerate(self._open):
-            if one.fileno() not in self._busy:
-                self._ending.append(self._open.pop(place))
+        for index, connection in enumerate(self._open):
+            if connection.fileno() not in self._busy:
+                self._ending.append(self._open.pop(index))
                 with contextlib.suppress(OSError):  # the client was faster
-                    one.shutdown(socket.SHUT_RDWR)  # its transport sees the end and closes it
+                    connection.shutdown(socket.SHUT_RDWR)  # its transport sees the end and closes it
                 return True
         return False
 
 
-def protocol_of(listener: BoundedSocket) -> type[H11Protocol]:
+def build_protocol(listener: BoundedSocket) -> type[H11Protocol]:
     """Return the HTTP protocol for connections of this listener, with deadlines."""
 
     class DeadlineProtocol(H11Protocol):

@@ -23,7 +23,7 @@ from penstock.operations.rest.calls.errors import RestError
 from penstock.operations.rest.calls.routing import Access
 
 
-def host_of(authority: str) -> str:
+def parse_host(authority: str) -> str:
     """Return the name or address in a Host header, in lower case, without port and brackets."""
     if authority.startswith("["):
         return authority[1:].partition("]")[0].lower()
@@ -32,7 +32,7 @@ def host_of(authority: str) -> str:
 
 def check_host(settings: RestSettings, headers: Mapping[str, str]) -> None:
     """Refuse a request that names another host."""
-    host = host_of(headers.get("host", ""))
+    host = parse_host(headers.get("host", ""))
     if host in settings.hosts:
         return
     try:
@@ -71,7 +71,7 @@ def check_own_page(settings: RestSettings, headers: Mapping[str, str]) -> None:
     raise RestError(403, "a log-in changes something only for a page of this server; a program sends the token")
 
 
-def role_of(settings: RestSettings, headers: Mapping[str, str]) -> Role:
+def get_role(settings: RestSettings, headers: Mapping[str, str]) -> Role:
     """Return the role that the request's token grants."""
     kind, _, given = headers.get("authorization", "").partition(" ")
     return role_of_token(settings, given.strip()) if kind.lower() == "bearer" else "nobody"

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock import __version__
 from penstock.operations.rest.calls.answers import Html, Text
-from penstock.operations.rest.calls.routing import Parameter, Route, form_of
+from penstock.operations.rest.calls.routing import Parameter, Route, build_parameter_schema
 
 #: Error answers, for a refused path, query or body.
 _REFUSALS = {
@@ -77,33 +77,40 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         refusal |= content
     responses = {str(route.code): {"description": "As asked.", "content": content}}
     responses |= {code: {"description": text, "content": refusal} for code, text in _REFUSALS.items()}
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": _operation_id(route),
         "parameters": [
-            {"name": name, "in": "path", "required": True, "schema": form_of(name)} for name in route.parameters
+            {"name": name, "in": "path", "required": True, "schema": build_parameter_schema(name)}
+            for name in route.parameters
         ]
-        + [_parameter(one) for one in route.query],
+        + [_parameter(parameter) for parameter in route.query],
         "responses": responses,
         "security": _SECURITY.get(route.access, [{"token": []}, {"login": []}, {}]),
     }
     if route.is_upload:
         form = {"type": "object", "properties": {"jarfile": {"type": "string", "format": "binary"}}}
-        found["requestBody"] = {"content": {"multipart/form-data": {"schema": form}}}
+        operation["requestBody"] = {"content": {"multipart/form-data": {"schema": form}}}
     if route.body is not None:
         kind = "application/x-www-form-urlencoded" if route.answers is Html else "application/json"
-        found["requestBody"] = {"content": {kind: {"schema": schemas[str(route.body)]}}}
-    return found
+        operation["requestBody"] = {"content": {kind: {"schema": schemas[str(route.body)]}}}
+    return operation
 
 
 def _operation_id(route: Route) -> str:
     return "_".join([route.method.lower(), *(part.lstrip(":") for part in route.path.split("/") if part)])
 
 
-def _parameter(one: Parameter) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": one.kind}
-    if one.values:
-        schema["enum"] = list(one.values)
-    if one.kind == "integer":
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": parameter.kind}
+    if parameter.values:
+        schema["enum"] = list(parameter.values)
+    if parameter.kind == "integer":
         schema |= {"minimum": 0, "maximum": 10**9 - 1}
-    return {"name": one.name, "in": "query", "required": False, "description": one.description, "schema": schema}
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "required": False,
+        "description": parameter.description,
+        "schema": schema,
+    }

@@ -22,7 +22,7 @@ from penstock.operations.rest.access.settings import RestSettings
 from penstock.operations.rest.application import application
 from penstock.operations.rest.calls.context import RestContext
 from penstock.operations.rest.calls.programs import Programs
-from penstock.operations.rest.connections import BoundedSocket, connections_max, protocol_of
+from penstock.operations.rest.connections import BoundedSocket, build_protocol, connections_max
 
 _log = logging.getLogger("penstock.rest")
 
@@ -51,7 +51,7 @@ class RestServer:
             server_header=False,
             ws="none",
             loop="asyncio",
-            http=protocol_of(self._socket),
+            http=build_protocol(self._socket),
             backlog=_BACKLOG,
             timeout_keep_alive=5,
             ssl_certfile=settings.certificate,
@@ -141,15 +141,15 @@ def _bound(settings: RestSettings) -> BoundedSocket:
     refused: OSError | None = None
     family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
     for port in _ports(settings.ports):
-        found = BoundedSocket(family, socket.SOCK_STREAM, connections_max())
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock = BoundedSocket(family, socket.SOCK_STREAM, connections_max())
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((settings.bind_address, port))
+            sock.bind((settings.bind_address, port))
         except OSError as error:
             refused = error
-            found.close()
+            sock.close()
             continue
-        return found
+        return sock
     raise OperationError(f"none of the ports {settings.ports} at {settings.bind_address} is free: {refused}")
 
 

@@ -126,14 +126,14 @@ def answer(job: RunningJob, wish: messages.Wish) -> Future[Any]:
 
 def texts(values: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the types and texts of user values, even if their `__str__` fails."""
-    found = {}
+    result = {}
     for name, value in values.items():
         try:
             text = str(value)
         except Exception as error:  # noqa: BLE001 - user code
             text = f"{type(value).__name__}, which cannot be shown: {type(error).__name__}: {error}"
-        found[name] = (type(value).__name__, text[:TEXT_CHARS_MAX])
-    return found
+        result[name] = (type(value).__name__, text[:TEXT_CHARS_MAX])
+    return result
 
 
 def _answered(number: int, done: Future[Any]) -> Answered:

@@ -69,12 +69,12 @@ class Requests:
         """Send a request to a job; `kind` names the type of the answer."""
         future: CompletableFuture[Any] = CompletableFuture()
         with self._lock:
-            number, gone = next(self._numbers), self._gone
-            if gone is None:
+            number, reason = next(self._numbers), self._gone
+            if reason is None:
                 self._asked[number] = (future, kind)
         try:
-            if gone is not None:
-                raise OperationError(gone)
+            if reason is not None:
+                raise OperationError(reason)
             self._send(Request(number, job_id, wish))
         except OperationError as error:
             with self._lock:
@@ -89,7 +89,7 @@ class Requests:
         if future is None:
             return
         if answered.error is not None:
-            future.complete_exceptionally(error_of(*answered.error))
+            future.complete_exceptionally(rebuild_error(*answered.error))
         elif answered.is_cancelled:
             future.cancel()
         else:
@@ -102,8 +102,8 @@ class Requests:
         """Fail all pending and future requests, because the process has ended."""
         with self._lock:
             self._gone = reason
-            asked, self._asked = self._asked, {}
-        for future, _ in asked.values():
+            pending, self._asked = self._asked, {}
+        for future, _ in pending.values():
             future.complete_exceptionally(OperationError(reason))
 
 
@@ -156,7 +156,7 @@ class RemoteJob:
         """Return the accumulators as strings, each of a class named like the original value's class."""
         if self._result.done() and self._result.exception() is None:
             return completed(self._result.result().get_all_accumulator_results())
-        return mapped(self._ask(messages.GiveAccumulators(), "accumulators"), values_of)
+        return mapped(self._ask(messages.GiveAccumulators(), "accumulators"), restore_accumulators)
 
     def get_bounds(self) -> Future[dict[int, Bounds]]:
         """Return the bounds of each vertex's parallelism."""
@@ -211,10 +211,10 @@ class RemoteJob:
         """
         if worker_id is None or self._result.done():
             return self._engine_page
-        asked = self._ask(messages.GiveEnginePage(worker_id), "page")
-        wait([asked], STATUS_SECONDS)
-        is_answered = asked.done() and not asked.cancelled() and asked.exception() is None
-        return asked.result() if is_answered else self._engine_page
+        future = self._ask(messages.GiveEnginePage(worker_id), "page")
+        wait([future], STATUS_SECONDS)
+        is_answered = future.done() and not future.cancelled() and future.exception() is None
+        return future.result() if is_answered else self._engine_page
 
     def on_ended(self, ended: JobEnded) -> None:
         """Handle the process's report that the job is over."""
@@ -224,7 +224,9 @@ class RemoteJob:
             status = JobStatus.FAILED
         self._end(view or self._ended_view(status, ended.failure), status)
         if ended.failure is None:
-            self._result.complete(JobExecutionResult(self._job_id, ended.runtime_ms, values_of(ended.accumulators)))
+            self._result.complete(
+                JobExecutionResult(self._job_id, ended.runtime_ms, restore_accumulators(ended.accumulators))
+            )
         else:
             self._result.complete_exceptionally(ProgramJobError(ended.failure))
 
@@ -263,7 +265,7 @@ class RemoteJob:
         return self._requests.ask(str(self._job_id), wish, kind)
 
 
-def graph_of(view: JobView) -> JobGraph:
+def build_graph(view: JobView) -> JobGraph:
     """Return a graph with the vertices and edges of a view, but nothing that can run."""
     vertices = tuple(
         JobVertex(vertex.index, vertex.name, vertex.parallelism, vertex.max_parallelism, vertex.infos, b"")
@@ -272,12 +274,12 @@ def graph_of(view: JobView) -> JobGraph:
     return JobGraph(view.name, vertices, view.edges, mode=view.mode)
 
 
-def values_of(texts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def restore_accumulators(texts: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Return accumulators that print as in the program's process: strings of classes named like the values' classes."""
     return {name: type(kind, (str,), {})(text) for name, (kind, text) in texts.items()}
 
 
-def error_of(kind: str, text: str) -> Exception:
+def rebuild_error(kind: str, text: str) -> Exception:
     """Recreate the other process's error: of its own class if Penstock defines it and it takes just a message."""
     known = getattr(errors, kind, None)
     if isinstance(known, type) and issubclass(known, PenstockError) and not inspect.isfunction(known.__init__):

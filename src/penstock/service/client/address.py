@@ -32,27 +32,27 @@ class Address:
     certificate: str | None = None
 
 
-def options_of(properties: Sequence[str]) -> dict[str, str]:
+def parse_options(properties: Sequence[str]) -> dict[str, str]:
     """Parse options given as `key=value`.
 
     Raises:
         WrongValueError: for an option of another form.
     """
     options = {}
-    for one in properties:
-        key, equals, value = one.partition("=")
+    for option in properties:
+        key, equals, value = option.partition("=")
         if not key.strip() or not equals:
-            raise WrongValueError(f"-D takes key=value, not {one!r}")
+            raise WrongValueError(f"-D takes key=value, not {option!r}")
         options[key.strip()] = value.strip()
     return options
 
 
-def settings_of(options: Mapping[str, str]) -> dict[str, Setting]:
+def resolve_settings(options: Mapping[str, str]) -> dict[str, Setting]:
     """Return the settings outside of programs: these command line options, over `config.yaml`."""
     return default_settings() | {key: Setting(value, COMMAND_LINE) for key, value in options.items()}
 
 
-def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
+def resolve_address(jobmanager: str | None, options: Mapping[str, str]) -> Address:
     """Return the address to send requests to.
 
     Args:
@@ -63,17 +63,17 @@ def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
         WrongValueError: if it is not a valid address.
         ConfigurationError: if `config.yaml` cannot be read, or the token is blank.
     """
-    settings = {key: setting.value for key, setting in settings_of(options).items()}
+    settings = {key: setting.value for key, setting in resolve_settings(options).items()}
     scheme = "https" if settings.get("security.ssl.rest.enabled", "").lower() == "true" else "http"
-    place = jobmanager or f"{settings.get('rest.address', HOST)}:{settings.get('rest.port', PORT)}"
-    url = place.rstrip("/") if "://" in place else f"{scheme}://{place}"
+    address = jobmanager or f"{settings.get('rest.address', HOST)}:{settings.get('rest.port', PORT)}"
+    url = address.rstrip("/") if "://" in address else f"{scheme}://{address}"
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port is not None
     except ValueError:
         known = False
     if not known:
-        raise WrongValueError(f"-m takes host:port, such as {HOST}:{PORT}, not {place!r}")
+        raise WrongValueError(f"-m takes host:port, such as {HOST}:{PORT}, not {address!r}")
     given = options.get(TOKEN_OPTION)
     if given is None:
         given = os.environ.get(TOKEN_VARIABLE) or settings.get(TOKEN_OPTION)
@@ -83,7 +83,7 @@ def address_of(jobmanager: str | None, options: Mapping[str, str]) -> Address:
 
 def token_of_session(url: str) -> str | None:
     """Return the token of this user's session at a URL on this host; None without such a session."""
-    from penstock.service.client.sessions import session_at
+    from penstock.service.client.sessions import find_session
 
-    known = session_at(url)
+    known = find_session(url)
     return None if known is None else known.token

@@ -26,11 +26,11 @@ def short_name(name: str) -> str:
     if not name.startswith(_INSERTS):
         return name
     paths = name.removeprefix(_INSERTS).split(",")
-    tables = [path["table"] if (path := _PATH.fullmatch(one)) else one for one in paths]
+    tables = [path["table"] if (path := _PATH.fullmatch(part)) else part for part in paths]
     return _INSERTS + ",".join(tables)
 
 
-def job_id_of(client: RestClient, named: str) -> str:
+def resolve_job_id(client: RestClient, named: str) -> str:
     """Return the id of the job that `named` identifies. Running jobs take precedence over ended ones.
 
     Raises:
@@ -46,15 +46,15 @@ def job_id_of(client: RestClient, named: str) -> str:
         for job in jobs
         if job["jid"].startswith(named.lower()) or any(name.startswith(named) for name in _names(job))
     ]
-    found = exact or begun
-    running = [job for job in found if job["state"] not in ENDED]
-    meant = running or found
+    matches = exact or begun
+    running = [job for job in matches if job["state"] not in ENDED]
+    meant = running or matches
     if len(meant) == 1:
         return str(meant[0]["jid"])
     if not meant:
         raise WrongValueError(f"no job has the id or name {named!r}: penstock list -a shows all")
-    told = ", ".join(f"{job['jid']} ({job['name']})" for job in meant[:5])
-    raise WrongValueError(f"{named!r} names {len(meant)} jobs: {told}. Give more of the id or name")
+    listing = ", ".join(f"{job['jid']} ({job['name']})" for job in meant[:5])
+    raise WrongValueError(f"{named!r} names {len(meant)} jobs: {listing}. Give more of the id or name")
 
 
 def _names(job: dict[str, Any]) -> tuple[str, str]:
@@ -67,13 +67,13 @@ def overview(client: RestClient) -> list[dict[str, Any]]:
     return sorted(jobs, key=lambda job: job["start-time"])
 
 
-def line_of(job: dict[str, Any]) -> str:
+def format_job(job: dict[str, Any]) -> str:
     """Format a job as `flink list` does, with its short name."""
     begun = datetime.fromtimestamp(job["start-time"] / 1000)
     return f"{begun.strftime(_FORMAT)} : {job['jid']} : {short_name(job['name'])} ({job['state']})"
 
 
-def vertex_of(job: dict[str, Any], named: str) -> dict[str, Any]:
+def resolve_vertex(job: dict[str, Any], named: str) -> dict[str, Any]:
     """Return the vertex of a job that `named` identifies: by its id or name, a prefix or any part of either.
 
     Raises:
@@ -81,13 +81,13 @@ def vertex_of(job: dict[str, Any], named: str) -> dict[str, Any]:
     """
     vertices: list[dict[str, Any]] = job["vertices"]
     for fits in (str.__eq__, str.startswith, str.__contains__):
-        found = [one for one in vertices if fits(one["name"], named) or fits(one["id"], named)]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        matches = [vertex for vertex in vertices if fits(vertex["name"], named) or fits(vertex["id"], named)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             break
-    names = ", ".join(repr(one["name"]) for one in vertices)
-    raise OperationError(f"{named!r} names {len(found)} vertices of the job, which has {names}")
+    names = ", ".join(repr(vertex["name"]) for vertex in vertices)
+    raise OperationError(f"{named!r} names {len(matches)} vertices of the job, which has {names}")
 
 
 def only_running(client: RestClient) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from penstock.base.errors import WrongValueError
-from penstock.service.client.jobs import job_id_of
+from penstock.service.client.jobs import resolve_job_id
 from penstock.service.client.rest_client import RestClient
 
 #: The interval (s) at which a followed log is read.
@@ -24,14 +24,16 @@ def log_path(client: RestClient, job: str | None, worker: str | None, is_stdout:
         WrongValueError: if no job or worker matches, or several do.
     """
     kind = "stdout" if is_stdout else "log"
-    query = "" if job is None else f"?job={job_id_of(client, job)}"
+    query = "" if job is None else f"?job={resolve_job_id(client, job)}"
     if worker is None:
         return f"/jobmanager/{kind}{query}"
-    ids = [one["id"] for one in client.get("/taskmanagers")["taskmanagers"]]
-    found = [one for one in ids if one == worker] or [one for one in ids if one.startswith(worker)]
-    if len(found) != 1:
-        raise WrongValueError(f"{worker!r} names {len(found)} workers; there are {', '.join(ids) or 'none'}")
-    return f"/taskmanagers/{found[0]}/{kind}"
+    ids = [taskmanager["id"] for taskmanager in client.get("/taskmanagers")["taskmanagers"]]
+    matches = [worker_id for worker_id in ids if worker_id == worker] or [
+        worker_id for worker_id in ids if worker_id.startswith(worker)
+    ]
+    if len(matches) != 1:
+        raise WrongValueError(f"{worker!r} names {len(matches)} workers; there are {', '.join(ids) or 'none'}")
+    return f"/taskmanagers/{matches[0]}/{kind}"
 
 
 class LogReader:
@@ -45,8 +47,8 @@ class LogReader:
     def lines(self, last: int, follow: bool) -> Iterator[str]:
         """Yield the last lines and, with `follow`, new lines without end."""
         text = self._client.text("GET", self._path)
-        found = text.splitlines()
-        yield from found[max(0, len(found) - last) :]
+        lines = text.splitlines()
+        yield from lines[max(0, len(lines) - last) :]
         while follow:
             self._sleep(PAUSE_SECONDS)
             now = self._client.text("GET", self._path)

@@ -7,33 +7,33 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from penstock.base.errors import OperationError, WrongValueError
-from penstock.service.client.jobs import ENDED, job_id_of, vertex_of
+from penstock.service.client.jobs import ENDED, resolve_job_id, resolve_vertex
 from penstock.service.client.rest_client import RestClient, first_line
 
 PAUSE_SECONDS: Final = 0.5
 
 
-def wanted_of(texts: Sequence[str]) -> dict[str, int]:
+def parse_parallelisms(texts: Sequence[str]) -> dict[str, int]:
     """Parse parallelisms by vertex, from `VERTEX=N`.
 
     Raises:
         WrongValueError: for a text of another form.
     """
-    wanted = {}
+    parallelisms = {}
     for text in texts:
         name, equals, number = text.rpartition("=")
         if not name or not equals or not number.isdigit() or not int(number):
             raise WrongValueError(f"write VERTEX=N, with a parallelism of at least 1, not {text!r}")
-        wanted[name] = int(number)
-    return wanted
+        parallelisms[name] = int(number)
+    return parallelisms
 
 
 def rescale(
     client: RestClient,
     named: str,
-    wanted: Mapping[str, int],
+    parallelisms: Mapping[str, int],
     detached: bool,
-    told: Callable[[str], None],
+    echo: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
     """Request the parallelisms and, unless detached, wait until the job has them.
@@ -41,27 +41,29 @@ def rescale(
     Raises:
         OperationError: if the job refuses, has no such vertex, ends meanwhile, or goes on unchanged for lack of slots.
     """
-    job_id = job_id_of(client, named)
+    job_id = resolve_job_id(client, named)
     job = client.get(f"/jobs/{job_id}")
-    changed = {vertex_of(job, name)["id"]: number for name, number in wanted.items()}
+    changed = {resolve_vertex(job, name)["id"]: number for name, number in parallelisms.items()}
     bounds = {
         vertex["id"]: {"parallelism": {"lowerBound": 1, "upperBound": changed.get(vertex["id"], vertex["parallelism"])}}
         for vertex in job["vertices"]
     }
     known = _ended(client, job_id).keys()
-    told(f"Rescaling job {job_id}.")
+    echo(f"Rescaling job {job_id}.")
     client.request("PUT", f"/jobs/{job_id}/resource-requirements", bounds)
     if detached:
         return {"job": job_id}
-    told("Waiting for response...")
+    echo("Waiting for response...")
     while True:
         job = client.get(f"/jobs/{job_id}")
         if job["state"] in ENDED:
             raise OperationError(f"job {job_id} is {job['state']}, and was not rescaled")
         now = {vertex["id"]: vertex for vertex in job["vertices"]}
-        if job["state"] == "RUNNING" and all(now[one]["parallelism"] == number for one, number in changed.items()):
+        if job["state"] == "RUNNING" and all(
+            now[vertex_id]["parallelism"] == number for vertex_id, number in changed.items()
+        ):
             break
-        over = next((one for uuid, one in _ended(client, job_id).items() if uuid not in known), None)
+        over = next((entry for uuid, entry in _ended(client, job_id).items() if uuid not in known), None)
         if over is not None and over["terminalState"] != "COMPLETED":
             raise OperationError(f"job {job_id} was not rescaled: {_reason(over)}")
         if over is not None:
@@ -70,7 +72,7 @@ def rescale(
                 break  # an adaptive job runs at the parallelism that the slots allow
         sleep(PAUSE_SECONDS)
     for vertex in job["vertices"]:
-        told(f"{vertex['name']}: {vertex['parallelism']}")
+        echo(f"{vertex['name']}: {vertex['parallelism']}")
     return {"job": job_id, "parallelism": {vertex["name"]: vertex["parallelism"] for vertex in job["vertices"]}}
 
 
@@ -81,9 +83,9 @@ def _ended(client: RestClient, job_id: str) -> dict[str, dict[str, Any]]:
     except OperationError:
         return {}
     return {
-        one["rescaleUuid"]: one
-        for one in history
-        if one["terminalState"] is not None and one["triggerCause"] == "UPDATE_REQUIREMENT"
+        entry["rescaleUuid"]: entry
+        for entry in history
+        if entry["terminalState"] is not None and entry["triggerCause"] == "UPDATE_REQUIREMENT"
     }
 
 

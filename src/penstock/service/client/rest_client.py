@@ -115,13 +115,13 @@ class RestClient:
 def refusal(code: int, text: str) -> str:
     """Return the message of an error response, in one line."""
     try:
-        errors = [str(one) for one in json.loads(text)["errors"]]
+        errors = [str(error) for error in json.loads(text)["errors"]]
     except (ValueError, KeyError, TypeError):
         errors = [text]
-    told = next((first_line(one) for one in errors if one.strip()), f"the server answers {code}")
+    message = next((first_line(error) for error in errors if error.strip()), f"the server answers {code}")
     if code in (401, 403):
-        told += ". Set the token in PENSTOCK_REST_TOKEN, or in penstock.rest.token of config.yaml"
-    return told
+        message += ". Set the token in PENSTOCK_REST_TOKEN, or in penstock.rest.token of config.yaml"
+    return message
 
 
 def first_line(text: str) -> str:

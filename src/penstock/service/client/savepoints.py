@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from penstock.base.errors import OperationError
-from penstock.service.client.jobs import ENDED, job_id_of, overview
+from penstock.service.client.jobs import ENDED, overview, resolve_job_id
 from penstock.service.client.rest_client import RestClient
 
 #: How long (s) a stopped job's workers may take to end, and then its program.
@@ -34,23 +34,23 @@ def where_client_stands(path: str | None) -> str | None:
 
 
 def stop(
-    client: RestClient, named: str, directory: str | None, drain: bool, form: str, detached: bool, told: Say
+    client: RestClient, named: str, directory: str | None, drain: bool, form: str, detached: bool, echo: Say
 ) -> Outcome:
     """Stop a job with a savepoint.
 
     Raises:
         OperationError: if the job cannot be stopped; it then goes on.
     """
-    job = job_id_of(client, named)
-    told(f'{"Draining" if drain else "Suspending"} job "{job}" with a {form} savepoint.')
+    job = resolve_job_id(client, named)
+    echo(f'{"Draining" if drain else "Suspending"} job "{job}" with a {form} savepoint.')
     body = {"targetDirectory": where_client_stands(directory), "drain": drain, "formatType": form}
     mode = " in detached mode" if detached else ""
-    told(f"Triggering stop-with-savepoint{mode} for job {job}.")
+    echo(f"Triggering stop-with-savepoint{mode} for job {job}.")
     trigger = client.request("POST", f"/jobs/{job}/stop", body)["request-id"]
     if detached:
-        told(f"Successfully trigger stop-with-savepoint in detached mode, triggerId: {trigger}")
+        echo(f"Successfully trigger stop-with-savepoint in detached mode, triggerId: {trigger}")
         return {"job": job, "trigger": trigger}
-    path = _written(client, job, trigger, told)
+    path = _written(client, job, trigger, echo)
     wait_until_released(client, job)
     return {"job": job, "savepoint": path}
 
@@ -72,87 +72,87 @@ def wait_until_released(
         while client.get(f"/jobs/{job}/execution-result")["status"]["id"] != "COMPLETED" and now() < until:
             sleep(PAUSE_SECONDS)
         until = now() + END_SECONDS
-        while not is_session and now() < until and all(one["state"] in ENDED for one in overview(client)):
+        while not is_session and now() < until and all(entry["state"] in ENDED for entry in overview(client)):
             sleep(PAUSE_SECONDS)
 
 
-def savepoint(client: RestClient, named: str, directory: str | None, form: str, detached: bool, told: Say) -> Outcome:
+def savepoint(client: RestClient, named: str, directory: str | None, form: str, detached: bool, echo: Say) -> Outcome:
     """Take a savepoint of a job, which goes on.
 
     Raises:
         OperationError: if the savepoint cannot be taken.
     """
-    job = job_id_of(client, named)
+    job = resolve_job_id(client, named)
     mode = " in detached mode" if detached else ""
-    told(f"Triggering savepoint{mode} for job {job}.")
+    echo(f"Triggering savepoint{mode} for job {job}.")
     body = {"target-directory": where_client_stands(directory), "cancel-job": False, "formatType": form}
     trigger = client.request("POST", f"/jobs/{job}/savepoints", body)["request-id"]
     if detached:
-        told(f"Successfully trigger manual savepoint, triggerId: {trigger}")
+        echo(f"Successfully trigger manual savepoint, triggerId: {trigger}")
         return {"job": job, "trigger": trigger}
-    path = _written(client, job, trigger, told)
-    told("You can resume your program from this savepoint with the run command.")
+    path = _written(client, job, trigger, echo)
+    echo("You can resume your program from this savepoint with the run command.")
     return {"job": job, "savepoint": path}
 
 
-def dispose(client: RestClient, path: str, told: Say) -> Outcome:
+def dispose(client: RestClient, path: str, echo: Say) -> Outcome:
     """Delete a savepoint.
 
     Raises:
         OperationError: if the savepoint cannot be deleted.
     """
-    told(f"Disposing savepoint '{path}'.")
+    echo(f"Disposing savepoint '{path}'.")
     trigger = client.request("POST", "/savepoint-disposal", {"savepoint-path": where_client_stands(path)})["request-id"]
-    told("Waiting for response...")
+    echo("Waiting for response...")
     client.completed(f"/savepoint-disposal/{trigger}")
-    told(f"Savepoint '{path}' disposed.")
+    echo(f"Savepoint '{path}' disposed.")
     return {"disposed": path}
 
 
-def checkpoint(client: RestClient, named: str, full: bool, told: Say) -> Outcome:
+def checkpoint(client: RestClient, named: str, full: bool, echo: Say) -> Outcome:
     """Take a checkpoint of a job.
 
     Raises:
         OperationError: if the checkpoint cannot be taken.
     """
-    job = job_id_of(client, named)
-    told(f"Triggering checkpoint for job {job}.")
+    job = resolve_job_id(client, named)
+    echo(f"Triggering checkpoint for job {job}.")
     body = {"checkpointType": "FULL" if full else "CONFIGURED"}
     trigger = client.request("POST", f"/jobs/{job}/checkpoints", body)["request-id"]
-    told("Waiting for response...")
+    echo("Waiting for response...")
     number = client.completed(f"/jobs/{job}/checkpoints/{trigger}").get("checkpointId")
-    told(f"Checkpoint {number} for job {job} completed.")
-    told("You can resume your program from this checkpoint with the run command.")
+    echo(f"Checkpoint {number} for job {job} completed.")
+    echo("You can resume your program from this checkpoint with the run command.")
     return {"job": job, "checkpoint": number}
 
 
-def cancel(client: RestClient, named: str, told: Say) -> Outcome:
+def cancel(client: RestClient, named: str, echo: Say) -> Outcome:
     """Cancel a job; it may take a moment to end."""
-    job = job_id_of(client, named)
-    told(f"Cancelling job {job}.")
+    job = resolve_job_id(client, named)
+    echo(f"Cancelling job {job}.")
     client.request("PATCH", f"/jobs/{job}?mode=cancel")
-    told(f"Cancelled job {job}.")
+    echo(f"Cancelled job {job}.")
     return {"job": job}
 
 
-def cancel_with_savepoint(client: RestClient, named: str, directory: str | None, told: Say) -> Outcome:
+def cancel_with_savepoint(client: RestClient, named: str, directory: str | None, echo: Say) -> Outcome:
     """Take a savepoint of a job, and cancel it.
 
     Raises:
         OperationError: if the savepoint cannot be taken; the job then goes on.
     """
-    job = job_id_of(client, named)
-    told('DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.')
-    told(f"Cancelling job {job} with savepoint to {directory or 'default savepoint directory'}.")
+    job = resolve_job_id(client, named)
+    echo('DEPRECATION WARNING: Cancelling a job with savepoint is deprecated. Use "stop" instead.')
+    echo(f"Cancelling job {job} with savepoint to {directory or 'default savepoint directory'}.")
     body = {"target-directory": where_client_stands(directory), "cancel-job": True}
     trigger = client.request("POST", f"/jobs/{job}/savepoints", body)["request-id"]
     path = client.completed(f"/jobs/{job}/savepoints/{trigger}").get("location")
-    told(f"Cancelled job {job}. Savepoint stored in {path}.")
+    echo(f"Cancelled job {job}. Savepoint stored in {path}.")
     return {"job": job, "savepoint": path}
 
 
-def _written(client: RestClient, job: str, trigger: str, told: Say) -> str:
-    told("Waiting for response...")
+def _written(client: RestClient, job: str, trigger: str, echo: Say) -> str:
+    echo("Waiting for response...")
     path = str(client.completed(f"/jobs/{job}/savepoints/{trigger}").get("location"))
-    told(f"Savepoint completed. Path: {path}")
+    echo(f"Savepoint completed. Path: {path}")
     return path

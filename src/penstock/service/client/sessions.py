@@ -93,12 +93,12 @@ class Registration:
 
 def sessions() -> list[KnownSession]:
     """Return the live sessions, by name."""
-    found = []
-    for told in sorted(directory().glob("*.json")):
-        known = _read(told)
+    alive = []
+    for path in sorted(directory().glob("*.json")):
+        known = _read(path)
         if known is not None and is_held(known.name):
-            found.append(known)
-    return found
+            alive.append(known)
+    return alive
 
 
 def is_held(name: str) -> bool:
@@ -110,18 +110,18 @@ def is_held(name: str) -> bool:
         return False
 
 
-def session_at(url: str) -> KnownSession | None:
+def find_session(url: str) -> KnownSession | None:
     """Return the session that serves a URL, treating this host's loopback names as equal."""
     with suppress(ValueError):
-        asked = urlsplit(url)
+        target = urlsplit(url)
         for known in sessions():
             theirs = urlsplit(known.address)
-            same_host = asked.hostname == theirs.hostname or {asked.hostname, theirs.hostname} <= {
+            same_host = target.hostname == theirs.hostname or {target.hostname, theirs.hostname} <= {
                 "localhost",
                 "127.0.0.1",
                 "::1",
             }
-            if same_host and asked.port == theirs.port and asked.scheme == theirs.scheme:
+            if same_host and target.port == theirs.port and target.scheme == theirs.scheme:
                 return known
     return None
 

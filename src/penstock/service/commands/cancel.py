@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, build_client, of_client, print_json
 
 
 @click.command("cancel")
@@ -28,8 +28,8 @@ def command(
         job, directory = directory, None
     if job is None:
         raise click.UsageError("Missing argument 'JOB'.")
-    client = client_of(jobmanager, properties)
-    told = say(is_json)
-    outcome = cancel_with_savepoint(client, job, directory, told) if with_savepoint else cancel(client, job, told)
+    client = build_client(jobmanager, properties)
+    echo = say(is_json)
+    outcome = cancel_with_savepoint(client, job, directory, echo) if with_savepoint else cancel(client, job, echo)
     if is_json:
         print_json(outcome)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, build_client, of_client, print_json
 
 
 @click.command("checkpoint")
@@ -18,6 +18,6 @@ def command(job: str, full: bool, jobmanager: str | None, properties: Sequence[s
     """Take a checkpoint of JOB now. JOB is an id or a name."""
     from penstock.service.client.savepoints import checkpoint, say
 
-    outcome = checkpoint(client_of(jobmanager, properties), job, full, say(is_json))
+    outcome = checkpoint(build_client(jobmanager, properties), job, full, say(is_json))
     if is_json:
         print_json(outcome)

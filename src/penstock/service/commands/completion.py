@@ -18,7 +18,7 @@ def command(ctx: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    if found is None:
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
         raise click.ClickException(f"click has no completion for {shell}")
-    click.echo(found(ctx.find_root().command, {}, "penstock", "_PENSTOCK_COMPLETE").source())
+    click.echo(completion_class(ctx.find_root().command, {}, "penstock", "_PENSTOCK_COMPLETE").source())

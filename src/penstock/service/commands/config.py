@@ -17,15 +17,15 @@ from penstock.service.commands.options import as_json, print_json
 def command(key: str | None, everything: bool, properties: Sequence[str], is_json: bool) -> None:
     """Print the options that apply if a program sets none, and the source of each. Secrets are hidden."""
     from penstock.drivers.settings.explained import effective, explained
-    from penstock.service.client.address import options_of, settings_of
+    from penstock.service.client.address import parse_options, resolve_settings
 
-    settings = settings_of(options_of(properties))
+    settings = resolve_settings(parse_options(properties))
     if key is not None:
-        found = explained(key, settings)
+        explanation = explained(key, settings)
         if is_json:
-            print_json(found)
+            print_json(explanation)
         else:
-            for name, value in found.items():
+            for name, value in explanation.items():
                 click.echo(f"{name + ':':<13} {'(none)' if value is None else value}")
         return
     options = effective(settings, everything)

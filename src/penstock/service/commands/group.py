@@ -32,8 +32,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._modules:
             return super().get_command(ctx, cmd_name)
-        found: click.Command = import_module(self._modules[cmd_name]).command
-        return found
+        command: click.Command = import_module(self._modules[cmd_name]).command
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, build_client, of_client, print_json
 from penstock.service.program.consoles import result_console
 
 
@@ -33,16 +33,16 @@ def command(
     A program is executed up to its first job. Options of this command go before JOB; arguments after JOB.PY are for the
     program.
     """
-    arguments = _arguments_of(job, arguments)
+    arguments = _check_program_arguments(job, arguments)
     if job.endswith(".py"):
         from penstock.service.program.plans import show_program
 
         sys.exit(show_program(job, arguments, output, parallelism, properties, is_json))
-    from penstock.service.client.jobs import job_id_of
+    from penstock.service.client.jobs import resolve_job_id
     from penstock.service.program.pictures import picture, written
 
-    client = client_of(jobmanager, properties)
-    plan = client.get(f"/jobs/{job_id_of(client, job)}/plan")["plan"]
+    client = build_client(jobmanager, properties)
+    plan = client.get(f"/jobs/{resolve_job_id(client, job)}/plan")["plan"]
     if output is not None:
         written(plan, output)
     elif is_json:
@@ -51,7 +51,7 @@ def command(
         result_console().print(picture(plan))
 
 
-def _arguments_of(job: str, arguments: Sequence[str]) -> Sequence[str]:
+def _check_program_arguments(job: str, arguments: Sequence[str]) -> Sequence[str]:
     """Return the program's arguments, without a leading `--`.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client
+from penstock.service.commands.options import as_json, build_client, of_client
 
 
 @click.command("logs")
@@ -33,7 +33,7 @@ def command(
     """
     from penstock.service.client.logs import LogReader, log_path
 
-    client = client_of(jobmanager, properties)
+    client = build_client(jobmanager, properties)
     reader = LogReader(client, log_path(client, job, worker, is_stdout))
     try:
         for line in reader.lines(lines, follow):

@@ -29,12 +29,12 @@ def as_json(function: F) -> F:
     return click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
-def client_of(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
+def build_client(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
     """Return a client of the server that the options select."""
-    from penstock.service.client.address import address_of, options_of
+    from penstock.service.client.address import parse_options, resolve_address
     from penstock.service.client.rest_client import RestClient
 
-    return RestClient(address_of(jobmanager, options_of(properties)))
+    return RestClient(resolve_address(jobmanager, parse_options(properties)))
 
 
 def print_json(value: object) -> None:

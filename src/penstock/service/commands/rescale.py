@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, build_client, of_client, print_json
 
 
 @click.command("rescale")
@@ -27,9 +27,9 @@ def command(
 
     JOB is an id or a name. VERTEX is the id of a vertex, its name, or a unique part of its name.
     """
-    from penstock.service.client.rescaling import rescale, wanted_of
+    from penstock.service.client.rescaling import parse_parallelisms, rescale
     from penstock.service.client.savepoints import say
 
-    outcome = rescale(client_of(jobmanager, properties), job, wanted_of(vertices), detached, say(is_json))
+    outcome = rescale(build_client(jobmanager, properties), job, parse_parallelisms(vertices), detached, say(is_json))
     if is_json:
         print_json(outcome)

@@ -54,9 +54,9 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
 
     Options of penstock go before JOB.PY, those of the program after it. Exits as the program does.
     """
-    from penstock.service.client.address import address_of, options_of, settings_of
+    from penstock.service.client.address import parse_options, resolve_address, resolve_settings
     from penstock.service.client.savepoints import where_client_stands
-    from penstock.service.program.spec import RunFlags, options_of_flags, program_of, with_rest
+    from penstock.service.program.spec import RunFlags, build_program_spec, options_of_flags, with_rest
 
     module = given["module"] or given["entry"]
     if given["python_file"] is not None:
@@ -75,31 +75,31 @@ def command(script: str | None, arguments: Sequence[str], detached: bool, is_jso
         given["executable"],
         given["target"],
     )
-    options = options_of_flags(flags) | options_of(given["properties"])
+    options = options_of_flags(flags) | parse_options(given["properties"])
     if given["jobmanager"] is not None:
         if given["interpreter"] is not None or given["target"] is not None or given["log_dir"] is not None:
             raise click.UsageError("-pyclientexec, -t and --log-dir are for programs of their own, without -m.")
         of_session = {key: value for key, value in options.items() if not key.startswith(OF_THE_CLIENT)}
         for key in PATHS_OF_THE_CLIENT & of_session.keys():
             of_session[key] = str(where_client_stands(of_session[key]))
-        spec = program_of(script, module, arguments, of_session, None)
-        _submit(spec, address_of(given["jobmanager"], options), detached, is_json)
+        spec = build_program_spec(script, module, arguments, of_session, None)
+        _submit(spec, resolve_address(given["jobmanager"], options), detached, is_json)
         return
-    options = with_rest(options, settings_of(options), given["rest"])
-    spec = program_of(script, module, arguments, options, given["interpreter"])
+    options = with_rest(options, resolve_settings(options), given["rest"])
+    spec = build_program_spec(script, module, arguments, options, given["interpreter"])
     from penstock.service.program.launch import log_file, run_attached, run_detached
-    from penstock.service.program.reports import lines_of
+    from penstock.service.program.reports import format_event
 
     if not detached:
         run_attached(spec)
         return
     log = log_file(spec.target, given["log_dir"])
     events: list[dict[str, Any]] = []
-    process = run_detached(spec, log, lambda event: _tell(event, events, lines_of, is_json))
+    process = run_detached(spec, log, lambda event: _tell(event, events, format_event, is_json))
     if is_json:
-        found = {event["event"]: event for event in events}
-        address = found.get("rest", {}).get("address")
-        print_json({"job": found["submitted"]["job"], "rest": address, "process": process, "log": str(log)})
+        by_kind = {event["event"]: event for event in events}
+        address = by_kind.get("rest", {}).get("address")
+        print_json({"job": by_kind["submitted"]["job"], "rest": address, "process": process, "log": str(log)})
     else:
         click.echo(f"It goes on as process {process}; its output is in {log}")
 
@@ -125,7 +125,7 @@ def _submit(spec: ProgramSpec, address: Address, detached: bool, is_json: bool) 
     sys.exit(code)
 
 
-def _tell(event: dict[str, Any], events: list[dict[str, Any]], lines_of: Any, is_json: bool) -> None:
+def _tell(event: dict[str, Any], events: list[dict[str, Any]], format_event: Any, is_json: bool) -> None:
     events.append(event)
     if not is_json:
-        click.echo("\n".join(lines_of(event)))
+        click.echo("\n".join(format_event(event)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from penstock.service.commands.group import DefaultCommand
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, build_client, of_client, print_json
 from penstock.service.commands.state import show
 
 
@@ -43,7 +43,7 @@ def trigger(
 
     if (job is None) == (path is None):
         raise click.UsageError("Name a job, or a savepoint to dispose of with -d PATH.")
-    client = client_of(jobmanager, properties)
+    client = build_client(jobmanager, properties)
     if path is not None:
         outcome = dispose(client, path, say(is_json))
     else:

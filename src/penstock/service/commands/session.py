@@ -36,14 +36,14 @@ def start(
 ) -> None:
     """Start a session with one REST API and one Spark session, which its programs share."""
     from penstock.base.options import REST_PORT
-    from penstock.service.client.address import options_of
+    from penstock.service.client.address import parse_options
     from penstock.service.client.sessions import DEFAULT_NAME, checked_name
     from penstock.service.program.launch import log_file
     from penstock.service.program.spec import RunFlags, options_of_flags
     from penstock.service.session.launch import run_attached, run_detached
 
     name = checked_name(DEFAULT_NAME if name is None else name)
-    options = options_of_flags(RunFlags(parallelism=parallelism, target=target)) | options_of(properties)
+    options = options_of_flags(RunFlags(parallelism=parallelism, target=target)) | parse_options(properties)
     if rest_port is not None:
         options[REST_PORT.key()] = rest_port
     if not detached:
@@ -66,13 +66,15 @@ def list_sessions(is_json: bool) -> None:
 
     known = sessions()
     if is_json:
-        print_json([{"name": one.name, "rest": one.address, "process": one.process, "log": one.log} for one in known])
+        print_json(
+            [{"name": entry.name, "rest": entry.address, "process": entry.process, "log": entry.log} for entry in known]
+        )
         return
     if not known:
         click.echo("No sessions.")
-    for one in known:
-        began = datetime.fromtimestamp(one.began_ms / 1000).strftime("%d.%m.%Y %H:%M:%S")
-        click.echo(f"{began} : {one.name} : {one.address} (process {one.process})")
+    for session in known:
+        began = datetime.fromtimestamp(session.began_ms / 1000).strftime("%d.%m.%Y %H:%M:%S")
+        click.echo(f"{began} : {session.name} : {session.address} (process {session.process})")
 
 
 @command.command("stop")
@@ -81,10 +83,10 @@ def list_sessions(is_json: bool) -> None:
 @as_json
 def stop_session(session: str, properties: Sequence[str], is_json: bool) -> None:
     """Stop a session. Its jobs are cancelled, and no other session resumes them."""
-    from penstock.service.client.address import options_of
+    from penstock.service.client.address import parse_options
     from penstock.service.session.launch import stop
 
-    address = stop(session, options_of(properties))
+    address = stop(session, parse_options(properties))
     if is_json:
         print_json({"stopped": address})
     else:

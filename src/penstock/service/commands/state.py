@@ -51,12 +51,12 @@ def list_(directory: str, is_json: bool) -> None:
 
     DIRECTORY contains savepoints, checkpoints, or the checkpoints of one job.
     """
-    from penstock.service.stored.listing import stored, table_of
+    from penstock.service.stored.listing import render_table, stored
 
-    found = stored(directory)
+    snapshots = stored(directory)
     if is_json:
-        print_json([one.as_dict() for one in found])
-    elif not found:
+        print_json([snapshot.as_dict() for snapshot in snapshots])
+    elif not snapshots:
         click.echo(f"No savepoint or checkpoint is in {directory}.")
     else:
-        result_console().print(table_of(found))
+        result_console().print(render_table(snapshots))

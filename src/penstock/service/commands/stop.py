@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, build_client, of_client, print_json
 
 
 @click.command("stop")
@@ -30,7 +30,7 @@ def command(
     """Stop JOB with a savepoint, from which it can be resumed. JOB is an id or a name."""
     from penstock.service.client.savepoints import say, stop
 
-    client = client_of(jobmanager, properties)
+    client = build_client(jobmanager, properties)
     outcome = stop(client, job, directory, drain, form.upper(), detached, say(is_json))
     if is_json:
         print_json(outcome)

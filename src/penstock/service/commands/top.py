@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from penstock.service.commands.options import as_json, client_of, of_client, print_json
+from penstock.service.commands.options import as_json, build_client, of_client, print_json
 from penstock.service.program.consoles import result_console
 
 
@@ -23,11 +23,11 @@ def command(
 
     JOB is an id or a name. The default is the only running job.
     """
-    from penstock.service.client.jobs import ENDED, job_id_of, only_running
+    from penstock.service.client.jobs import ENDED, only_running, resolve_job_id
     from penstock.service.top.sample import sample
 
-    client = client_of(jobmanager, properties)
-    job_id = only_running(client) if job is None else job_id_of(client, job)
+    client = build_client(jobmanager, properties)
+    job_id = only_running(client) if job is None else resolve_job_id(client, job)
     if is_json:
         print_json(sample(client, job_id).as_dict())
         return

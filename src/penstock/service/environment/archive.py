@@ -54,7 +54,7 @@ def write(output: Path, files: Iterable[Placed], links: Mapping[str, str], progr
                 gzip.GzipFile("", "wb", COMPRESSION, raw, mtime=0) as packed,
                 tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
             ):
-                for target, source in sorted({one.target: one.source for one in reversed([*files])}.items()):
+                for target, source in sorted({file.target: file.source for file in reversed([*files])}.items()):
                     unpacked += _add(archive, source, target)
                 for target, destination in links.items():
                     link = tarfile.TarInfo(target)

@@ -29,11 +29,11 @@ def normal(name: str) -> str:
 
 def installed() -> dict[str, Distribution]:
     """Return all distributions that this Python finds, by name; of duplicates, the one that it imports."""
-    found: dict[str, Distribution] = {}
-    for one in distributions():
-        if (name := one.metadata["Name"]) is not None:
-            found.setdefault(normal(name), one)
-    return found
+    by_name: dict[str, Distribution] = {}
+    for distribution in distributions():
+        if (name := distribution.metadata["Name"]) is not None:
+            by_name.setdefault(normal(name), distribution)
+    return by_name
 
 
 def chosen(only: Iterable[str], exclude: Iterable[str], among: dict[str, Distribution]) -> dict[str, Distribution]:
@@ -67,19 +67,19 @@ def _closure(names: set[str], among: dict[str, Distribution]) -> set[str]:
 
     An installed dependency is included whatever its marker says, unless it belongs to an extra.
     """
-    todo, found = list(names), set[str]()
+    todo, closure = list(names), set[str]()
     while todo:
-        if (name := todo.pop()) in found or name not in among:
+        if (name := todo.pop()) in closure or name not in among:
             continue
-        found.add(name)
+        closure.add(name)
         for requirement in among[name].requires or ():
             words, _, marker = requirement.partition(";")
             if "extra" not in marker and (match := _NAME.match(words)):
                 todo.append(normal(match[1]))
-    return found
+    return closure
 
 
-def files_of(name: str, distribution: Distribution) -> Iterator[Placed]:
+def list_distribution_files(name: str, distribution: Distribution) -> Iterator[Placed]:
     """Yield the distribution's files; for Penstock, the files of this process, even if it is installed from source.
 
     Raises:
@@ -119,7 +119,7 @@ def _target(path: PurePosixPath, source: Path) -> str | None:
     """
     if ".." not in path.parts:
         return f"{PACKAGES}/{path}"
-    place, prefix = Path(source.parent.resolve(), source.name), Path(sys.prefix).resolve()
-    if not place.is_relative_to(prefix) or place.relative_to(prefix).parts[0] == "bin":
+    location, prefix = Path(source.parent.resolve(), source.name), Path(sys.prefix).resolve()
+    if not location.is_relative_to(prefix) or location.relative_to(prefix).parts[0] == "bin":
         return None
-    return str(place.relative_to(prefix))
+    return str(location.relative_to(prefix))

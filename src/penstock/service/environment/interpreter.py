@@ -44,8 +44,8 @@ def interpreter() -> Iterator[Placed]:
             "container of the image that they have"
         )
     library = Path(sysconfig.get_path("stdlib"))
-    found = getattr(sys, "_base_executable", None) or sys.executable
-    executable = Path(found).resolve()
+    base_executable = getattr(sys, "_base_executable", None) or sys.executable
+    executable = Path(base_executable).resolve()
     if not executable.is_file() or not (library / "os.py").is_file():
         raise OperationError(
             f"there is no whole Python at {executable} with a library at {library}: run the command with one that is "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.service.environment.archive import check_output, write
-from penstock.service.environment.distributions import chosen, files_of, installed
+from penstock.service.environment.distributions import chosen, installed, list_distribution_files
 from penstock.service.environment.interpreter import LAUNCHER, LINKS, described, interpreter
 from penstock.service.environment.submitting import as_shown, submit_commands
 
@@ -51,7 +51,9 @@ def package(output: Path, only: Sequence[str], exclude: Sequence[str], force: bo
     """
     check_output(output, force)
     distributions = chosen(only, exclude, installed())
-    files = itertools.chain.from_iterable(files_of(name, one) for name, one in distributions.items())
+    files = itertools.chain.from_iterable(
+        list_distribution_files(name, distribution) for name, distribution in distributions.items()
+    )
     unpacked = write(output, [*interpreter(), *files], LINKS, {"bin/python": LAUNCHER})
-    names = tuple(f"{name} {one.version}" for name, one in distributions.items())
+    names = tuple(f"{name} {distribution.version}" for name, distribution in distributions.items())
     return Package(output, output.stat().st_size, unpacked, names)

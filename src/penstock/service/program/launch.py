@@ -32,7 +32,7 @@ def run_attached(spec: ProgramSpec) -> None:
     os.execvpe(command[0], command, spec.environment(os.environ))
 
 
-def run_detached(spec: ProgramSpec, log: Path, told: Callable[[dict[str, Any]], None]) -> int:
+def run_detached(spec: ProgramSpec, log: Path, on_event: Callable[[dict[str, Any]], None]) -> int:
     """Start the program in its own session, and wait until it has started its first job.
 
     Returns:
@@ -46,7 +46,7 @@ def run_detached(spec: ProgramSpec, log: Path, told: Callable[[dict[str, Any]], 
         for event in reports:
             if event["event"] == "refused":
                 raise OperationError(event["reason"])
-            told(event)
+            on_event(event)
             if event["event"] == "submitted":
                 return process.pid
     code, end = process.wait(), end_of_log(log)
@@ -73,9 +73,9 @@ def started_detached(
 
 def log_file(name: str, directory: str | None) -> Path:
     """Return the file for a program's output, a new one for each start."""
-    place = Path(directory or os.environ.get(LOG_VARIABLE) or LOG_DIRECTORY).expanduser()
+    folder = Path(directory or os.environ.get(LOG_VARIABLE) or LOG_DIRECTORY).expanduser()
     plain = re.sub(r"[^\w.-]+", "-", Path(name).stem) or "program"
-    return place / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    return folder / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 
 def _started(

@@ -18,39 +18,39 @@ _BREAK: Final = "<br/>"
 def picture(plan: Mapping[str, Any]) -> Tree:
     """Return a tree from the sinks up, each node's inputs below it. A node with several readers is expanded once."""
     nodes = {str(node["id"]): node for node in plan["nodes"]}
-    read = {source for node in nodes.values() for source, _ in inputs_of(node)}
+    read = {source for node in nodes.values() for source, _ in get_inputs(node)}
     root = Tree(Text(str(plan.get("name") or "plan"), "bold"))
-    told: set[str] = set()
+    drawn: set[str] = set()
     for node_id in nodes:
         if node_id not in read:
-            _grow(root, nodes, node_id, "", told)
+            _grow(root, nodes, node_id, "", drawn)
     return root
 
 
-def inputs_of(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+def get_inputs(node: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the ids of a node's inputs, each with how records come from it."""
-    found = node.get("inputs") or node.get("predecessors") or []
-    return [(str(one["id"]), str(one.get("ship_strategy") or "FORWARD")) for one in found]
+    inputs = node.get("inputs") or node.get("predecessors") or []
+    return [(str(edge["id"]), str(edge.get("ship_strategy") or "FORWARD")) for edge in inputs]
 
 
-def label_of(node: Mapping[str, Any]) -> str:
+def format_label(node: Mapping[str, Any]) -> str:
     """Return a node's name."""
     return str(node.get("description") or node.get("contents") or node.get("type")).replace(_BREAK, " ").strip()
 
 
-def _grow(above: Tree, nodes: Mapping[str, Mapping[str, Any]], node_id: str, way: str, told: set[str]) -> None:
+def _grow(above: Tree, nodes: Mapping[str, Mapping[str, Any]], node_id: str, way: str, drawn: set[str]) -> None:
     node = nodes[node_id]
-    label = Text(label_of(node)).append(f"  x{node['parallelism']}", "cyan")
+    label = Text(format_label(node)).append(f"  x{node['parallelism']}", "cyan")
     if way:
         label = Text(f"{way} <- ", "dim").append_text(label)
-    if node_id in told:
+    if node_id in drawn:
         above.add(label.append("  (above)", "dim"))
         return
-    told.add(node_id)
+    drawn.add(node_id)
     branch = above.add(label)
-    for source, how in inputs_of(node):
+    for source, how in get_inputs(node):
         if source in nodes:
-            _grow(branch, nodes, source, how, told)
+            _grow(branch, nodes, source, how, drawn)
 
 
 def written(plan: Mapping[str, Any], output: Path) -> None:
@@ -72,10 +72,10 @@ def mermaid(plan: Mapping[str, Any]) -> str:
     numbers = {str(node["id"]): number for number, node in enumerate(plan["nodes"])}
     lines = ["flowchart LR"]
     for node in plan["nodes"]:
-        label = label_of(node).replace('"', "#quot;")
+        label = format_label(node).replace('"', "#quot;")
         lines.append(f'    v{numbers[str(node["id"])]}["{label}<br/>x{node["parallelism"]}"]')
     for node in plan["nodes"]:
-        for source, way in inputs_of(node):
+        for source, way in get_inputs(node):
             if source in numbers:
                 lines.append(f"    v{numbers[source]} -- {way} --> v{numbers[str(node['id'])]}")
     return "\n".join(lines) + "\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from penstock.base.errors import WrongValueError
-from penstock.service.client.address import options_of
-from penstock.service.program.spec import RunFlags, options_of_flags, program_of
+from penstock.service.client.address import parse_options
+from penstock.service.program.spec import RunFlags, build_program_spec, options_of_flags
 
 _FORMS = {".svg": "svg", ".mmd": "mermaid", ".mermaid": "mermaid", ".json": "json"}
 
@@ -34,20 +34,20 @@ def show_program(
     if output is not None and output.suffix not in _FORMS:
         raise WrongValueError(f"-o draws .svg, .mmd (Mermaid) or .json, not {output.name}")
     form = _FORMS[output.suffix] if output is not None else "json"
-    options = options_of_flags(RunFlags(parallelism=parallelism)) | options_of(properties)
-    spec = program_of(script, None, arguments, options, None)
+    options = options_of_flags(RunFlags(parallelism=parallelism)) | parse_options(properties)
+    spec = build_program_spec(script, None, arguments, options, None)
     command, environment = spec.command(("--plan", form)), spec.environment(os.environ)
-    found = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    if found.returncode:
-        return found.returncode
+    completed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if completed.returncode:
+        return completed.returncode
     if output is not None:
-        output.write_text(found.stdout)
+        output.write_text(completed.stdout)
         click.echo(f"The plan is in {output}.")
     elif is_json:
-        click.echo(found.stdout.rstrip())
+        click.echo(completed.stdout.rstrip())
     else:
         from penstock.service.program.consoles import result_console
         from penstock.service.program.pictures import picture
 
-        result_console().print(picture({"name": Path(script).name} | json.loads(found.stdout)))
+        result_console().print(picture({"name": Path(script).name} | json.loads(completed.stdout)))
     return 0

@@ -116,13 +116,13 @@ class Reports:
 
 def has_restored(job: RunningJob) -> bool:
     """Return whether all tasks have started from the job's checkpoint; until then an operator may reject its state."""
-    asked = job.get_view()
-    wait([asked], RESTORE_PAUSE_SECONDS)
+    future = job.get_view()
+    wait([future], RESTORE_PAUSE_SECONDS)
     view = job.last_view()
     if view is None:
-        if not asked.done() or asked.cancelled() or asked.exception() is not None:
+        if not future.done() or future.cancelled() or future.exception() is not None:
             return False
-        view = asked.result()
+        view = future.result()
     tasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
     begun = (ExecutionState.RUNNING, ExecutionState.FINISHED)
     if any(task.state is None for task in tasks) or not tasks:  # in epochs and batches, the engine's tasks do the work
@@ -146,7 +146,7 @@ def answer_to_the_end(patience_seconds: float = LINGER_SECONDS) -> None:
     server = sys.modules.get("penstock.operations.rest.server")
     servers = [] if server is None else server.servers
     until = time.monotonic() + patience_seconds
-    while any(not one.context.operations.all_told() for one in servers) and time.monotonic() < until:
+    while any(not rest_server.context.operations.all_told() for rest_server in servers) and time.monotonic() < until:
         time.sleep(PAUSE_SECONDS)
     if servers:
         time.sleep(PAUSE_SECONDS)  # the last answer is still being sent
@@ -168,12 +168,12 @@ def teller() -> Callable[[Event], None]:
 
 def tell_stdout(event: Event) -> None:
     """Print an event as Flink's client does."""
-    lines = lines_of(event)
+    lines = format_event(event)
     if lines:
         print_lines("\n".join(lines) + "\n")
 
 
-def lines_of(event: Event) -> list[str]:
+def format_event(event: Event) -> list[str]:
     """Return an event as lines, in the words of Flink's client."""
     if event["event"] == "rest":
         return [f"REST API at {event['address']}"]

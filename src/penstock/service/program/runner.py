@@ -84,16 +84,16 @@ def run_module(name: str, arguments: list[str]) -> None:
     from importlib.util import find_spec
 
     sys.path[0:1] = [os.getcwd()]
-    found = find_spec(name)
-    if found is not None and found.submodule_search_locations is not None:
-        found = find_spec(f"{name}.__main__")
-    if found is None or found.origin is None or found.loader is None:
+    spec = find_spec(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find_spec(f"{name}.__main__")
+    if spec is None or spec.origin is None or spec.loader is None:
         raise SystemExit(f"no module named {name} can be run: put it on the path with -pyfs")
-    code = found.loader.get_code(found.name)  # type: ignore[attr-defined]
-    sys.argv = [found.origin, *arguments]
+    code = spec.loader.get_code(spec.name)  # type: ignore[attr-defined]
+    sys.argv = [spec.origin, *arguments]
     module = ModuleType("__main__")
-    module.__file__, module.__spec__, module.__loader__ = found.origin, found, found.loader
-    module.__package__ = found.parent
+    module.__file__, module.__spec__, module.__loader__ = spec.origin, spec, spec.loader
+    module.__package__ = spec.parent
     module.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = module
     exec(code, module.__dict__)
@@ -120,11 +120,11 @@ def run_to_end(run: Callable[[], None]) -> int:
     return 0
 
 
-def _plan(run: Callable[[], None], shown: Callable[[Plan], str]) -> int:
+def _plan(run: Callable[[], None], render: Callable[[Plan], str]) -> int:
     """Run until the first job with the program's output on stderr, and print only the plan on stdout."""
     output, sys.stdout = sys.stdout, sys.stderr
     plans: list[str] = []
-    plan_only.takers.append(lambda plan: plans.append(shown(plan)))
+    plan_only.takers.append(lambda plan: plans.append(render(plan)))
     try:
         code = run_to_end(lambda: _until_plan(run))
     finally:

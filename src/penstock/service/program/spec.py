@@ -54,9 +54,11 @@ class ProgramSpec:
         options = dict(self.options or {})
         inner = dict(outer) | {OPTIONS_VARIABLE: handed_over(options)}
         files = [os.path.abspath(file) for file in options.get(PYTHON_FILES.key(), "").split(",") if file]
-        places = [str(Path(file).parent) if file.endswith(".py") else file for file in files]
-        if places:
-            inner["PYTHONPATH"] = os.pathsep.join([*dict.fromkeys(places), *filter(None, [outer.get("PYTHONPATH")])])
+        import_paths = [str(Path(file).parent) if file.endswith(".py") else file for file in files]
+        if import_paths:
+            inner["PYTHONPATH"] = os.pathsep.join(
+                [*dict.fromkeys(import_paths), *filter(None, [outer.get("PYTHONPATH")])]
+            )
         return inner
 
 
@@ -99,21 +101,21 @@ def options_of_flags(flags: RunFlags) -> dict[str, str]:
     return {key: value for key, value in named.items() if value is not None}
 
 
-def with_rest(options: Mapping[str, str], settings: Mapping[str, Setting], wanted: bool) -> dict[str, str]:
+def with_rest(options: Mapping[str, str], settings: Mapping[str, Setting], enabled: bool) -> dict[str, str]:
     """Return the options with a port for the REST API, unless a port is set or the API is not wanted.
 
     Raises:
         WrongValueError: if the API is not wanted but an option sets a port.
     """
     keys = [key for key in ("rest.port", "rest.bind-port") if key in settings]
-    if wanted:
+    if enabled:
         return dict(options) if keys else {**options, "rest.bind-port": REST_PORTS}
     if keys:
         raise WrongValueError(f"--no-rest contradicts {keys[0]}, which {settings[keys[0]].origin} sets")
     return dict(options)
 
 
-def program_of(
+def build_program_spec(
     script: str | None, module: str | None, arguments: Sequence[str], options: Mapping[str, str], python: str | None
 ) -> ProgramSpec:
     """Return the program that the command line names.

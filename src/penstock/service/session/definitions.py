@@ -56,9 +56,9 @@ class Definitions:
 
     def put(self, definition: Definition, program: Program) -> None:
         """Store a program durably, before it starts."""
-        place = self._place(definition.program_id)
-        filesystem.write_whole(posixpath.join(place, program.name), program.data)
-        filesystem.write_whole(posixpath.join(place, _PROGRAM), msgspec.json.encode(definition))
+        directory = self._place(definition.program_id)
+        filesystem.write_whole(posixpath.join(directory, program.name), program.data)
+        filesystem.write_whole(posixpath.join(directory, _PROGRAM), msgspec.json.encode(definition))
 
     def remove(self, program_id: str) -> None:
         """Remove a program that has ended."""
@@ -74,14 +74,14 @@ class Definitions:
         fs, root = url_to_fs(self._directory)
         if not fs.exists(root):
             return []
-        found = []
-        for place in fs.ls(root, detail=False):
-            record = posixpath.join(place, _PROGRAM)
+        programs = []
+        for directory in fs.ls(root, detail=False):
+            record = posixpath.join(directory, _PROGRAM)
             if fs.exists(record):
                 definition = msgspec.json.decode(fs.cat_file(record), type=Definition)
-                data = fs.cat_file(posixpath.join(place, definition.name))
-                found.append((definition, Program(definition.name, data)))
-        return sorted(found, key=lambda one: (one[0].began_ms, one[0].program_id))
+                data = fs.cat_file(posixpath.join(directory, definition.name))
+                programs.append((definition, Program(definition.name, data)))
+        return sorted(programs, key=lambda item: (item[0].began_ms, item[0].program_id))
 
     def _place(self, program_id: str) -> str:
         return posixpath.join(self._directory, program_id)

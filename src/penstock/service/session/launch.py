@@ -11,9 +11,9 @@ from typing import Final
 
 from penstock.base.errors import OperationError
 from penstock.drivers.settings.defaults import OPTIONS_VARIABLE, handed_over
-from penstock.service.client.address import Address, address_of
+from penstock.service.client.address import Address, resolve_address
 from penstock.service.client.rest_client import RestClient
-from penstock.service.client.sessions import KnownSession, is_held, session_at, sessions
+from penstock.service.client.sessions import KnownSession, find_session, is_held, sessions
 from penstock.service.program.launch import end_of_log, started_detached
 
 _PROCESS: Final = "penstock.service.session.process"
@@ -37,7 +37,7 @@ def run_detached(name: str, options: Mapping[str, str], log: Path) -> KnownSessi
     environment = {**os.environ, OPTIONS_VARIABLE: handed_over(options)}
     with started_detached(_command(name), environment, log) as (process, reports):
         for event in reports:
-            if event["event"] == "session" and (known := session_at(event["address"])) is not None:
+            if event["event"] == "session" and (known := find_session(event["address"])) is not None:
                 return known
     raise OperationError(f"the session ended with {process.wait()}; its output is in {log}\n{end_of_log(log)}")
 
@@ -52,15 +52,15 @@ def stop(named: str, options: Mapping[str, str]) -> str:
     Raises:
         OperationError: if the session does not exist, or does not end.
     """
-    known = next((one for one in sessions() if one.name == named), None)
+    known = next((session for session in sessions() if session.name == named), None)
     if known is not None:
         address = Address(known.address, known.token, options.get("security.ssl.rest.certificate"))
     elif ":" in named:
-        address = address_of(named, options)
-        known = session_at(address.url)
+        address = resolve_address(named, options)
+        known = find_session(address.url)
     else:
-        there = ", ".join(one.name for one in sessions()) or "none"
-        raise OperationError(f"no session {named!r} runs on this host (there is {there}); name its host:port")
+        running = ", ".join(session.name for session in sessions()) or "none"
+        raise OperationError(f"no session {named!r} runs on this host (there is {running}); name its host:port")
     RestClient(address).request("DELETE", "/cluster")
     until = time.monotonic() + STOP_SECONDS
     while known is not None and is_held(known.name):

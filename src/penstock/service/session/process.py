@@ -88,25 +88,25 @@ class Session:
         Raises:
             PenstockError: if it cannot start.
         """
-        with ExitStack() as held:
+        with ExitStack() as stack:
             registration = Registration(self._name)
-            held.callback(registration.end)
+            stack.callback(registration.end)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda number, _: self._leave(f"signal {number}"))
             temporary = HeldDirectory("penstock-session-")
-            held.callback(temporary.remove)
+            stack.callback(temporary.remove)
             directory = temporary.path
             cluster = cluster_directory(self._configuration)
             if cluster is not None:
                 election = self._led(cluster)
-                held.callback(election.end, None)
+                stack.callback(election.end, None)
             spark = self._spark(directory)
             if spark is not None:
-                held.callback(spark.stop)
+                stack.callback(spark.stop)
             programs, dispatcher = self._programs(directory, cluster, spark)
-            held.callback(programs.leave)
+            stack.callback(programs.leave)
             server = self._serve(dispatcher, programs)
-            held.callback(server.stop)
+            stack.callback(server.stop)
             programs.recover()
             self._tell(registration, server)
             self._wait(spark)

@@ -117,7 +117,7 @@ class SessionPrograms:
         placed(program, directory)
         try:
             spec = self._spec(program, submission, directory)
-            found = subprocess.run(
+            completed = subprocess.run(
                 spec.command(["--plan", "job"]),
                 env=spec.environment(self._environment()),
                 cwd=directory,
@@ -130,10 +130,10 @@ class SessionPrograms:
             raise OperationError(f"the program has come to no job in {PLAN_SECONDS:g} s") from None
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-        if found.returncode != 0:
-            end = found.stderr.decode("utf-8", "replace").strip()[-2_000:]
+        if completed.returncode != 0:
+            end = completed.stderr.decode("utf-8", "replace").strip()[-2_000:]
             raise OperationError(f"the program has no plan: {end}")
-        plan: dict[str, Any] = json.loads(found.stdout)
+        plan: dict[str, Any] = json.loads(completed.stdout)
         return plan
 
     def run(self, upload_id: str, submission: Submission) -> ProgramView:
@@ -167,7 +167,7 @@ class SessionPrograms:
     def wait_for_job(self, program_id: str, patience_seconds: float) -> ProgramView:
         """Return a program once it has started its first job or has ended, or when the time is over."""
         program = self._program(program_id)
-        program.wait_for(lambda one: one.has_ended or one.has_jobs, patience_seconds)
+        program.wait_for(lambda running: running.has_ended or running.has_jobs, patience_seconds)
         return program.view()
 
     def programs(self) -> list[ProgramView]:

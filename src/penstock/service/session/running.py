@@ -21,7 +21,7 @@ from penstock.operations.dispatcher import DispatchedJob
 from penstock.operations.rest.calls.programs import ProgramStatus, ProgramView
 from penstock.operations.session.channel import Channel
 from penstock.operations.session.messages import Answered, FromProgram, JobBegan, JobEnded
-from penstock.operations.session.remote_job import RemoteJob, Requests, graph_of
+from penstock.operations.session.remote_job import RemoteJob, Requests, build_graph
 from penstock.service.session.program_process import SESSION_GONE, SOCKET_VARIABLE
 
 #: How long (s) to wait for a program's jobs to be cancelled before its process is ended.
@@ -172,7 +172,7 @@ class RunningProgram:
         match message:
             case JobBegan(view, configuration):
                 job = RemoteJob(message, self._requests, self.output)
-                dispatched = DispatchedJob(job, graph_of(view), Configuration.from_dict(configuration))
+                dispatched = DispatchedJob(job, build_graph(view), Configuration.from_dict(configuration))
                 self._on_job(dispatched)
                 with self._news:
                     self._jobs[view.job_id] = job
@@ -222,7 +222,7 @@ class RunningProgram:
 def _whole_characters(data: bytes) -> tuple[str, bytes]:
     """Return the text without an incomplete character at its end, and its bytes."""
     for cut in range(min(4, len(data) + 1)):
-        kept = data[: len(data) - cut]
+        prefix = data[: len(data) - cut]
         with suppress(UnicodeDecodeError):
-            return kept.decode("utf-8"), kept
+            return prefix.decode("utf-8"), prefix
     return data.decode("utf-8", "replace"), data

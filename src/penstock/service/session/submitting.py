@@ -66,29 +66,30 @@ class SubmittedProgram:
     def _wait_for_restore(self, job: str) -> None:
         until = time.monotonic() + RESTORE_SECONDS
         while time.monotonic() < until:
-            found = self._client.get(f"/jobs/{job}")
-            if found["state"] == "FAILED":
+            details = self._client.get(f"/jobs/{job}")
+            if details["state"] == "FAILED":
                 result = self._client.get(f"/jobs/{job}/execution-result").get("job-execution-result") or {}
                 cause = result.get("failure-cause") or {"stack-trace": f"job {job} has failed"}
                 raise OperationError(first_line(cause["stack-trace"]))
-            tasks = [vertex["tasks"] for vertex in found["vertices"]]
+            tasks = [vertex["tasks"] for vertex in details["vertices"]]
             begun = all(
-                sum(count for state, count in one.items() if state in ("RUNNING", "FINISHED")) == sum(one.values())
-                for one in tasks
+                sum(count for state, count in counts.items() if state in ("RUNNING", "FINISHED"))
+                == sum(counts.values())
+                for counts in tasks
             )
-            if found["state"] in ("FINISHED", "CANCELED") or (found["state"] == "RUNNING" and begun):
+            if details["state"] in ("FINISHED", "CANCELED") or (details["state"] == "RUNNING" and begun):
                 return
             self._sleep(PAUSE_SECONDS[0])
 
-    def follow(self, told: Callable[[str], None]) -> int:
+    def follow(self, write: Callable[[str], None]) -> int:
         """Pass on the program's output until it ends; return its exit code as a shell reports it."""
         begin = 0
 
         def look() -> None:
             nonlocal begin
-            while (found := self._client.get(f"/programs/{self.program_id}/output?from={begin}"))["next"] > begin:
-                told(found["text"])
-                begin = found["next"]
+            while (output := self._client.get(f"/programs/{self.program_id}/output?from={begin}"))["next"] > begin:
+                write(output["text"])
+                begin = output["next"]
 
         program = self._wait(lambda program: False, look)
         look()
@@ -129,8 +130,8 @@ def bundle(spec: ProgramSpec) -> tuple[str, bytes]:
 def _modules(path: Path) -> Sequence[tuple[str, bytes]]:
     """Return the files that would be on the import path, with their names there."""
     if path.is_dir():
-        found = sorted(one for one in path.rglob("*") if one.is_file() and "__pycache__" not in one.parts)
-        return [(one.relative_to(path).as_posix(), one.read_bytes()) for one in found]
+        files = sorted(file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+        return [(file.relative_to(path).as_posix(), file.read_bytes()) for file in files]
     if not path.is_file():
         raise MissingPathError(f"{PYTHON_FILES.key()}: there is no {path}")
     if zipfile.is_zipfile(path):

@@ -131,13 +131,13 @@ class Uploads:
 
     def all(self) -> list[Uploaded]:
         """Return all uploaded programs, newest first."""
-        found = []
+        uploads = []
         for path in self._directory.iterdir():
             known = _ID.fullmatch(path.name)
             if known is not None and path.is_file():
                 name = known.group(2)
-                found.append(self._uploaded(path, name, Program(name, path.read_bytes()).entries()))
-        return sorted(found, key=lambda one: (-one.at_ms, one.upload_id))
+                uploads.append(self._uploaded(path, name, Program(name, path.read_bytes()).entries()))
+        return sorted(uploads, key=lambda upload: (-upload.at_ms, upload.upload_id))
 
     def get(self, upload_id: str) -> Program:
         """Return an uploaded program.

@@ -27,7 +27,7 @@ _COLOURS: Final = {
 _PLACES: Final = (Kind.WORD, Kind.TEXT, Kind.QUOTED, Kind.NUMBER, Kind.COMMENT, Kind.HINT)
 
 
-def colour_of(piece: Piece, scheme: str) -> str:
+def get_style(piece: Piece, scheme: str) -> str:
     """Return the style of a token; empty for names and operators."""
     is_plain = piece.kind not in _PLACES or (piece.kind is Kind.WORD and piece.text.upper() not in _WORDS)
     return "" if is_plain else _COLOURS[scheme].split("|")[_PLACES.index(piece.kind)]
@@ -44,10 +44,10 @@ class SqlLexer(Lexer):
         lines: list[StyleAndTextTuples] = [[]]
         scheme = self._scheme()
         for piece in scan(document.text):
-            first, *others = piece.text.split("\n")
-            lines[-1].append((colour_of(piece, scheme), first))
-            for other in others:
-                lines.append([(colour_of(piece, scheme), other)])
+            first, *rest = piece.text.split("\n")
+            lines[-1].append((get_style(piece, scheme), first))
+            for line in rest:
+                lines.append([(get_style(piece, scheme), line)])
         return lambda number: lines[number] if number < len(lines) else []
 
     def invalidation_hash(self) -> str:

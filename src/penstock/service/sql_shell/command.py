@@ -42,7 +42,7 @@ def run_shell(options: ShellOptions) -> int:
     is_prompt = options.file is None and sys.stdin.isatty()
     if is_prompt or sys.stderr.isatty():
         limit_log()
-    shell = Shell(TableEnvironment.create(settings_of(options.properties)), is_prompt and sys.stdout.isatty())
+    shell = Shell(TableEnvironment.create(parse_settings(options.properties)), is_prompt and sys.stdout.isatty())
     for path in options.init:
         if not run_init(shell, path.read_text(), str(path)):
             return 1
@@ -53,13 +53,13 @@ def run_shell(options: ShellOptions) -> int:
     return run_terminal(shell, options.session, options.history)
 
 
-def settings_of(properties: Sequence[str]) -> EnvironmentSettings:
+def parse_settings(properties: Sequence[str]) -> EnvironmentSettings:
     """Return the settings with these options, each `key=value`."""
-    found = {}
-    for one in properties:
-        key, equals, value = one.partition("=")
+    options = {}
+    for option in properties:
+        key, equals, value = option.partition("=")
         if not key or not equals:
-            raise WrongValueError(f"-D takes key=value, not {one!r}")
+            raise WrongValueError(f"-D takes key=value, not {option!r}")
         check_option(key, value)
-        found[key] = value
-    return EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(found)).build()
+        options[key] = value
+    return EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(options)).build()

@@ -77,9 +77,9 @@ def candidates(before: str, after: str, names: Names) -> Candidates:
         pieces.pop()
     parents = _parents(pieces)
     previous = pieces[-1].text.upper() if pieces else ""
-    tables = _tables_in([piece for piece in scan(before + after) if not piece.is_blank])
-    found = _names(parents, previous, pieces, tables, names)
-    return _fitting(dict.fromkeys(found), word)
+    tables = _find_tables([piece for piece in scan(before + after) if not piece.is_blank])
+    candidate_names = _names(parents, previous, pieces, tables, names)
+    return _fitting(dict.fromkeys(candidate_names), word)
 
 
 def _names(
@@ -116,16 +116,16 @@ def _in_backticks(name: str) -> str:
 
 def _parents(pieces: list[Piece]) -> list[str]:
     """Return the names before the dots at the end of the tokens, and remove both from the tokens."""
-    found: list[str] = []
+    parents: list[str] = []
     while len(pieces) > 1 and pieces[-1].text == "." and pieces[-2].kind in (Kind.WORD, Kind.QUOTED):
-        found.insert(0, _name(pieces[-2]))
+        parents.insert(0, _name(pieces[-2]))
         del pieces[-2:]
-    return found
+    return parents
 
 
-def _tables_in(pieces: Sequence[Piece]) -> dict[str, Sequence[str]]:
+def _find_tables(pieces: Sequence[Piece]) -> dict[str, Sequence[str]]:
     """Return the paths of the tables that a statement reads or writes, by name or alias."""
-    found: dict[str, Sequence[str]] = {}
+    tables: dict[str, Sequence[str]] = {}
     for index, piece in enumerate(pieces):
         if piece.kind is not Kind.WORD or piece.text.upper() not in _BEFORE_TABLES:
             continue
@@ -135,8 +135,8 @@ def _tables_in(pieces: Sequence[Piece]) -> dict[str, Sequence[str]]:
         if rest and rest[0].text.upper() == "AS":
             rest = rest[1:]
         is_alias = bool(rest) and rest[0].kind in (Kind.WORD, Kind.QUOTED) and rest[0].text.upper() not in WORDS
-        found[_name(rest[0]) if is_alias else path[-1]] = path
-    return found
+        tables[_name(rest[0]) if is_alias else path[-1]] = path
+    return tables
 
 
 def _path(pieces: Sequence[Piece]) -> tuple[list[str], Sequence[Piece]]:
@@ -153,17 +153,17 @@ def _name(piece: Piece) -> str:
     return piece.text.strip("`").replace("``", "`") if piece.kind is Kind.QUOTED else piece.text
 
 
-def _fitting(found: Iterable[str], word: str) -> Candidates:
-    return Candidates(list(_that_begin_with(found, word)), len(word))
+def _fitting(candidate_names: Iterable[str], word: str) -> Candidates:
+    return Candidates(list(_filter_by_prefix(candidate_names, word)), len(word))
 
 
-def _that_begin_with(found: Iterable[str], word: str) -> Iterator[str]:
+def _filter_by_prefix(candidate_names: Iterable[str], word: str) -> Iterator[str]:
     """Yield the candidates that begin with a word. SQL words follow the word's case."""
     begin = word.lstrip("`").lower()
-    for one in found:
-        if not one.lstrip("`").lower().startswith(begin) or one == word:
+    for name in candidate_names:
+        if not name.lstrip("`").lower().startswith(begin) or name == word:
             continue
         if word.startswith("`"):
-            yield one if one.startswith("`") else _in_backticks(one)
+            yield name if name.startswith("`") else _in_backticks(name)
         else:
-            yield one.lower() if one.isupper() and begin and word.islower() else one
+            yield name.lower() if name.isupper() and begin and word.islower() else name

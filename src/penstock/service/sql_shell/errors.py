@@ -18,10 +18,10 @@ def error_text(error: BaseException, statement: Statement, source: str | None = 
         source: the file that contains the statement; None if it was typed.
         verbose: whether to append the traceback.
     """
-    place = "" if source is None else f" in {source}, line {statement.line}"
-    lines = [f"[ERROR] Could not execute SQL statement{place}. Reason:"]
+    location = "" if source is None else f" in {source}, line {statement.line}"
+    lines = [f"[ERROR] Could not execute SQL statement{location}. Reason:"]
     if isinstance(error, SqlParserError) and error.line:
-        lines += [str(in_script(error, statement)), *_pointed_at(error, statement)]
+        lines += [str(in_script(error, statement)), *_render_error_line(error, statement)]
     else:
         lines.append(reason(error))
     if verbose:
@@ -41,7 +41,7 @@ def in_script(error: SqlParserError, statement: Statement) -> SqlParserError:
     return SqlParserError(error.reason, error.line + statement.line - 1, column)
 
 
-def _pointed_at(error: SqlParserError, statement: Statement) -> list[str]:
+def _render_error_line(error: SqlParserError, statement: Statement) -> list[str]:
     """Return the line of the statement that has the error, and a caret below it."""
     lines = statement.text.split("\n")
     if error.line > len(lines):

@@ -39,15 +39,15 @@ def show_live(
 
 def drawing(table: MaterializedTable, names: Sequence[str], width: int, rows_max: int, is_running: bool) -> Group:
     """Return a drawing of the last rows of the table, as many as fit."""
-    shown = table.rows(rows_max)
+    rows = table.rows(rows_max)
     count = len(table)
     caption = f"{count} {'row' if count == 1 else 'rows'} after {table.changes} changes"
-    if len(shown) < count:
-        caption += f"; the last {len(shown)} are shown"
+    if len(rows) < count:
+        caption += f"; the last {len(rows)} are shown"
     caption += ". Ctrl-C ends the query." if is_running else "."
     drawn = Table()
     for name in names:
         drawn.add_column(Text(name), max_width=max(width, len(name)), no_wrap=True, overflow="ellipsis")
-    for row in shown:
+    for row in rows:
         drawn.add_row(*map(Text, row))
     return Group(drawn, Text(caption))

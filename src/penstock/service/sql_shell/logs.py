@@ -23,14 +23,14 @@ def limit_log() -> None:
 @contextmanager
 def hold_log() -> Iterator[None]:
     """Hold back lines below the level of a warning until the block ends, so that they do not appear inside a table."""
-    held: list[tuple[logging.Handler, logging.LogRecord]] = []
+    buffered: list[tuple[logging.Handler, logging.LogRecord]] = []
     filters: list[tuple[logging.Handler, Callable[[logging.LogRecord], bool]]] = []
     for handler in logging.getLogger("penstock").handlers:
         if not (handler.name or "").startswith(KEEPS):
 
             def passes(record: logging.LogRecord, handler: logging.Handler = handler) -> bool:
                 if record.levelno < logging.WARNING:
-                    held.append((handler, record))
+                    buffered.append((handler, record))
                 return record.levelno >= logging.WARNING
 
             handler.addFilter(passes)
@@ -40,5 +40,5 @@ def hold_log() -> Iterator[None]:
     finally:
         for handler, passes_ in filters:
             handler.removeFilter(passes_)
-        for handler, record in held:
+        for handler, record in buffered:
             handler.handle(record)

@@ -9,7 +9,7 @@ from penstock.base.options import REGISTRY
 from penstock.service.sql_shell.display import OPTIONS
 from penstock.table import TableEnvironment
 from penstock.table.session.table_config import DML_SYNC, LOCAL_TIME_ZONE, MAX_COLUMN_WIDTH, STATE_TTL_MS
-from penstock.table.sql.printing import path_of
+from penstock.table.sql.printing import format_path
 
 _TABLE_OPTIONS = [option.key() for option in (DML_SYNC, LOCAL_TIME_ZONE, MAX_COLUMN_WIDTH, STATE_TTL_MS)]
 
@@ -26,14 +26,14 @@ class SessionNames:
     def databases(self, catalog: str | None = None) -> Sequence[str]:
         if catalog is None:
             return self._tables.list_databases()
-        return self._shown(f"SHOW DATABASES FROM {path_of((catalog,))}") if catalog in self.catalogs() else ()
+        return self._shown(f"SHOW DATABASES FROM {format_path((catalog,))}") if catalog in self.catalogs() else ()
 
     def tables(self, path: Sequence[str] = ()) -> Sequence[str]:
-        return self._shown(f"SHOW TABLES FROM {path_of(tuple(path))}" if path else "SHOW TABLES")
+        return self._shown(f"SHOW TABLES FROM {format_path(tuple(path))}" if path else "SHOW TABLES")
 
     def columns(self, path: Sequence[str]) -> Sequence[str]:
         def found() -> list[str]:
-            return self._tables.from_path(path_of(tuple(path))).get_schema().get_field_names()
+            return self._tables.from_path(format_path(tuple(path))).get_schema().get_field_names()
 
         return _or_nothing(found)
 
@@ -52,8 +52,8 @@ class SessionNames:
         return _or_nothing(found)
 
 
-def _or_nothing(found: Callable[[], list[str]]) -> list[str]:
+def _or_nothing(lookup: Callable[[], list[str]]) -> list[str]:
     try:
-        return found()
+        return lookup()
     except PenstockError:
         return []  # the statement reports the error when it runs

@@ -36,14 +36,14 @@ class SqlCompleter(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """See `Completer`."""
         # If there are several statements, complete the unfinished one.
-        open_ones = [one for one in split(document.text_before_cursor) if not one.is_closed]
+        open_ones = [statement for statement in split(document.text_before_cursor) if not statement.is_closed]
         before = document.text_before_cursor
         if open_ones:
             before = before[before.rindex(open_ones[-1].text) :]
         elif before.rstrip().endswith(";"):
             before = ""
-        found = candidates(before, document.text_after_cursor, self._names)
-        return (Completion(text, -found.length) for text in found.texts)
+        completions = candidates(before, document.text_after_cursor, self._names)
+        return (Completion(text, -completions.length) for text in completions.texts)
 
 
 class History(FileHistory):

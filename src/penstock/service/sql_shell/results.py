@@ -15,7 +15,7 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.session.table_config import TableConfig
 from penstock.table.session.table_result import CloseableIterator, TableResult
 from penstock.table.session.tableau import NULL_TEXT, Tableau
-from penstock.table.session.value_text import text_of
+from penstock.table.session.value_text import format_value
 from penstock.table.statements.results import STRING
 
 Write = Callable[[str], object]
@@ -81,9 +81,9 @@ class QueryView:
         if self.is_terminal:
             from penstock.service.sql_shell.live import show_live
 
-            show_live(table, texts_of(changes, schema), schema.names, width)
+            show_live(table, format_changes(changes, schema), schema.names, width)
             return
-        for kind, texts in texts_of(changes, schema):
+        for kind, texts in format_changes(changes, schema):
             table.apply(kind, texts)
         draw_table(table, schema, width)
 
@@ -114,17 +114,17 @@ class _Timed:
         write_out(f"{text[:-1]} ({self._seconds():.2f} seconds)\n" if is_count else text)
 
 
-def texts_of(changes: Iterable[ChangelogRow], schema: RowSchema) -> Iterator[tuple[str, list[str]]]:
+def format_changes(changes: Iterable[ChangelogRow], schema: RowSchema) -> Iterator[tuple[str, list[str]]]:
     """Yield changes with their values as text."""
     for kind, values in changes:
-        yield kind, [text_of(one, type_, NULL_TEXT) for one, type_ in zip(values, schema.types, strict=True)]
+        yield kind, [format_value(value, type_, NULL_TEXT) for value, type_ in zip(values, schema.types, strict=True)]
 
 
 def show_changes(changes: Iterable[ChangelogRow], schema: RowSchema, write: Write) -> None:
     """Write a line for each change, of any width."""
     write(f"op {', '.join(schema.names)}\n")
     count = 0
-    for kind, texts in texts_of(changes, schema):
+    for kind, texts in format_changes(changes, schema):
         write(f"{kind} {', '.join(texts)}\n")
         count += 1
     write(f"Received a total of {count} {'row' if count == 1 else 'rows'}\n")

@@ -35,25 +35,25 @@ def is_complete(text: str) -> bool:
     """Return whether the text is complete: each statement has its semicolon, and each string and comment its end."""
     if text.strip().upper() in _COMMANDS:
         return True
-    return all(piece.is_closed for piece in scan(text)) and all(one.is_closed for one in _statements(text))
+    return all(piece.is_closed for piece in scan(text)) and all(statement.is_closed for statement in _statements(text))
 
 
 def _statements(script: str) -> Iterator[Statement]:
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     block = _Block()
     for piece in scan(script):
         if piece.is_blank:
             continue
         if piece.text == ";" and not block.depth:
-            if found:
-                yield _statement(script, found, True)
-            found, block = [], _Block()
+            if pieces:
+                yield _statement(script, pieces, True)
+            pieces, block = [], _Block()
             continue
-        found.append(piece)
+        pieces.append(piece)
         if piece.kind is Kind.WORD:
             block.see(piece.text.upper())
-    if found:
-        yield _statement(script, found, False)
+    if pieces:
+        yield _statement(script, pieces, False)
 
 
 class _Block:

@@ -44,18 +44,27 @@ def stored(directory: str) -> list[Stored]:
     files, root = fsspec.url_to_fs(directory)
     if not files.isdir(root):
         raise OperationError(f"{directory} is no directory")
-    found = [files.unstrip_protocol(path) for path in files.glob(f"{root}/**/_metadata", maxdepth=DEPTH)]
-    return sorted((_described(path.removesuffix("/_metadata")) for path in found), key=lambda one: one.taken_at)
+    paths = [files.unstrip_protocol(path) for path in files.glob(f"{root}/**/_metadata", maxdepth=DEPTH)]
+    return sorted(
+        (_described(path.removesuffix("/_metadata")) for path in paths), key=lambda snapshot: snapshot.taken_at
+    )
 
 
-def table_of(found: list[Stored]) -> Table:
+def render_table(snapshots: list[Stored]) -> Table:
     """Return the listing as a table."""
     table = Table(box=box.SIMPLE)
     for name in ("taken (UTC)", "kind", "id", "job", "size", "path"):
         table.add_column(name, justify="right" if name in ("id", "size") else "left", overflow="fold")
-    for one in found:
-        taken = one.taken_at[:19].replace("T", " ")
-        cells = (taken, one.kind, str(one.checkpoint_id), one.job_name, size_text(one.state_bytes), one.path)
+    for snapshot in snapshots:
+        taken_at = snapshot.taken_at[:19].replace("T", " ")
+        cells = (
+            taken_at,
+            snapshot.kind,
+            str(snapshot.checkpoint_id),
+            snapshot.job_name,
+            size_text(snapshot.state_bytes),
+            snapshot.path,
+        )
         table.add_row(*map(Text, cells))
     return table
 

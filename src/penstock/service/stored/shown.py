@@ -22,8 +22,8 @@ def show(path: str, count: bool, console: Console) -> None:
     reader = SavepointReader.read(path)
     kind = "savepoint" if reader.is_savepoint else "checkpoint"
     size = size_text(reader.metadata.state_bytes)
-    taken = reader.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    console.print(Text(f"{kind} {reader.checkpoint_id} of job {reader.job_name!r}, {taken}, {size}"))
+    taken_at = reader.taken_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    console.print(Text(f"{kind} {reader.checkpoint_id} of job {reader.job_name!r}, {taken_at}, {size}"))
     table = Table(box=box.SIMPLE)
     for name in ("operator", "uid", "parallelism", "state", "kind", "mode"):
         table.add_column(name)

@@ -106,11 +106,11 @@ def restarts_text(sample: JobSample) -> str:
     return f"  {sample.restarts} restart{'s' * (sample.restarts > 1)}{ago}"
 
 
-def checkpoints_text(found: CheckpointSample) -> str:
+def checkpoints_text(sample: CheckpointSample) -> str:
     """Describe the checkpoints in one line."""
-    counts = f"checkpoints: {found.completed} completed, {found.in_progress} in progress, {found.failed} failed"
-    if found.last_id is None:
+    counts = f"checkpoints: {sample.completed} completed, {sample.in_progress} in progress, {sample.failed} failed"
+    if sample.last_id is None:
         return counts
-    took = duration_text(found.last_duration_ms or 0)
-    age = "" if found.last_age_ms is None else f", {duration_text(found.last_age_ms)} ago"
-    return f"{counts}; the last is {found.last_id}{age}: {size_text(found.last_bytes or 0)} in {took}"
+    took = duration_text(sample.last_duration_ms or 0)
+    age = "" if sample.last_age_ms is None else f", {duration_text(sample.last_age_ms)} ago"
+    return f"{counts}; the last is {sample.last_id}{age}: {size_text(sample.last_bytes or 0)} in {took}"

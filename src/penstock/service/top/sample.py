@@ -101,7 +101,7 @@ def sample(client: RestClient, job_id: str) -> JobSample:
     job = client.get(f"/jobs/{job_id}")
     now = int(job["now"])
     checkpoints = _checkpoints(client.get(f"/jobs/{job_id}/checkpoints"), now)
-    vertices = tuple(_vertex(one, _metrics(client, job_id, one["id"]), now) for one in job["vertices"])
+    vertices = tuple(_vertex(vertex, _metrics(client, job_id, vertex["id"]), now) for vertex in job["vertices"])
     failed = job.get("last-failure", -1)
     return JobSample(
         job["jid"],
@@ -119,38 +119,42 @@ def sample(client: RestClient, job_id: str) -> JobSample:
 def _holds(client: RestClient, job_id: str) -> tuple[HoldSample, ...]:
     """Return the holds; empty if the server does not report them, as Flink's does not, or its token is missing."""
     try:
-        found = client.get(f"/jobs/{job_id}/watermark-hold")["holds"]
+        holds = client.get(f"/jobs/{job_id}/watermark-hold")["holds"]
     except OperationError:
         return ()
-    return tuple(_hold(one) for one in found)
+    return tuple(_hold(hold) for hold in holds)
 
 
 def _hold(hold: Mapping[str, Any]) -> HoldSample:
-    holding = [one for one in hold["inputs"] if one["holds"]]
+    holding = [hold_input for hold_input in hold["inputs"] if hold_input["holds"]]
     origin = hold["origin"]
-    is_new = origin is not None and all(origin["id"] != one["id"] for one in [*holding, hold])
+    is_new = origin is not None and all(origin["id"] != node["id"] for node in [*holding, hold])
     return HoldSample(
         hold["operator"],
         hold["duration"],
-        tuple(_input_text(one) for one in holding),
-        tuple(one["name"] for one in hold["inputs"] if one["idle"]),
+        tuple(_input_text(hold_input) for hold_input in holding),
+        tuple(hold_input["name"] for hold_input in hold["inputs"] if hold_input["idle"]),
         None if not is_new or origin is None else origin["name"],
         origin is None or origin.get("has-watermarks", True),
     )
 
 
-def _input_text(found: Mapping[str, Any]) -> str:
-    kind, parts = ("split", found["splits"]) if found["splits"] else ("subtask", [one + 1 for one in found["subtasks"]])
-    more = found["count"] - len(parts)
+def _input_text(hold_input: Mapping[str, Any]) -> str:
+    kind, parts = (
+        ("split", hold_input["splits"])
+        if hold_input["splits"]
+        else ("subtask", [subtask + 1 for subtask in hold_input["subtasks"]])
+    )
+    more = hold_input["count"] - len(parts)
     named = ", ".join(map(str, parts)) + (f" and {more} more" if more else "")
-    where = f"{kind if found['count'] == 1 else kind + 's'} {named}"
-    text = where if found["splits"] else f"{found['name']} ({where})"
-    return text if found["watermark"] is not None else f"{text}, which has no watermark yet"
+    where = f"{kind if hold_input['count'] == 1 else kind + 's'} {named}"
+    text = where if hold_input["splits"] else f"{hold_input['name']} ({where})"
+    return text if hold_input["watermark"] is not None else f"{text}, which has no watermark yet"
 
 
 def _metrics(client: RestClient, job_id: str, vertex_id: str) -> dict[str, dict[str, float]]:
     path = f"/jobs/{job_id}/vertices/{vertex_id}/subtasks/metrics?get={','.join(METRICS)}"
-    return {one["id"]: one for one in client.get(path)}
+    return {metric["id"]: metric for metric in client.get(path)}
 
 
 def _vertex(vertex: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]], now_ms: int) -> VertexSample:
@@ -180,9 +184,9 @@ def _vertex(vertex: Mapping[str, Any], metrics: Mapping[str, Mapping[str, Any]],
     )
 
 
-def _checkpoints(found: Mapping[str, Any], now_ms: int) -> CheckpointSample:
-    counts = found.get("counts") or {}
-    last = (found.get("latest") or {}).get("completed") or {}
+def _checkpoints(response: Mapping[str, Any], now_ms: int) -> CheckpointSample:
+    counts = response.get("counts") or {}
+    last = (response.get("latest") or {}).get("completed") or {}
     acknowledged = last.get("latest_ack_timestamp")
     return CheckpointSample(
         counts.get("completed", 0),

@@ -72,8 +72,8 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
                 raise StateError(f"{self.owner}: the state in {self.directory} is closed")
             store = RowStore(self.directory / "db", self._settings, self.owner)
             self._cache = WriteCache(store, self._settings, self.owner)
-            for place in store.places():
-                self._note(place.name, place.layout, place.namespace, place.group)
+            for location in store.places():
+                self._note(location.name, location.layout, location.namespace, location.group)
             if not has_present_keys(store):
                 self._take_over_keys(self._cache)
         return self._cache
@@ -96,7 +96,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             for sweeper in self._sweepers:
                 sweeper.on_settle()
 
-    def sweeper_for(self, descriptor: StateDescriptor, config: StateTtlConfig) -> RowSweeper | None:
+    def build_sweeper(self, descriptor: StateDescriptor, config: StateTtlConfig) -> RowSweeper | None:
         name, strategies = descriptor.name, config.get_cleanup_strategies()
         if strategies.in_full_snapshot():
             self._left_out_after_ms[name] = config.ttl_ms
@@ -174,9 +174,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
                 cache.turn()  # now none of its entries are in memory
             convert_rows(cache, name, self.key_groups, convert)
 
-    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+    def list_keys(self, descriptor: StateDescriptor) -> list[Any]:
         if not isinstance(descriptor, MapStateDescriptor | ListStateDescriptor):
-            return super().keys_of(descriptor)
+            return super().list_keys(descriptor)
         cache = self._open()
         cache.flush()
         files = export_keyed(cache.store, descriptor.name, self.key_groups)
@@ -198,8 +198,8 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         if table is not None:
             cache.flush()
             cache.remove(table)
-        whole = self._stored.get(name, {}).pop(WHOLE, None)
-        if table is not None or whole is not None:
+        whole_values = self._stored.get(name, {}).pop(WHOLE, None)
+        if table is not None or whole_values is not None:
             spread(cache, name, layout, self.key_groups)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
@@ -234,14 +234,14 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
 
     def restore_native(self, files: Sequence[NativeFiles]) -> None:
         sources = []
-        for number, one in enumerate(files):
-            if one.backend != BACKEND_NAME:
-                super().restore_native([one])
+        for number, native_files in enumerate(files):
+            if native_files.backend != BACKEND_NAME:
+                super().restore_native([native_files])
             directory = self.directory / f"restored-{number}"
-            fetch_files(one.read, lambda read: read(), directory)
-            sources.append(SourceFiles(directory, one.first_key_group, one.last_key_group))
-        for one in files:
-            for name, schema in one.schemas.items():
+            fetch_files(native_files.read, lambda read: read(), directory)
+            sources.append(SourceFiles(directory, native_files.first_key_group, native_files.last_key_group))
+        for native_files in files:
+            for name, schema in native_files.schemas.items():
                 self.note_schema(name, schema, has_entries=True)
         if sources:
             self.restore_files(sources)

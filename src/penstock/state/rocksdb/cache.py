@@ -75,7 +75,7 @@ class WriteCache:
         self._row_bytes = 0
         self.resize()
         store.on_resize = self.resize
-        self._segment = segments_of(store)
+        self._segment = read_segment_count(store)
         self._picklers: dict[str, NotingPickler] = {}
         for name, shapes in read_shapes(store).items():
             self._picklers[name] = NotingPickler(shapes or {})
@@ -186,7 +186,7 @@ class WriteCache:
         return self._segment
 
 
-def segments_of(store: RowStore) -> int:
+def read_segment_count(store: RowStore) -> int:
     """Return the highest number of a list segment in a store."""
     return int.from_bytes(store.get(_SEGMENT_ROW) or b"", "big")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.key_bytes import decode_plain_key, key_bytes
 from penstock.state.loading import STACK_GLOBAL, StateLoader
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.classes import read_shapes
@@ -22,10 +22,10 @@ from penstock.state.rocksdb.rows import (
     LIST,
     MAP,
     WHOLE,
+    decode_place,
     key_end,
     namespace_head,
     pickled_keys,
-    place_of,
     sized,
     state_head,
     value_bytes,
@@ -40,7 +40,7 @@ Entry = tuple[bytes, bytes, bytes]  # key, namespace, value, all pickled
 
 def state_names(store: RowStore) -> list[str]:
     """Return the states that have rows."""
-    return sorted({place.name for place in store.places()})
+    return sorted({location.name for location in store.places()})
 
 
 def export_keyed(
@@ -65,18 +65,18 @@ def export_keyed(
 
 def _entries(store: RowStore, group: int, name: str, expired_ms: int | None) -> Iterator[Entry]:
     for layout in (WHOLE, MAP, LIST):
-        found = store.scan(group.to_bytes(2, "big") + state_head(name, layout))
-        for head, rows in groupby(found, lambda item: item[0][: place_of(item[0])[1]]):
-            namespace = dumps(place_of(head)[0].namespace)
+        scanned = store.scan(group.to_bytes(2, "big") + state_head(name, layout))
+        for head, rows in groupby(scanned, lambda item: item[0][: decode_place(item[0])[1]]):
+            namespace = dumps(decode_place(head)[0].namespace)
             at = len(head)
             if layout == WHOLE:
                 for row, raw in rows:
                     if expired_ms is not None and pickle.loads(raw)[1] <= expired_ms:
                         continue
-                    yield dumps(_key_of(row, raw, at)), namespace, value_bytes(raw)
+                    yield dumps(_decode_key(row, raw, at)), namespace, value_bytes(raw)
                 continue
             for _, parts in groupby(rows, lambda item, at=at: item[0][: key_end(item[0], at)]):  # type: ignore[misc]
-                key, value = (_map_of if layout == MAP else _list_of)(parts, at)
+                key, value = (_decode_map if layout == MAP else _decode_list)(parts, at)
                 if expired_ms is not None:
                     value = _unexpired(value, expired_ms)
                     if not value:
@@ -90,25 +90,25 @@ def _unexpired(value: Any, expired_ms: int) -> Any:
     return [pair for pair in value if pair[1] > expired_ms]
 
 
-def _key_of(row: bytes, raw: bytes, at: int) -> Any:
+def _decode_key(row: bytes, raw: bytes, at: int) -> Any:
     keys = pickled_keys(raw)
-    return plain_of(row[at + 4 : key_end(row, at)]) if keys is None else keys[0]
+    return decode_plain_key(row[at + 4 : key_end(row, at)]) if keys is None else keys[0]
 
 
-def _map_of(rows: Iterable[Row], at: int) -> tuple[Any, Any]:
-    owner, found = None, {}
+def _decode_map(rows: Iterable[Row], at: int) -> tuple[Any, Any]:
+    owner, mapping = None, {}
     for row, raw in rows:
         keys = pickled_keys(raw)
         end = key_end(row, at)
-        owner, key = (plain_of(row[at + 4 : end]), plain_of(row[end:])) if keys is None else keys
-        found[key] = pickle.loads(raw)
-    return owner, found
+        owner, key = (decode_plain_key(row[at + 4 : end]), decode_plain_key(row[end:])) if keys is None else keys
+        mapping[key] = pickle.loads(raw)
+    return owner, mapping
 
 
-def _list_of(rows: Iterable[Row], at: int) -> tuple[Any, Any]:
+def _decode_list(rows: Iterable[Row], at: int) -> tuple[Any, Any]:
     key, items = None, []
     for row, raw in rows:
-        key = _key_of(row, raw, at)
+        key = _decode_key(row, raw, at)
         items += pickle.loads(raw)
     return key, items
 
@@ -186,18 +186,18 @@ def spread(cache: WriteCache, name: str, layout: bytes, key_groups: tuple[int, i
     """Split the rows of a state that hold whole maps or lists into rows of parts."""
     whole, parts = namespace_head(name, WHOLE, None), namespace_head(name, layout, None)
     store, batch = cache.store, cache.store.batch()
-    wanted = dict if layout == MAP else list
+    expected = dict if layout == MAP else list
     for number in range(key_groups[0], key_groups[1] + 1):
         group = number.to_bytes(2, "big")
         at = len(group) + len(whole)
         for row, raw in store.scan(group + whole):
             value = pickle.loads(raw)
-            if not isinstance(value, wanted):
+            if not isinstance(value, expected):
                 raise StateError(
                     f"{cache.owner}: state {name!r} was restored with a {type(value).__qualname__}, but is now "
-                    f"declared to hold a {wanted.__name__}; declare it as before, or give the new state another name"
+                    f"declared to hold a {expected.__name__}; declare it as before, or give the new state another name"
                 )
-            key = _key_of(row, raw, at)
+            key = _decode_key(row, raw, at)
             if isinstance(value, dict):
                 for user_key, item in value.items():
                     part = group + parts + row[at:] + key_bytes(user_key)

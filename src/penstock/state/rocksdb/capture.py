@@ -74,7 +74,7 @@ class RocksCapture:
         """Do the same as `store_files`, passing the bytes of each file."""
         return self.store_files(lambda name, path: write(name, path.read_bytes()), known)
 
-    def store_in(self, writer: CaptureWriter) -> None:
+    def write_capture(self, writer: CaptureWriter) -> None:
         """See `StateCapture`."""
         writer.write_native(self)
 

@@ -39,8 +39,8 @@ def put_shapes(batch: Batch, shapes: Mapping[str, Shapes | None]) -> None:
 
 def merged_shapes(several: list[StateShapes]) -> StateShapes:
     """Return the shapes of rows from several stores."""
-    names = {name for one in several for name in one}
-    return {name: merged([one[name] for one in several if name in one]) for name in names}
+    names = {name for shapes in several for name in shapes}
+    return {name: merged([shapes[name] for shapes in several if name in shapes]) for name in names}
 
 
 class NotingPickler(pickle.Pickler):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, TypeVar
 
-from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.key_bytes import decode_plain_key, key_bytes
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.rows import LIST, key_end, namespace_head, pickled_keys, sized
@@ -101,7 +101,7 @@ class Lists(dict[Any, ListCell]):
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
         """See `sweeper`. A row is a segment of a list; its remaining items stay in it."""
         keys = pickled_keys(raw)
-        key = plain_of(row[key_at + 4 : key_end(row, key_at)]) if keys is None else keys[0]
+        key = decode_plain_key(row[key_at + 4 : key_end(row, key_at)]) if keys is None else keys[0]
         cell = self.get(key) or self._old.get(key)
         if cell is None or not cell.is_loaded:
             pairs = self.cache.unpickle(self._name, raw)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.key_bytes import decode_plain_key, key_bytes
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane, PaneSnapshot
@@ -45,9 +45,9 @@ class MapPane(Pane):
                 "datetime, Decimal, UUID, Enum, Row, dataclass, or a tuple of these"
             ) from error
 
-    def _key_of(self, row: bytes, raw: bytes) -> Any:
+    def _decode_key(self, row: bytes, raw: bytes) -> Any:
         keys = pickled_keys(raw)
-        return plain_of(row[len(self._prefix) :]) if keys is None else keys[1]
+        return decode_plain_key(row[len(self._prefix) :]) if keys is None else keys[1]
 
     def _encode(self, key: Any, value: Any) -> bytes:
         cache, name = self._cache, self._name
@@ -82,7 +82,7 @@ class Maps(dict[Any, MapPane]):
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
         """See `Sweepable.sweep`."""
         end = key_end(row, key_at)
-        keys = pickled_keys(raw) or (plain_of(row[key_at + 4 : end]), plain_of(row[end:]))
+        keys = pickled_keys(raw) or (decode_plain_key(row[key_at + 4 : end]), decode_plain_key(row[end:]))
         pane = self.get(keys[0])
         if pane is not None:
             pane.sweep_row(keys[1], row, raw, latest_expired_ms, batch)

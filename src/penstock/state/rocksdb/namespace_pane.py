@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from penstock.state.key_bytes import key_bytes, plain_of
-from penstock.state.key_checks import check_key_groups, ends_of
+from penstock.state.key_bytes import decode_plain_key, key_bytes
+from penstock.state.key_checks import check_key_groups, sample_keys
 from penstock.state.key_groups import key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane
@@ -36,9 +36,9 @@ class NamespacePane(Pane):
         data = key_bytes(key)
         return key_group_of_bytes(data, self._max_parallelism).to_bytes(2, "big") + self._head + sized(data)
 
-    def _key_of(self, row: bytes, raw: bytes) -> Any:
+    def _decode_key(self, row: bytes, raw: bytes) -> Any:
         keys = pickled_keys(raw)
-        return plain_of(row[self._key_at :]) if keys is None else keys[0]
+        return decode_plain_key(row[self._key_at :]) if keys is None else keys[0]
 
     def _encode(self, key: Any, value: Any) -> bytes:
         cache, name = self._cache, self._name
@@ -65,11 +65,11 @@ class NamespacePane(Pane):
 
     def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
         """See `Sweepable.sweep`."""
-        self.sweep_row(self._key_of(row, raw), row, raw, latest_expired_ms, batch)
+        self.sweep_row(self._decode_key(row, raw), row, raw, latest_expired_ms, batch)
 
     def validate(self, key_groups: tuple[int, int]) -> None:
         """See `KeyedStateBackend.validate`."""
-        keys = [*ends_of(dict.keys(self)), *ends_of(self._old)]
+        keys = [*sample_keys(dict.keys(self)), *sample_keys(self._old)]
         check_key_groups(self._name, keys, self._max_parallelism, key_groups)
         assert self.has_rows or not self.groups, f"state {self._name!r}: only what has rows has key groups"
         assert self.has_rows or not any(self._gone.values()), f"state {self._name!r}: only what has rows deletes some"

@@ -53,7 +53,7 @@ class Pane(dict[Any, Any]):
         """Return the key of an entry's row."""
         raise NotImplementedError
 
-    def _key_of(self, row: bytes, raw: bytes) -> Any:
+    def _decode_key(self, row: bytes, raw: bytes) -> Any:
         """Return the entry key that a row belongs to."""
         raise NotImplementedError
 
@@ -199,25 +199,25 @@ class Pane(dict[Any, Any]):
 
     def items(self) -> Any:
         """Iterate over all entries as of now, those in memory first; the others are not cached."""
-        cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
-        return chain(cached.items(), self.stored(rows, cached, gone))
+        cached, removed, rows = self.in_memory(), set(self._gone), self._unknown_rows()
+        return chain(cached.items(), self.stored(rows, cached, removed))
 
-    def stored(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[tuple[Any, Any]]:
+    def stored(self, rows: Iterable[Row], cached: dict[Any, Any], removed: set[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield the entries of rows, except entries that are in memory or removed."""
-        loads, name, key_of = self._cache.unpickle, self._name, self._key_of
+        loads, name, key_of = self._cache.unpickle, self._name, self._decode_key
         for row, raw in rows:
             key = key_of(row, raw)
-            if key not in cached and key not in gone:
+            if key not in cached and key not in removed:
                 yield key, loads(name, raw)
 
     def keys(self) -> Any:
-        cached, gone, rows = self.in_memory(), set(self._gone), self._unknown_rows()
-        return chain(cached, self.stored_keys(rows, cached, gone))
+        cached, removed, rows = self.in_memory(), set(self._gone), self._unknown_rows()
+        return chain(cached, self.stored_keys(rows, cached, removed))
 
-    def stored_keys(self, rows: Iterable[Row], cached: dict[Any, Any], gone: set[Any]) -> Iterator[Any]:
+    def stored_keys(self, rows: Iterable[Row], cached: dict[Any, Any], removed: set[Any]) -> Iterator[Any]:
         """Like `stored`, but yield only the keys and do not unpickle the values."""
-        keys = (self._key_of(row, raw) for row, raw in rows)
-        return (key for key in keys if key not in cached and key not in gone)
+        keys = (self._decode_key(row, raw) for row, raw in rows)
+        return (key for key in keys if key not in cached and key not in removed)
 
     def snapshot(self) -> PaneSnapshot:
         """Return all entries as of now, readable any number of times."""
@@ -227,8 +227,8 @@ class Pane(dict[Any, Any]):
         return (value for _, value in self.items())
 
     def __iter__(self) -> Iterator[Any]:
-        found: Iterator[Any] = self.keys()
-        return found
+        keys: Iterator[Any] = self.keys()
+        return keys
 
     def __len__(self) -> int:
         return sum(1 for _ in self.keys()) if self.has_rows else len(self.in_memory())
@@ -327,10 +327,10 @@ class PaneSnapshot:
 
     __slots__ = ("_cached", "_gone", "_listed", "_pane", "_rest", "_view")
 
-    def __init__(self, pane: Pane, cached: dict[Any, Any], gone: set[Any], rows: Iterator[Row]) -> None:
+    def __init__(self, pane: Pane, cached: dict[Any, Any], removed: set[Any], rows: Iterator[Row]) -> None:
         self._pane = pane
         self._cached = cached
-        self._gone = gone
+        self._gone = removed
         self._listed = list(islice(rows, _FEW + 1))
         self._rest: Iterator[Row] | None = None
         self._view: View | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 from rocksdict import SstFileWriter
 
 from penstock.state.errors import StateError
-from penstock.state.rocksdb.cache import drop_keys_version, has_present_keys, put_segments, segments_of
+from penstock.state.rocksdb.cache import drop_keys_version, has_present_keys, put_segments, read_segment_count
 from penstock.state.rocksdb.classes import merged_shapes, put_shapes, read_shapes
 from penstock.state.rocksdb.rows import META_PREFIX
 from penstock.state.rocksdb.settings import RocksDBSettings
@@ -67,14 +67,14 @@ def _merge(
             store.delete_range(_group(0), _group(first))
         if base.last_key_group > last:
             store.delete_range(_group(last + 1), META_PREFIX)
-        segments, shapes = segments_of(store), [read_shapes(store)]
+        segments, shapes = read_segment_count(store), [read_shapes(store)]
         is_present = has_present_keys(store)
         for other in others:
             source = RowStore(other.directory, settings, read_only=True)
             try:
                 begin, end = max(first, other.first_key_group), min(last, other.last_key_group)
                 _copy(source.scan_once(_group(begin), _group(end + 1)), store, settings)
-                segments = max(segments, segments_of(source))
+                segments = max(segments, read_segment_count(source))
                 shapes.append(read_shapes(source))
                 is_present = is_present and has_present_keys(source)
             finally:

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any, Final
 
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import key_bytes, plain_of
+from penstock.state.key_bytes import decode_plain_key, key_bytes
 from penstock.state.keys import with_one_nan
 from penstock.state.loading import StateLoader
 from penstock.state.rocksdb.cache import WriteCache
@@ -22,9 +22,9 @@ from penstock.state.rocksdb.rows import (
     MAP,
     WHOLE,
     after,
+    decode_place,
     key_end,
     pickled_keys,
-    place_of,
     state_head,
     value_bytes,
 )
@@ -72,8 +72,8 @@ def check_old_keys(cache: WriteCache, name: str, key_groups: tuple[int, int], lo
         prefix = group.to_bytes(2, "big") + state_head(name, layout)
         for row, raw in cache.store.scan_once(prefix, after(prefix)):
             keys = pickled_keys(raw)
-            for key, there in zip(keys or (), _key_data(row, layout), strict=keys is not None):
-                if key_bytes(key) != there or with_one_nan(key) is not key:
+            for key, key_data in zip(keys or (), _key_data(row, layout), strict=keys is not None):
+                if key_bytes(key) != key_data or with_one_nan(key) is not key:
                     raise loader.older_key(key)
 
 
@@ -90,7 +90,7 @@ def _rewrite(
         for layout in _LAYOUTS:
             prefix = group.to_bytes(2, "big") + state_head(name, layout)
             for row, raw in cache.store.scan_once(prefix, after(prefix)):
-                keys = _keys_of(row, raw, layout, loads, loader)
+                keys = _decode_keys(row, raw, layout, loads, loader)
                 value = change(layout, keys, loads(value_bytes(raw)))
                 if value is GONE:
                     batch.delete(row)
@@ -102,23 +102,23 @@ def _rewrite(
     batch.write()
 
 
-def _keys_of(
+def _decode_keys(
     row: bytes, raw: bytes, layout: bytes, loads: Callable[[bytes], Any], loader: StateLoader | None
 ) -> tuple[Any, ...]:
     """Return the stream key and, for map state, the map key. With a loader, check that they still match the row."""
     data = _key_data(row, layout)
     keys = pickled_keys(raw, loads)
     if keys is None:
-        return tuple(map(plain_of, data))
+        return tuple(map(decode_plain_key, data))
     if loader is not None:
-        for key, there in zip(keys, data, strict=True):
-            if key_bytes(key) != there:
+        for key, key_data in zip(keys, data, strict=True):
+            if key_bytes(key) != key_data:
                 raise loader.other_key(key)
     return keys
 
 
 def _key_data(row: bytes, layout: bytes) -> tuple[bytes, ...]:
     """Return the canonical bytes of the stream key and, for map state, of the map key."""
-    at = place_of(row)[1]
+    at = decode_place(row)[1]
     end = key_end(row, at)
     return (row[at + 4 : end], row[end:]) if layout == MAP else (row[at + 4 : end],)

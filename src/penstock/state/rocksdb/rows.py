@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import is_plain, key_bytes, plain_of
+from penstock.state.key_bytes import decode_plain_key, is_plain, key_bytes
 
 WHOLE: Final = b"\x00"
 MAP: Final = b"\x01"
@@ -68,11 +68,11 @@ def namespace_head(name: str, layout: bytes, namespace: Any) -> bytes:
     return state_head(name, layout) + len(data).to_bytes(2, "big") + data
 
 
-def place_of(row: bytes) -> tuple[Place, int]:
+def decode_place(row: bytes) -> tuple[Place, int]:
     """Return the decoded prefix of a row, and the offset of its key, which begins with the key's length."""
     at = 4 + int.from_bytes(row[2:4], "big")
     end = at + 3 + int.from_bytes(row[at + 1 : at + 3], "big")
-    namespace = plain_of(row[at + 3 : end])
+    namespace = decode_plain_key(row[at + 3 : end])
     return Place(int.from_bytes(row[:2], "big"), row[4:at].decode(), row[at : at + 1], namespace), end
 
 

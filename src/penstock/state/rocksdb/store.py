@@ -21,7 +21,7 @@ from rocksdict import (
 )
 
 from penstock.state.errors import StateError
-from penstock.state.rocksdb.rows import META_PREFIX, Place, after, place_of
+from penstock.state.rocksdb.rows import META_PREFIX, Place, after, decode_place
 from penstock.state.rocksdb.settings import RocksDBSettings
 
 #: Up to this many rows are deleted one by one; a range tombstone slows down every later read a little.
@@ -46,10 +46,10 @@ def _arena_block_bytes(buffer_bytes: int) -> int:
     return min(1 << 20, -(-buffer_bytes // 8 // _PAGE_BYTES) * _PAGE_BYTES)
 
 
-def _holding(rows: Iterator[Any], *held: Any) -> Iterator[Row]:
-    """Yield the rows and keep `held` alive: RocksDB points into an iterator's options, which the binding would free."""
+def _holding(rows: Iterator[Any], *references: Any) -> Iterator[Row]:
+    """Yield the rows and keep `references` alive: RocksDB points into an iterator's options, which would be freed."""
     yield from rows
-    del held
+    del references
 
 
 class Batch:
@@ -126,8 +126,8 @@ class View:
         rows = self._rows
         rows.seek(row)
         self._turn = None
-        found: bytes | None = rows.value() if rows.valid() and rows.key() == row else None
-        return found
+        value: bytes | None = rows.value() if rows.valid() and rows.key() == row else None
+        return value
 
 
 class RowStore:
@@ -186,9 +186,9 @@ class RowStore:
         except Exception as error:
             raise self._failed("change the write buffers of", error) from error
 
-    def _failed(self, what: str, error: Exception) -> StateError:
+    def _failed(self, action: str, error: Exception) -> StateError:
         return StateError(
-            f"{self._owner}: cannot {what} the RocksDB state in {self.directory}: {error}; check that the disk has "
+            f"{self._owner}: cannot {action} the RocksDB state in {self.directory}: {error}; check that the disk has "
             "space and is writable, and that nothing else uses the directory"
         )
 
@@ -257,8 +257,8 @@ class RowStore:
             row = rows.key()
             if row.startswith(META_PREFIX):
                 return
-            place, end = place_of(row)
-            yield place
+            location, end = decode_place(row)
+            yield location
             rows.seek(after(row[:end]))
 
     def flush(self) -> None:

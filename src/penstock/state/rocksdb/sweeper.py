@@ -105,11 +105,11 @@ class RowSweeper:
             count = min(self._grain, self._owed)
             left -= count
             self._owed -= count
-            if self._look_at(count, batch):
+            if self._sweep_rows(count, batch):
                 self._owed = 0  # all rows were checked, which is enough for now
         batch.write()
 
-    def _look_at(self, count: int, batch: Batch) -> bool:
+    def _sweep_rows(self, count: int, batch: Batch) -> bool:
         """Check the next `count` rows, and return whether the round is complete."""
         sweep, key_at = self._rows.sweep, 2 + len(self._head)
         latest_expired_ms = self._now_ms() - self._ttl_ms

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.base.typeinfo import TypeInformation
-from penstock.state.schema.nodes import Node, classes_in, node_of, text_of
+from penstock.state.schema.nodes import Node, collect_classes, format_type_node, to_type_node
 
 
 class Expiry(Protocol):
@@ -51,10 +51,14 @@ class StateSchema:
 
     def classes(self) -> dict[str, tuple[str, ...]]:
         """Return the classes in the schema, with the fields that they had."""
-        return {**dict(classes_in(self.key)), **dict(classes_in(self.value))}
+        return {**dict(collect_classes(self.key)), **dict(collect_classes(self.value))}
 
     def __str__(self) -> str:
-        types = f"{text_of(self.key)}, {text_of(self.value)}" if self.kind == "map" else text_of(self.value)
+        types = (
+            f"{format_type_node(self.key)}, {format_type_node(self.value)}"
+            if self.kind == "map"
+            else format_type_node(self.value)
+        )
         ttl = "" if self.ttl_ms is None else f" (TTL {self.ttl_ms} ms)"
         return f"{self.kind.capitalize()}State<{types}>{ttl}"
 
@@ -65,12 +69,12 @@ def schema_from_json(text: str) -> StateSchema:
     return StateSchema(parts["kind"], parts.get("key"), parts.get("value"), parts.get("ttl"))
 
 
-def schema_of(declaration: Declaration) -> StateSchema:
+def to_state_schema(declaration: Declaration) -> StateSchema:
     """Return the schema of a declared state."""
     ttl = declaration.ttl_config
     return StateSchema(
         declaration.kind,
-        node_of(getattr(declaration, "key_type_info", None)),
-        node_of(declaration.type_info),
+        to_type_node(getattr(declaration, "key_type_info", None)),
+        to_type_node(declaration.type_info),
         None if ttl is None else ttl.ttl_ms,
     )

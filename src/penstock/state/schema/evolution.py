@@ -31,7 +31,7 @@ from penstock.base.basic_types import TypeInformation
 from penstock.base.class_types import ClassTypeInfo, class_path
 from penstock.base.composite_types import MapTypeInfo, RowTypeInfo, TupleTypeInfo
 from penstock.base.types import Row
-from penstock.state.schema.nodes import Node, name_of, node_of, text_of
+from penstock.state.schema.nodes import Node, format_type_node, get_type_name, to_type_node
 
 #: Converts a value that is not None to the new type; None if values stay unchanged.
 Converter = Callable[[Any], Any] | None
@@ -61,17 +61,17 @@ _OF_ELEMENTS: Final = ("LIST", "OBJECT_ARRAY", "BASIC_ARRAY", "PRIMITIVE_ARRAY")
 
 def evolve(old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
     """Return the converter of values from `old` to `new`; raise `Incompatible` if they cannot be converted."""
-    target = node_of(new)
+    target = to_type_node(new)
     if old == target or new is None or target is None:
         return None
     if old is None:
         return _accepted(new)
-    name = name_of(old)
+    name = get_type_name(old)
     if isinstance(old, str) and isinstance(target, str):
         widened = _WIDENING.get((old, target))
         if widened is not None:
             return None if widened is _as_it_is else widened
-    elif isinstance(old, dict) and name == name_of(target):
+    elif isinstance(old, dict) and name == get_type_name(target):
         if isinstance(new, RowTypeInfo):
             return _row(old["ROW"], new, moved)
         if isinstance(new, TupleTypeInfo):
@@ -82,14 +82,14 @@ def evolve(old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
             return _class(old["CLASS"], new, moved)
         if name in _OF_ELEMENTS:
             return _elements(evolve(old[name], new.element_type, moved))  # type: ignore[attr-defined]
-    raise Incompatible(f"{text_of(old)} cannot become {text_of(target)}")
+    raise Incompatible(f"{format_type_node(old)} cannot become {format_type_node(target)}")
 
 
-def _within(what: str, old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
+def _within(part: str, old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
     try:
         return evolve(old, new, moved)
     except Incompatible as error:
-        raise Incompatible(f"{what}: {error}") from None
+        raise Incompatible(f"{part}: {error}") from None
 
 
 def _accepted(new: TypeInformation) -> Converter:
@@ -115,12 +115,12 @@ def _row(old: list[list[Any]], new: RowTypeInfo, moved: Moved) -> Converter:
 
     def convert(value: Any) -> Any:
         if isinstance(value, dict):
-            found = [value.get(name) for name in old_names]
+            values = [value.get(name) for name in old_names]
         elif len(value) == len(old_names):
-            found = list(value)
+            values = list(value)
         else:
             raise Incompatible(f"a row of {len(value)} fields is not of the declared type of {len(old_names)}")
-        fields = [None if index is None else _applied(convert_one, found[index]) for index, convert_one in plan]
+        fields = [None if index is None else _applied(convert_one, values[index]) for index, convert_one in plan]
         if isinstance(value, dict):
             return dict(zip(names, fields, strict=True))
         if not isinstance(value, Row):
@@ -144,8 +144,10 @@ def _tuple(old: list[Node], new: TupleTypeInfo, moved: Moved) -> Converter:
 
 
 def _map(old: list[Node], new: MapTypeInfo, moved: Moved) -> Converter:
-    if old[0] != node_of(new.key_type_info):
-        raise Incompatible(f"keys may not change: {text_of(old[0])}, {text_of(node_of(new.key_type_info))}")
+    if old[0] != to_type_node(new.key_type_info):
+        raise Incompatible(
+            f"keys may not change: {format_type_node(old[0])}, {format_type_node(to_type_node(new.key_type_info))}"
+        )
     converter = _within("values", old[1], new.value_type_info, moved)
     if converter is None:
         return None
@@ -176,7 +178,7 @@ def _class(old: Sequence[Any], new: ClassTypeInfo, moved: Moved) -> Converter:
             f"class {path} cannot become class {present}: if it was moved or renamed, "
             f"penstock.state.migrations.register({path!r}, {new.cls.__qualname__})"
         )
-    if family != node_of(new)["CLASS"][1]:
+    if family != to_type_node(new)["CLASS"][1]:
         raise Incompatible(f"class {path} was a {family}: register a function that converts one to the other")
     before = dict(old_fields)
     for name in missing_defaults(new.cls, before):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.state.schema.declared import Declaration, StateSchema, schema_of
+from penstock.state.schema.declared import Declaration, StateSchema, to_state_schema
 from penstock.state.schema.evolution import Converter, Incompatible, Moved, evolve
-from penstock.state.schema.nodes import text_of
+from penstock.state.schema.nodes import format_type_node
 
 #: Returned by a conversion for an entry to be dropped.
 GONE: Final[Any] = object()
@@ -24,7 +24,7 @@ def conversion(old: StateSchema, declaration: Declaration, moved: Moved, now_ms:
 
     Raises `Incompatible` if the types do not fit; so may the converter.
     """
-    new = schema_of(declaration)
+    new = to_state_schema(declaration)
     if old.kind != new.kind:
         raise Incompatible(f"{old.kind} state cannot become {new.kind} state")
     key = _key(old, declaration, moved)
@@ -39,10 +39,10 @@ def conversion(old: StateSchema, declaration: Declaration, moved: Moved, now_ms:
 
 
 def _key(old: StateSchema, declaration: Declaration, moved: Moved) -> Converter:
-    new = schema_of(declaration)
+    new = to_state_schema(declaration)
     if old.key == new.key or old.key is None or new.key is None:
         return evolve(old.key, getattr(declaration, "key_type_info", None), moved)
-    raise Incompatible(f"the keys of a map may not change: {text_of(old.key)}, {text_of(new.key)}")
+    raise Incompatible(f"the keys of a map may not change: {format_type_node(old.key)}, {format_type_node(new.key)}")
 
 
 def _timed(element: Converter, old_ttl: int | None, new_ttl: int | None, now_ms: Callable[[], int]) -> Converter:

@@ -52,7 +52,7 @@ _FLINK_NAMES: Final = {
 }
 
 
-def node_of(info: TypeInformation | None) -> Node:
+def to_type_node(info: TypeInformation | None) -> Node:
     """Return the node of a type; None for None and for pickled objects."""
     if info is None or isinstance(info, PickledBytesTypeInfo):
         return None
@@ -63,22 +63,24 @@ def node_of(info: TypeInformation | None) -> Node:
         return _PLAIN[kind]
     if isinstance(info, RowTypeInfo):
         return {
-            "ROW": [list(f) for f in zip(info.get_field_names(), map(node_of, info.get_field_types()), strict=True)]
+            "ROW": [
+                list(f) for f in zip(info.get_field_names(), map(to_type_node, info.get_field_types()), strict=True)
+            ]
         }
     if isinstance(info, TupleTypeInfo):
-        return {"TUPLE": [node_of(field) for field in info.get_field_types()]}
+        return {"TUPLE": [to_type_node(field) for field in info.get_field_types()]}
     if kind in _OF_ELEMENTS:
-        return {_OF_ELEMENTS[kind]: node_of(info.element_type)}  # type: ignore[attr-defined]
+        return {_OF_ELEMENTS[kind]: to_type_node(info.element_type)}  # type: ignore[attr-defined]
     if isinstance(info, MapTypeInfo):
-        return {"MAP": [node_of(info.key_type_info), node_of(info.value_type_info)]}
+        return {"MAP": [to_type_node(info.key_type_info), to_type_node(info.value_type_info)]}
     if isinstance(info, ClassTypeInfo):
         family = "tuple" if issubclass(info.cls, tuple) else "dataclass"
-        fields = [[name, node_of(field)] for name, field in info.field_types.items()]
+        fields = [[name, to_type_node(field)] for name, field in info.field_types.items()]
         return {"CLASS": [class_path(info.cls), family, fields]}
     return {"OTHER": repr(info)}
 
 
-def name_of(node: Node) -> str | None:
+def get_type_name(node: Node) -> str | None:
     """Return the name of a node's type, such as `INT` or `ROW`; None if nothing is declared."""
     if isinstance(node, dict):
         (name,) = node
@@ -86,7 +88,7 @@ def name_of(node: Node) -> str | None:
     return None if node is None else str(node)
 
 
-def text_of(node: Node) -> str:
+def format_type_node(node: Node) -> str:
     """Return a type in Flink's notation, such as `ROW<a INT, b STRING>`; `PICKLED` if nothing is declared."""
     if node is None:
         return "PICKLED"
@@ -100,14 +102,14 @@ def text_of(node: Node) -> str:
         return f"{path}<{_fields_text(fields)}>"
     if name == "OTHER":
         return str(parameters)
-    return f"{name}<{', '.join(map(text_of, parameters if isinstance(parameters, list) else [parameters]))}>"
+    return f"{name}<{', '.join(map(format_type_node, parameters if isinstance(parameters, list) else [parameters]))}>"
 
 
 def _fields_text(fields: list[list[Any]]) -> str:
-    return ", ".join(f"{name} {text_of(field)}" for name, field in fields)
+    return ", ".join(f"{name} {format_type_node(field)}" for name, field in fields)
 
 
-def classes_in(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
+def collect_classes(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the classes within a type, each as (path, its field names when the snapshot was taken)."""
     if not isinstance(node, dict):
         return
@@ -123,4 +125,4 @@ def classes_in(node: Node) -> Iterator[tuple[str, tuple[str, ...]]]:
     else:
         parts = parameters if isinstance(parameters, list) else [parameters]
     for part in parts:
-        yield from classes_in(part)
+        yield from collect_classes(part)

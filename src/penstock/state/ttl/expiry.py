@@ -29,9 +29,9 @@ class Expiry:
         return self._now_ms()
 
 
-def expiry_of(keyed: KeyedStateBackend, descriptor: StateDescriptor, config: StateTtlConfig) -> Expiry:
+def build_expiry(keyed: KeyedStateBackend, descriptor: StateDescriptor, config: StateTtlConfig) -> Expiry:
     """Return the rules of a declared state. It has a single sweeper, however often this is called."""
     name = descriptor.name
-    if name not in keyed.sweepers and (sweeper := keyed.sweeper_for(descriptor, config)) is not None:
+    if name not in keyed.sweepers and (sweeper := keyed.build_sweeper(descriptor, config)) is not None:
         keyed.sweepers[name] = sweeper
     return Expiry(config, keyed.now_ms, keyed.sweepers.get(name))

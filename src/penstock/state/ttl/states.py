@@ -22,7 +22,7 @@ from penstock.state.descriptors import (
     ValueStateDescriptor,
 )
 from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, StateView, ValueState
-from penstock.state.ttl.expiry import Expiry, expiry_of
+from penstock.state.ttl.expiry import Expiry, build_expiry
 
 if TYPE_CHECKING:
     from penstock.state.backend import KeyedStateBackend
@@ -42,8 +42,8 @@ class TtlValueState(ValueState[T]):
         self._expiry = expiry
 
     def value(self) -> T | None:
-        found = _read(self._inner, self._expiry)
-        return None if found is None else cast("T", found[0])
+        pair = _read(self._inner, self._expiry)
+        return None if pair is None else cast("T", pair[0])
 
     def update(self, value: T | None) -> None:
         now = self._expiry.access()
@@ -70,10 +70,10 @@ class TtlListState(ListState[T]):
         now = expiry.access()
         pairs = self._inner.get()
         live = [pair for pair in pairs if pair[1] + expiry.ttl_ms > now]
-        shown = pairs if expiry.shows_expired else live
+        visible = pairs if expiry.shows_expired else live
         if pairs and (expiry.reading_counts or len(live) < len(pairs)):
             self._inner.update([(item, now) for item, _ in live] if expiry.reading_counts else live)
-        return [item for item, _ in shown]
+        return [item for item, _ in visible]
 
     def add(self, value: T) -> None:
         now = self._expiry.access()
@@ -118,8 +118,8 @@ class TtlMapState(MapState[K, V]):
         return cast("tuple[Any]", pair[:1])
 
     def get(self, key: K) -> V | None:
-        found = self._find(key)
-        return None if found is None else cast("V", found[0])
+        pair = self._find(key)
+        return None if pair is None else cast("V", pair[0])
 
     def contains(self, key: K) -> bool:
         return self._find(key) is not None
@@ -141,7 +141,7 @@ class TtlMapState(MapState[K, V]):
     def _pairs(self) -> list[tuple[K, V]]:
         expiry, inner = self._expiry, self._inner
         now = expiry.access()
-        shown = []
+        visible = []
         for key, (value, accessed_ms) in inner.items():
             has_expired = accessed_ms + expiry.ttl_ms <= now
             if has_expired:
@@ -149,8 +149,8 @@ class TtlMapState(MapState[K, V]):
             elif expiry.reading_counts:
                 inner.put(key, (value, now))
             if not has_expired or expiry.shows_expired:
-                shown.append((key, value))
-        return shown
+                visible.append((key, value))
+        return visible
 
     def keys(self) -> StateView[K]:
         return StateView([key for key, _ in self._pairs()])
@@ -171,10 +171,10 @@ class TtlMapState(MapState[K, V]):
         return self._inner.sample()
 
     def __getitem__(self, key: K) -> V:
-        found = self._find(key)
-        if found is None:
+        pair = self._find(key)
+        if pair is None:
             raise KeyError(key)
-        return cast("V", found[0])
+        return cast("V", pair[0])
 
     def __delitem__(self, key: K) -> None:
         if self._find(key) is None:
@@ -196,12 +196,12 @@ class TtlReducingState(ReducingState[T]):
         self._reduce = reduce_function
 
     def get(self) -> T | None:
-        found = _read(self._inner, self._expiry)
-        return None if found is None else cast("T", found[0])
+        pair = _read(self._inner, self._expiry)
+        return None if pair is None else cast("T", pair[0])
 
     def add(self, value: T) -> None:
-        found = _read(self._inner, self._expiry)
-        folded = value if found is None else self._reduce(found[0], value)
+        pair = _read(self._inner, self._expiry)
+        folded = value if pair is None else self._reduce(pair[0], value)
         self._inner.update((folded, self._expiry.access()))
 
     def clear(self) -> None:
@@ -222,12 +222,12 @@ class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):
         self._function = function
 
     def get(self) -> V | None:
-        found = _read(self._inner, self._expiry)
-        return None if found is None else cast("V", self._function.get_result(found[0]))
+        pair = _read(self._inner, self._expiry)
+        return None if pair is None else cast("V", self._function.get_result(pair[0]))
 
     def add(self, value: T) -> None:
-        found = _read(self._inner, self._expiry)
-        accumulator = self._function.create_accumulator() if found is None else found[0]
+        pair = _read(self._inner, self._expiry)
+        accumulator = self._function.create_accumulator() if pair is None else pair[0]
         self._inner.update((self._function.add(value, accumulator), self._expiry.access()))
 
     def clear(self) -> None:
@@ -251,19 +251,19 @@ def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
 def open_value_state(keyed: KeyedStateBackend, descriptor: ValueStateDescriptor) -> ValueState[Any]:
     """Open the value state that a descriptor declares, with or without expiry."""
     config, inner = descriptor.ttl_config, keyed.value_state(descriptor)
-    return inner if config is None else TtlValueState(inner, expiry_of(keyed, descriptor, config))
+    return inner if config is None else TtlValueState(inner, build_expiry(keyed, descriptor, config))
 
 
 def open_list_state(keyed: KeyedStateBackend, descriptor: ListStateDescriptor) -> ListState[Any]:
     """See `open_value_state`."""
     config, inner = descriptor.ttl_config, keyed.list_state(descriptor)
-    return inner if config is None else TtlListState(inner, expiry_of(keyed, descriptor, config))
+    return inner if config is None else TtlListState(inner, build_expiry(keyed, descriptor, config))
 
 
 def open_map_state(keyed: KeyedStateBackend, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
     """See `open_value_state`."""
     config, inner = descriptor.ttl_config, keyed.map_state(descriptor)
-    return inner if config is None else TtlMapState(inner, expiry_of(keyed, descriptor, config))
+    return inner if config is None else TtlMapState(inner, build_expiry(keyed, descriptor, config))
 
 
 def open_reducing_state(keyed: KeyedStateBackend, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
@@ -272,7 +272,7 @@ def open_reducing_state(keyed: KeyedStateBackend, descriptor: ReducingStateDescr
     if config is None:
         return keyed.reducing_state(descriptor)
     inner = keyed.value_state(descriptor)
-    return TtlReducingState(inner, expiry_of(keyed, descriptor, config), descriptor.reduce_function)
+    return TtlReducingState(inner, build_expiry(keyed, descriptor, config), descriptor.reduce_function)
 
 
 def open_aggregating_state(
@@ -283,4 +283,4 @@ def open_aggregating_state(
     if config is None:
         return keyed.aggregating_state(descriptor)
     inner = keyed.value_state(descriptor)
-    return TtlAggregatingState(inner, expiry_of(keyed, descriptor, config), descriptor.agg_function)
+    return TtlAggregatingState(inner, build_expiry(keyed, descriptor, config), descriptor.agg_function)

@@ -11,10 +11,10 @@ from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.subqueries import OuterField, ScalarQueries, Uncorrelated, outside
-from penstock.table.analyser.user_aggregates import condition_of, user_aggregate_call
+from penstock.table.analyser.user_aggregates import analyse_filter, user_aggregate_call
 from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import DoubleType
-from penstock.table.evaluation.evaluator import operands_of
+from penstock.table.evaluation.evaluator import bind_operands
 from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
 from penstock.table.functions.json_construction import embedded_operands
 from penstock.table.functions.signatures import BIGINT
@@ -32,7 +32,7 @@ class Pending(Typed):
     number: int
 
 
-def nodes_of(node: object) -> Iterator[syntax.Expression]:
+def walk_nodes(node: object) -> Iterator[syntax.Expression]:
     """Yield a syntax expression and all expressions in it, without descending into queries."""
     if isinstance(node, syntax.Query):
         return
@@ -40,10 +40,10 @@ def nodes_of(node: object) -> Iterator[syntax.Expression]:
         yield node
     if isinstance(node, tuple):
         for part in node:
-            yield from nodes_of(part)
+            yield from walk_nodes(part)
     elif is_dataclass(node):
-        for one in fields(node):
-            yield from nodes_of(getattr(node, one.name))
+        for field in fields(node):
+            yield from walk_nodes(getattr(node, field.name))
 
 
 def is_aggregate(node: syntax.Expression, calls: Calls) -> bool:
@@ -63,15 +63,15 @@ def contains_aggregate(node: object, calls: Calls) -> bool:
     if isinstance(node, syntax.Expression) and is_aggregate(node, calls):
         return True
     if isinstance(node, tuple):
-        return any(contains_aggregate(one, calls) for one in node)
+        return any(contains_aggregate(part, calls) for part in node)
     if is_dataclass(node):
-        return any(contains_aggregate(getattr(node, one.name), calls) for one in fields(node))
+        return any(contains_aggregate(getattr(node, field.name), calls) for field in fields(node))
     return False
 
 
 def contains_over(node: object) -> bool:
     """Return whether a node contains a call over a window."""
-    return any(isinstance(one, syntax.Over) for one in nodes_of(node))
+    return any(isinstance(expression, syntax.Over) for expression in walk_nodes(node))
 
 
 def contains_query(node: object) -> bool:
@@ -80,7 +80,7 @@ def contains_query(node: object) -> bool:
         return True
     if isinstance(node, tuple):
         return any(map(contains_query, node))
-    return is_dataclass(node) and any(contains_query(getattr(node, one.name)) for one in fields(node))
+    return is_dataclass(node) and any(contains_query(getattr(node, field.name)) for field in fields(node))
 
 
 def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, has_groups: bool) -> AggregateCall:
@@ -94,24 +94,24 @@ def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, h
     if function.only_over and not is_over:
         raise ValidationError(f"OVER must be specified for {function.name}")
     _check_extras(call, function)
-    operands = [analyser.typed(one) for one in call.operands if not isinstance(one, syntax.Star)]
+    operands = [analyser.typed(operand) for operand in call.operands if not isinstance(operand, syntax.Star)]
     if function.name in _SUMS:
-        operands = [one.number if isinstance(one, WidenedFloat) else one for one in operands]
-    seen = operands_of(operands, call.options, analyser.calls.session)
+        operands = [operand.number if isinstance(operand, WidenedFloat) else operand for operand in operands]
+    call_operands = bind_operands(operands, call.options, analyser.calls.session)
     for signature in function.signatures:
-        types = signature.match(seen)
+        types = signature.match(call_operands)
         if types is not None:
             break
     else:
-        shown = ", ".join(str(one.type) for one in operands)
+        types_text = ", ".join(str(operand.type) for operand in operands)
         expected = "\n".join(f"{function.name}{signature}" for signature in function.signatures)
         raise ValidationError(
-            f"Invalid function call:\n{function.name}({shown})\n"
+            f"Invalid function call:\n{function.name}({types_text})\n"
             f"Invalid input arguments. Expected signatures are:\n{expected}"
         )
-    casts = tuple(analyser.calls.implicit(one, to) for one, to in zip(operands, types, strict=True))
-    result = function.result(operands_of(casts, call.options, analyser.calls.session))
-    condition = condition_of(call, analyser)
+    casts = tuple(analyser.calls.implicit(operand, to) for operand, to in zip(operands, types, strict=True))
+    result = function.result(bind_operands(casts, call.options, analyser.calls.session))
+    condition = analyse_filter(call, analyser)
     if not function.never_null and (condition is not None or is_over or not has_groups):
         result = result.nullable()
     if function.name.startswith("JSON_"):
@@ -125,12 +125,12 @@ def aggregate_call(call: syntax.Call, analyser: ScalarAnalyser, is_over: bool, h
 _SUMS: Final = frozenset({"SUM", "AVG"})
 
 
-def _as_declared(found: Typed, call: syntax.Call, analyser: ScalarAnalyser) -> Typed:
+def _as_declared(result: Typed, call: syntax.Call, analyser: ScalarAnalyser) -> Typed:
     """Cast the result of an aggregate to DOUBLE if it sums a FLOAT that the Table API declares as DOUBLE."""
     is_sum = call.name in _SUMS and analyser.calls.user_function(call) is None
     if not is_sum or not isinstance(analyser.typed(call.operands[0]), WidenedFloat):
-        return found
-    return analyser.calls.cast(found, DoubleType())
+        return result
+    return analyser.calls.cast(result, DoubleType())
 
 
 def _check_extras(call: syntax.Call, function: AggregateFunction) -> None:
@@ -171,7 +171,9 @@ class GroupedScope:
         self._has_sets = bool(sets)
         self._sets = sets
         #: keys that are NULL in the groups of some grouping set
-        self._left_out = {index for index in range(len(self.keys)) if any(index not in one for one in sets)}
+        self._left_out = {
+            index for index in range(len(self.keys)) if any(index not in grouping_set for grouping_set in sets)
+        }
         self.calls: list[AggregateCall] = []
         #: operands of GROUPING and similar functions, whose results depend on the grouping set
         self.groupings: list[tuple[int, ...]] = []
@@ -185,31 +187,31 @@ class GroupedScope:
         """See `Scope`."""
 
         def compared(operand: syntax.Expression) -> tuple[Typed, Typed]:
-            found = analyser.typed(operand)
-            return found, transformed(found, self._from_inside)
+            typed = analyser.typed(operand)
+            return typed, transformed(typed, self._from_inside)
 
-        def ask(found: Uncorrelated) -> Typed:
-            self.queries.append(found)
-            return Pending(found.plan.schema[0].type.nullable(), "query", len(self.queries) - 1)
+        def ask(query: Uncorrelated) -> Typed:
+            self.queries.append(query)
+            return Pending(query.plan.schema[0].type.nullable(), "query", len(self.queries) - 1)
 
         return self._scalars(node, None, compared, ask)
 
-    def _from_inside(self, one: Typed) -> Typed:
+    def _from_inside(self, node: Typed) -> Typed:
         """Return a column of the groups as a query in an expression sees it."""
-        if not isinstance(one, Pending):
-            return one
-        self.asked.append(one)
-        return OuterField(one.type, -len(self.asked))
+        if not isinstance(node, Pending):
+            return node
+        self.asked.append(node)
+        return OuterField(node.type, -len(self.asked))
 
     def placed_query(self, query: Uncorrelated, columns: dict[tuple[str, int], Typed]) -> Uncorrelated:
         """Return a query whose conditions use the plan's columns of the groups."""
 
-        def change(one: Typed) -> Typed:
-            if not isinstance(one, OuterField) or one.index >= 0:
-                return one
-            return outside(placed(self.asked[-1 - one.index], columns))
+        def change(node: Typed) -> Typed:
+            if not isinstance(node, OuterField) or node.index >= 0:
+                return node
+            return outside(placed(self.asked[-1 - node.index], columns))
 
-        return replace(query, conditions=tuple(transformed(one, change) for one in query.conditions))
+        return replace(query, conditions=tuple(transformed(condition, change) for condition in query.conditions))
 
     def special(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed | None:
         """See `Scope`."""
@@ -222,18 +224,18 @@ class GroupedScope:
             assert isinstance(node, syntax.Call)
             if contains_aggregate(node.operands, calls):
                 raise ValidationError(f"Aggregate expressions cannot be nested: {node.name}")
-            found = self._called(aggregate_call(node, self.inner, False, self.has_groups))
-            return _as_declared(found, node, self.inner)
+            typed = self._called(aggregate_call(node, self.inner, False, self.has_groups))
+            return _as_declared(typed, node, self.inner)
         if contains_aggregate(node, calls) or contains_over(node) or contains_query(node):
             return None
         try:
-            found = self.inner.typed(node)
+            typed = self.inner.typed(node)
         except ValidationError:
             return None
-        if isinstance(found, Constant):
-            return found
+        if isinstance(typed, Constant):
+            return typed
         for index, key in enumerate(self.keys):
-            if found == key:
+            if typed == key:
                 return self.key(index)
         return None
 
@@ -255,10 +257,10 @@ class GroupedScope:
             raise ValidationError(f"Invalid number of arguments to function '{node.name}': it takes {takes}")
         numbers = []
         for operand in node.operands:
-            found = self.inner.typed(operand)
-            if found not in self.keys:
+            typed = self.inner.typed(operand)
+            if typed not in self.keys:
                 raise ValidationError(f"Argument to function {node.name} must be a grouped expression")
-            numbers.append(self.keys.index(found))
+            numbers.append(self.keys.index(typed))
         if not self._has_sets or (not numbers and not any(group_ids(self._sets))):
             return Constant(BIGINT.not_null(), 0)
         which = tuple(numbers)
@@ -327,19 +329,21 @@ class OverScope:
         if function is not None and function.needs_order and not window.order:
             raise ValidationError(f"{function.name} needs ORDER BY in its OVER window")
         is_rows, lower, upper = self._frame(window, function)
-        found = OverCall(
+        over_call = OverCall(
             aggregate_call(node.call, self.inner, True, True),
-            tuple(self.inner.typed(one) for one in window.partition),
-            tuple((self.inner.typed(one.expression), one.is_descending, one.nulls) for one in window.order),
+            tuple(self.inner.typed(expression) for expression in window.partition),
+            tuple((self.inner.typed(item.expression), item.is_descending, item.nulls) for item in window.order),
             is_rows,
             lower,
             upper,
         )
         for number, known in enumerate(self.found):
-            if found == known and (not isinstance(found.call, UserAggregateCall) or found.call.is_same(known.call)):
-                return _as_declared(Pending(found.call.type, "over", number), node.call, self.inner)
-        self.found.append(found)
-        return _as_declared(Pending(found.call.type, "over", len(self.found) - 1), node.call, self.inner)
+            if over_call == known and (
+                not isinstance(over_call.call, UserAggregateCall) or over_call.call.is_same(known.call)
+            ):
+                return _as_declared(Pending(over_call.call.type, "over", number), node.call, self.inner)
+        self.found.append(over_call)
+        return _as_declared(Pending(over_call.call.type, "over", len(self.found) - 1), node.call, self.inner)
 
     def _window(self, window: syntax.WindowSpecification | str) -> syntax.WindowSpecification:
         if isinstance(window, str):

@@ -11,9 +11,9 @@ from penstock.base.nearest import did_you_mean
 from penstock.table.analyser.inline_calls import InlineCall
 from penstock.table.data.errors import TableRuntimeError, UnknownNameError, ValidationError
 from penstock.table.data.logical_types import BooleanType, DataType, NullType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator, operands_of
+from penstock.table.evaluation.evaluator import Evaluator, bind_operands
 from penstock.table.evaluation.lazy import LAZY
 from penstock.table.evaluation.stability import CASTS
 from penstock.table.functions.cast_rules import refusal
@@ -83,25 +83,25 @@ class Calls:
     def user_operands(self, user: UserFunction, operands: Sequence[Typed]) -> list[Typed]:
         """Cast the operands of a user-defined function to its declared types."""
         user.check_count(len(operands))
-        found = []
-        for place, operand in enumerate(operands):
+        casts = []
+        for index, operand in enumerate(operands):
             if isinstance(operand, Lambda):
-                raise ValidationError(f"{user} takes values, and no function as its operand {place + 1}")
+                raise ValidationError(f"{user} takes values, and no function as its operand {index + 1}")
             if user.input_types is None:
-                found.append(operand)
+                casts.append(operand)
                 continue
-            wanted = user.input_types[place]
-            if not isinstance(operand.type, NullType) and not can_cast_implicitly(operand.type, wanted):
+            expected = user.input_types[index]
+            if not isinstance(operand.type, NullType) and not can_cast_implicitly(operand.type, expected):
                 raise ValidationError(
-                    f"Invalid input arguments: operand {place + 1} of {user} is {operand.type}, and it takes {wanted}"
+                    f"Invalid input arguments: operand {index + 1} of {user} is {operand.type}, and it takes {expected}"
                 )
             is_nullable = operand.type.is_nullable
-            if is_nullable and not wanted.is_nullable:
+            if is_nullable and not expected.is_nullable:
                 raise ValidationError(
-                    f"Invalid input arguments: operand {place + 1} of {user} may be NULL, and it takes {wanted}"
+                    f"Invalid input arguments: operand {index + 1} of {user} may be NULL, and it takes {expected}"
                 )
-            found.append(self.implicit(operand, wanted.nullable() if is_nullable else wanted.not_null()))
-        return found
+            casts.append(self.implicit(operand, expected.nullable() if is_nullable else expected.not_null()))
+        return casts
 
     def together(self, operator: str, conditions: Sequence[Typed]) -> Typed:
         """Join one or more conditions with AND or OR."""
@@ -115,7 +115,7 @@ class Calls:
         """
         if len(operands) > _SHORT_CHAIN_MAX:
             return self.call(operator, operands)
-        return reduce(lambda one, other: self.call(operator, (one, other)), operands)
+        return reduce(lambda left, right: self.call(operator, (left, right)), operands)
 
     def membership(self, operand: Typed, among: Sequence[Typed]) -> Typed:
         """Return an IN test of a value. Many constants become one operand.
@@ -123,46 +123,48 @@ class Calls:
         Raises `ValidationError` if the values have no common type, or a constant cannot be cast to it.
         """
         groups: dict[DataType, list[object]] = {}
-        others: list[Typed] = []
+        non_constants: list[Typed] = []
         kind: DataType | None = None
         group: list[object] = []
-        for one in among:
-            if not isinstance(one, Constant):
-                others.append(one)
+        for member in among:
+            if not isinstance(member, Constant):
+                non_constants.append(member)
                 continue
-            if one.type is not kind:
-                kind, group = one.type, groups.setdefault(one.type, [])
-            group.append(one.value)
+            if member.type is not kind:
+                kind, group = member.type, groups.setdefault(member.type, [])
+            group.append(member.value)
         if sum(map(len, groups.values())) <= _SEPARATE_CONSTANTS_MAX:
             return self.call("IN", [operand, *among])
-        compared = [operand, *others, *(Constant(kind, values[0]) for kind, values in groups.items())]
+        compared = [operand, *non_constants, *(Constant(kind, values[0]) for kind, values in groups.items())]
         function, types = self._matched("IN", compared, ())
-        casts = [self.implicit(one, to) for one, to in zip(compared[: 1 + len(others)], types, strict=False)]
+        casts = [self.implicit(typed, to) for typed, to in zip(compared[: 1 + len(non_constants)], types, strict=False)]
         values: list[object] = []
         for (kind, group), to in zip(groups.items(), types[len(casts) :], strict=True):
             values += self._cast_values(group, kind, to)
-        element = types[0].nullable() if any(one is None for one in values) else types[0].not_null()
+        element = types[0].nullable() if any(value is None for value in values) else types[0].not_null()
         casts.append(Constants(element, tuple(dict.fromkeys(values))))
-        result = function.result(operands_of(casts, (), self.session))
+        result = function.result(bind_operands(casts, (), self.session))
         return self.folded(FunctionCall(result, function.name, tuple(casts)))
 
     def implicit_all(self, operands: Sequence[Typed], to: DataType) -> list[Typed]:
         """Apply `implicit` to many operands. Constants of one type are cast in one call."""
         groups: dict[DataType, list[int]] = {}
-        for place, one in enumerate(operands):
-            if isinstance(one, Constant) and one.type != to:
-                groups.setdefault(one.type, []).append(place)
-        found = list(operands)
-        for kind, places in groups.items():
-            if len(places) <= _SEPARATE_CONSTANTS_MAX or isinstance(kind, NullType):
+        for index, operand in enumerate(operands):
+            if isinstance(operand, Constant) and operand.type != to:
+                groups.setdefault(operand.type, []).append(index)
+        casts = list(operands)
+        for kind, indexes in groups.items():
+            if len(indexes) <= _SEPARATE_CONSTANTS_MAX or isinstance(kind, NullType):
                 continue
             result = to.nullable() if kind.is_nullable else to.not_null()
-            values = [one.value for place in places if isinstance(one := operands[place], Constant)]
-            for place, value in zip(places, self._cast_values(values, kind, to), strict=True):
-                found[place] = Constant(result, value)
+            values = [operand.value for position in indexes if isinstance(operand := operands[position], Constant)]
+            for index, value in zip(indexes, self._cast_values(values, kind, to), strict=True):
+                casts[index] = Constant(result, value)
         return [
-            one if isinstance(one, Constant) and one.type.nullable() == to.nullable() else self.implicit(one, to)
-            for one in found
+            typed
+            if isinstance(typed, Constant) and typed.type.nullable() == to.nullable()
+            else self.implicit(typed, to)
+            for typed in casts
         ]
 
     def _cast_values(self, values: Sequence[object], kind: DataType, to: DataType) -> Sequence[object]:
@@ -171,12 +173,12 @@ class Calls:
             return values
         cast = FunctionCall(to, "CAST", (Field(kind, 0),))
         try:
-            (column,) = Evaluator([cast], self.session)(Columns((column_of(values, kind),), len(values)))
+            (column,) = Evaluator([cast], self.session)(Columns((to_column(values, kind),), len(values)))
         except TableRuntimeError:
             # One of the casts fails, and the error must name its constant.
-            found = [self.implicit(Constant(kind, value), to) for value in values]
-            return [one.value for one in found if isinstance(one, Constant)]
-        return values_of(column, to)
+            casts = [self.implicit(Constant(kind, value), to) for value in values]
+            return [typed.value for typed in casts if isinstance(typed, Constant)]
+        return to_values(column, to)
 
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
         """Return a call of a registered function. Raises `ValidationError` if it does not accept the operands."""
@@ -184,8 +186,8 @@ class Calls:
             return self._unequal(name, operands)
         options = (*options, *embedded_operands(name, operands))
         function, types = self._matched(name, operands, options)
-        casts = tuple(self.implicit(one, to) for one, to in zip(operands, types, strict=True))
-        result = function.result(operands_of(casts, options, self.session))
+        casts = tuple(self.implicit(operand, to) for operand, to in zip(operands, types, strict=True))
+        result = function.result(bind_operands(casts, options, self.session))
         return self.folded(FunctionCall(result, function.name, casts, options))
 
     def _matched(
@@ -195,9 +197,9 @@ class Calls:
         function = find_scalar(name)
         if function is None:
             raise no_function(name)
-        seen = operands_of(operands, options, self.session)
+        call_operands = bind_operands(operands, options, self.session)
         for signature in function.signatures:
-            types = signature.match(seen)
+            types = signature.match(call_operands)
             if types is not None:
                 return function, types
         raise ValidationError(_mismatch(function, operands))
@@ -206,9 +208,9 @@ class Calls:
         """Compare text with a BOOLEAN: as in Flink, they are never equal."""
         if name in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
             word, operator = ("IS NOT NULL", "OR") if name == "IS DISTINCT FROM" else ("IS NULL", "AND")
-            return self.together(operator, [self.call(word, [one]) for one in operands])
+            return self.together(operator, [self.call(word, [operand]) for operand in operands])
         answer = Constant(BooleanType(False), name == "<>")
-        nulls = [self.call("IS NULL", [one]) for one in operands if one.type.is_nullable]
+        nulls = [self.call("IS NULL", [operand]) for operand in operands if operand.type.is_nullable]
         if not nulls:
             return answer
         return self.call("CASE", [self.together("OR", nulls), Constant(BooleanType(), None), answer])
@@ -219,10 +221,10 @@ class Calls:
             raise ValidationError(refusal(operand.type, to))
         nullable = operand.type.is_nullable or is_try
         result = to.nullable() if nullable else to.not_null()
-        found = self.folded(FunctionCall(result, "TRY_CAST" if is_try else "CAST", (operand,)))
-        if isinstance(found, FunctionCall) and isinstance(operand, Constant):
-            self._fails_for_certain(found)
-        return found
+        folded = self.folded(FunctionCall(result, "TRY_CAST" if is_try else "CAST", (operand,)))
+        if isinstance(folded, FunctionCall) and isinstance(operand, Constant):
+            self._fails_for_certain(folded)
+        return folded
 
     def implicit(self, operand: Typed, to: DataType) -> Typed:
         """Add an implicit cast if one is needed.
@@ -240,13 +242,15 @@ class Calls:
 
     def folded(self, call: FunctionCall) -> Typed:
         """Return the value of a call if all operands are constant and it does not fail; otherwise the call."""
-        if not all(isinstance(one, Constant | Constants) for one in call.operands) or not _is_stable(call.function):
+        if not all(isinstance(operand, Constant | Constants) for operand in call.operands) or not _is_stable(
+            call.function
+        ):
             return call
         try:
             (column,) = Evaluator([call], self.session)(Columns((), 1))
         except TableRuntimeError:
             return call
-        (value,) = values_of(column, call.type)
+        (value,) = to_values(column, call.type)
         return Constant(call.type, value)
 
     def _fails_for_certain(self, call: FunctionCall) -> None:
@@ -264,7 +268,9 @@ _EQUALITIES: Final = frozenset({"=", "<>", "IS DISTINCT FROM", "IS NOT DISTINCT 
 
 
 def _mixes_text_and_boolean(operands: Sequence[Typed]) -> bool:
-    return any(is_text(one.type) for one in operands) and any(isinstance(one.type, BooleanType) for one in operands)
+    return any(is_text(operand.type) for operand in operands) and any(
+        isinstance(operand.type, BooleanType) for operand in operands
+    )
 
 
 def _is_stable(name: str) -> bool:
@@ -281,7 +287,7 @@ def no_function(name: str) -> UnknownNameError:
 
 
 def _mismatch(function: ScalarFunction, operands: Sequence[Typed]) -> str:
-    types = ", ".join(str(one.type) for one in operands)
+    types = ", ".join(str(operand.type) for operand in operands)
     expected = "\n".join(f"{function.name}{signature}" for signature in function.signatures)
     return (
         f"Invalid function call:\n{function.name}({types})\n"

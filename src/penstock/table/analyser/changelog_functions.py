@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import scope_of
+from penstock.table.analyser.scopes import build_scope
 from penstock.table.analyser.seams import Queries
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import CharType, VarCharType
@@ -67,10 +67,12 @@ def _from_changelog(
     names = plan.schema.names
     if column not in names:
         raise ValidationError(f"The op column '{column}' does not exist in the input schema.")
-    place = names.index(column)
-    if not isinstance(plan.schema[place].type, VarCharType | CharType):
-        raise ValidationError(f"The op column '{column}' must be of STRING type, but was '{plan.schema[place].type}'.")
-    if place in partition:
+    op_index = names.index(column)
+    if not isinstance(plan.schema[op_index].type, VarCharType | CharType):
+        raise ValidationError(
+            f"The op column '{column}' must be of STRING type, but was '{plan.schema[op_index].type}'."
+        )
+    if op_index in partition:
         raise ValidationError(f"The op column '{column}' cannot be one of the columns of PARTITION BY.")
     codes: dict[str, str] = {}
     for listed, name in mapping if mapping is not None else [(name, name) for name in NAMES]:
@@ -90,10 +92,15 @@ def _from_changelog(
             "The 'op_mapping' must include UPDATE_BEFORE, or the input PARTITION BY the columns of the key: an update "
             "without the row as it was is found by its key."
         )
-    kept = [index for index in (*partition, *_others(plan, partition)) if index != place]
-    schema = RowSchema(tuple(plan.schema[index] for index in kept))
+    columns = [index for index in (*partition, *_others(plan, partition)) if index != op_index]
+    schema = RowSchema(tuple(plan.schema[index] for index in columns))
     return FromChangelog(
-        schema=schema, input=plan, operation=place, codes=tuple(codes.items()), columns=tuple(kept), partition=partition
+        schema=schema,
+        input=plan,
+        operation=op_index,
+        codes=tuple(codes.items()),
+        columns=tuple(columns),
+        partition=partition,
     )
 
 
@@ -118,29 +125,29 @@ def _check_change(name: str) -> None:
 
 def _arguments(call: syntax.Call) -> Mapping[str, syntax.Expression]:
     names = CHANGELOG_FUNCTIONS[call.name]
-    shown = ", ".join(name.lower() for name in names)
-    found: dict[str, syntax.Expression] = {}
-    for place, one in enumerate(call.operands):
-        named = isinstance(one, syntax.NamedArgument)
-        if not named and any(isinstance(other, syntax.NamedArgument) for other in call.operands[:place]):
+    names_text = ", ".join(name.lower() for name in names)
+    arguments: dict[str, syntax.Expression] = {}
+    for index, operand in enumerate(call.operands):
+        named = isinstance(operand, syntax.NamedArgument)
+        if not named and any(isinstance(other, syntax.NamedArgument) for other in call.operands[:index]):
             raise ValidationError(f"{call.name}: an argument without a name follows one with a name")
-        if isinstance(one, syntax.NamedArgument):
-            name, value = one.name.upper(), one.value
-        elif place < len(names):
-            name, value = names[place], one
+        if isinstance(operand, syntax.NamedArgument):
+            name, value = operand.name.upper(), operand.value
+        elif index < len(names):
+            name, value = names[index], operand
         else:
-            raise ValidationError(f"{call.name} takes the arguments {shown}, not {len(call.operands)}")
+            raise ValidationError(f"{call.name} takes the arguments {names_text}, not {len(call.operands)}")
         if name not in names:
-            raise ValidationError(f"{call.name} has no argument '{name.lower()}': it takes {shown}")
-        if name in found:
+            raise ValidationError(f"{call.name} has no argument '{name.lower()}': it takes {names_text}")
+        if name in arguments:
             raise ValidationError(f"{call.name}: argument '{name.lower()}' is there twice")
         if not isinstance(value, syntax.DefaultArgument):
-            found[name] = value
-    if "ON_TIME" in found:
+            arguments[name] = value
+    if "ON_TIME" in arguments:
         raise UnsupportedError(f"argument 'on_time' of {call.name} is not supported: time attributes stay as they are")
-    if "UID" in found and not isinstance(found["UID"], syntax.TextLiteral):
+    if "UID" in arguments and not isinstance(arguments["UID"], syntax.TextLiteral):
         raise ValidationError(f"argument 'uid' of {call.name} must be a text")
-    return found
+    return arguments
 
 
 def _table(name: str, argument: syntax.Expression | None, queries: Queries) -> tuple[Node, tuple[int, ...]]:
@@ -151,10 +158,10 @@ def _table(name: str, argument: syntax.Expression | None, queries: Queries) -> t
     if argument.order:
         raise ValidationError(f"{name} takes no ORDER BY")
     plan = queries.query(argument.query)
-    analyser = ScalarAnalyser(scope_of(plan, queries.calls), queries.calls)
+    analyser = ScalarAnalyser(build_scope(plan, queries.calls), queries.calls)
     partition = []
-    for one in argument.partition:
-        column = analyser.typed(one)
+    for expression in argument.partition:
+        column = analyser.typed(expression)
         if not isinstance(column, Field):
             raise UnsupportedError("PARTITION BY of a table argument takes columns alone")
         partition.append(column.index)
@@ -176,7 +183,7 @@ def _mapping(argument: syntax.Expression | None) -> list[tuple[str, str]] | None
         return None
     is_map = isinstance(argument, syntax.Collection) and argument.root == "MAP"
     items = argument.items if isinstance(argument, syntax.Collection) and is_map else ()
-    texts = [one.value for one in items if isinstance(one, syntax.TextLiteral)] if isinstance(items, tuple) else []
+    texts = [item.value for item in items if isinstance(item, syntax.TextLiteral)] if isinstance(items, tuple) else []
     if not texts or not isinstance(items, tuple) or len(texts) != len(items) or len(texts) % 2:
         raise ValidationError("The 'op_mapping' argument must be a constant MAP literal of texts: MAP['INSERT', 'I']")
     return list(zip(texts[::2], texts[1::2], strict=True))

@@ -45,14 +45,14 @@ def correlated(
     analyser = ScalarAnalyser(left, calls)
     user: UserFunction | None = None
     if isinstance(relation, relations.UnnestedTable):
-        name, operands = "UNNEST", [analyser.typed(one) for one in relation.expressions]
+        name, operands = "UNNEST", [analyser.typed(expression) for expression in relation.expressions]
         columns = _unnest_columns(operands, relation)
     else:
         assert isinstance(relation, relations.FunctionTable)
         user, operands = _called(relation.call, analyser)
         name = user.name
         assert isinstance(user.result_type, RowType)
-        columns = [PlanColumn(one.name, one.data_type) for one in user.result_type.fields]
+        columns = [PlanColumn(field.name, field.data_type) for field in user.result_type.fields]
     schema = RowSchema(tuple(columns)).renamed(_names(columns, relation, name))
     _check_join(node, left, schema, name)
     plan = Correlate(
@@ -66,12 +66,12 @@ def correlated(
     )
     part = Part(relation.alias, (), len(left.schema), RowSchema(plan.schema.columns[len(left.schema) :]))
     visible = [*left.visible, *visible_columns(plan.schema, len(left.schema))]
-    found = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
+    scope = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
     if node is not None and node.condition is not None:
-        condition = calls.implicit(ScalarAnalyser(found, calls).typed(node.condition), BooleanType())
+        condition = calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType())
         if condition != TRUE:
-            found.plan = replace(plan, condition=condition)
-    return found
+            scope.plan = replace(plan, condition=condition)
+    return scope
 
 
 def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunction, list[Typed]]:
@@ -86,7 +86,7 @@ def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunc
     if user.kind is not FunctionKind.TABLE:
         raise ValidationError(f"{user} gives no rows: only a table function can be used here")
     assert isinstance(call, syntax.Call)
-    operands = analyser.calls.user_operands(user, [analyser.typed(one) for one in call.operands])
+    operands = analyser.calls.user_operands(user, [analyser.typed(operand) for operand in call.operands])
     return user, operands
 
 
@@ -135,6 +135,6 @@ def _unnested(collection: DataType) -> list[PlanColumn]:
     element = collection.element_type
     if isinstance(element, RowType):
         # A NULL row has NULL in all columns.
-        kinds = [one.nullable() if element.is_nullable else one for one in element.field_types()]
+        kinds = [kind.nullable() if element.is_nullable else kind for kind in element.field_types()]
         return [PlanColumn(name, kind) for name, kind in zip(element.field_names(), kinds, strict=True)]
     return [PlanColumn("EXPR$0", element)]

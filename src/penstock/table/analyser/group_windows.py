@@ -28,18 +28,18 @@ _NAMES: Final = {"START": "$window_start", "END": "$window_end", "ROWTIME": "$wi
 
 def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAnalyser) -> relations.Select:
     """Replace the window in GROUP BY, if any, by columns of the input, and add these to the scope."""
-    found = [one for item in select.group or () for one in item.expressions if _is_window(one)]
-    if not found:
+    windows = [key for item in select.group or () for key in item.expressions if _is_window(key)]
+    if not windows:
         return select
-    if len(found) > 1:
+    if len(windows) > 1:
         raise ValidationError("GROUP BY can have one window: TUMBLE, HOP or SESSION")
-    window = found[0]
+    window = windows[0]
     assert isinstance(window, syntax.Call)
-    others = [one for item in select.group or () for one in item.expressions if one != window]
+    other_keys = [key for item in select.group or () for key in item.expressions if key != window]
     computed: dict[str, syntax.Expression] = {}
     partition: tuple[int, ...] = ()
     if window.name == "SESSION":
-        partition = _partition(others, rows, scope, computed)
+        partition = _partition(other_keys, rows, scope, computed)
     _add(window, scope, rows, partition)
     edges = [syntax.Reference((_NAMES[word],), at=window.at) for word in ("START", "END", "ROWTIME")]
 
@@ -47,7 +47,7 @@ def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAna
         for key, expression in computed.items():
             if node == expression:
                 return [syntax.Reference((key,), at=node.at)]
-        name = _function_of(node, window)
+        name = _find_window_property(node, window)
         if name is None:
             return None
         return [syntax.Reference((_NAMES[name],)) if name in _NAMES else syntax.Call("PROCTIME", path=("PROCTIME",))]
@@ -59,15 +59,15 @@ def with_windows(select: relations.Select, scope: RelationScope, rows: ScalarAna
     def one(expression: syntax.Expression) -> syntax.Expression:
         return rewritten(expression, change)[0]
 
-    def named(item: relations.SelectItem, place: int) -> relations.SelectItem:
+    def named(item: relations.SelectItem, index: int) -> relations.SelectItem:
         """Rewrite an item, and keep the name that it had before."""
-        found = one(item.expression)
-        is_other = isinstance(found, syntax.Reference) and not isinstance(item.expression, syntax.Reference)
-        return replace(item, expression=found, alias=item.alias or (f"EXPR${place}" if is_other else None))
+        expression = one(item.expression)
+        is_other = isinstance(expression, syntax.Reference) and not isinstance(item.expression, syntax.Reference)
+        return replace(item, expression=expression, alias=item.alias or (f"EXPR${index}" if is_other else None))
 
     return replace(
         select,
-        items=tuple(named(item, place) for place, item in enumerate(select.items)),
+        items=tuple(named(item, index) for index, item in enumerate(select.items)),
         group=tuple(map(group, select.group or ())),
         having=None if select.having is None else one(select.having),
         qualify=None if select.qualify is None else one(select.qualify),
@@ -78,7 +78,7 @@ def _is_window(node: syntax.Expression) -> bool:
     return isinstance(node, syntax.Call) and node.name in WINDOWS and len(node.operands) == WINDOWS[node.name] + 1
 
 
-def _function_of(node: syntax.Expression, window: syntax.Call) -> str | None:
+def _find_window_property(node: syntax.Expression, window: syntax.Call) -> str | None:
     """Return START, END, ROWTIME or PROCTIME for a call that reads this window, otherwise None."""
     if not isinstance(node, syntax.Call):
         return None
@@ -93,18 +93,18 @@ def _partition(
     computed: dict[str, syntax.Expression],
 ) -> tuple[int, ...]:
     """Return the columns that partition sessions: the other grouping keys. Computed keys become columns."""
-    found = []
+    columns = []
     for key in keys:
         column = rows.typed(key)
         if isinstance(column, Field):
-            found.append(column.index)
+            columns.append(column.index)
             continue
         name, width, plan = f"$session_key{len(computed)}", len(scope.plan.schema), scope.plan
         computed[name] = key
         scope.plan = project(plan, [*plan.schema.fields(), column], [*plan.schema.names, name])
         scope.parts.append(Part(None, (), width, RowSchema((PlanColumn(name, column.type),))))
-        found.append(width)
-    return tuple(dict.fromkeys(found))
+        columns.append(width)
+    return tuple(dict.fromkeys(columns))
 
 
 def _add(window: syntax.Call, scope: RelationScope, rows: ScalarAnalyser, partition: tuple[int, ...]) -> None:

@@ -43,7 +43,7 @@ def options_of_hints(hints: Iterable[relations.Hint]) -> tuple[tuple[str, str], 
     return tuple(pair for hint in hints if hint.name == OPTIONS for pair in hint.options)
 
 
-def _check_name(hint: relations.Hint, known: Collection[str], place: str) -> None:
+def _check_name(hint: relations.Hint, known: Collection[str], location: str) -> None:
     if hint.name in known:
         return
     if hint.name == OPTIONS:
@@ -51,5 +51,5 @@ def _check_name(hint: relations.Hint, known: Collection[str], place: str) -> Non
             "Hint OPTIONS stands after the name of a table, not after SELECT: FROM t /*+ OPTIONS(…) */"
         )
     if hint.name in _QUERY_HINTS:
-        raise ValidationError(f"Hint {hint.name} stands after SELECT, not {place}")
+        raise ValidationError(f"Hint {hint.name} stands after SELECT, not {location}")
     raise ValidationError(f"There is no hint {hint.name}{did_you_mean(hint.name, sorted({OPTIONS, *_QUERY_HINTS}))}")

@@ -51,14 +51,14 @@ def lateral_query(
     plan = _joined(left.plan, query, keeps, TRUE, calls)
     part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
     visible = [*left.visible, *visible_columns(plan.schema, width)]
-    found = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
+    scope = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
     if node.condition is not None:
-        condition = calls.implicit(ScalarAnalyser(found, calls).typed(node.condition), BooleanType())
+        condition = calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType())
         if condition != TRUE and keeps:
-            found.plan = _joined(left.plan, query, keeps, condition, calls)
+            scope.plan = _joined(left.plan, query, keeps, condition, calls)
         elif condition != TRUE:
-            found.plan = Filter(schema=plan.schema, input=plan, condition=condition)
-    return found
+            scope.plan = Filter(schema=plan.schema, input=plan, condition=condition)
+    return scope
 
 
 def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> Node:
@@ -71,51 +71,51 @@ def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> No
     if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
         # Evaluate the selected expressions over the join, where the outer columns are available.
         selected, query = query.expressions, query.input
-    found = uncorrelated(query, calls)
+    inner = uncorrelated(query, calls)
     width = len(left.schema)
-    is_one = bool(found.conditions) and has_one_row(query)
+    is_one = bool(inner.conditions) and has_one_row(query)
     if is_one and not is_true(on):
         raise UnsupportedError(
             "LEFT JOIN LATERAL of an aggregate without groups takes ON TRUE: put the condition into the query around it"
         )
     join_type = JoinType.LEFT if keeps or is_one else JoinType.INNER
     joined = Join(
-        schema=left.schema.joined(found.plan.schema, right_nullable=join_type is JoinType.LEFT),
+        schema=left.schema.joined(inner.plan.schema, right_nullable=join_type is JoinType.LEFT),
         left=left,
-        right=found.plan,
+        right=inner.plan,
         join_type=join_type,
-        condition=join_condition(found, width, () if on == TRUE else (on,), calls),
+        condition=join_condition(inner, width, () if on == TRUE else (on,), calls),
     )
     columns: list[Typed] = list(joined.schema.fields()[:width])
     if selected is None:
-        columns += [_column(joined, query, place, is_one, calls) for place in range(len(query.schema))]
+        columns += [_column(joined, query, index, is_one, calls) for index in range(len(query.schema))]
     elif join_type is JoinType.LEFT:
         raise UnsupportedError(
             "a LATERAL query that selects what it works out of columns of the table before it cannot be joined by LEFT "
             "JOIN, nor have an aggregate without groups"
         )
     else:
-        columns += [settled(one, width) for one in selected]
+        columns += [settled(expression, width) for expression in selected]
     return project(joined, columns, [*left.schema.names, *names])
 
 
-def _column(joined: Join, query: Node, place: int, is_one: bool, calls: Calls) -> Typed:
+def _column(joined: Join, query: Node, index: int, is_one: bool, calls: Calls) -> Typed:
     """Return a column of the query. An aggregate without groups has a row even without input, where COUNT is 0."""
-    column = joined.schema.field(len(joined.left.schema) + place)
-    if not is_one or query.schema[place].type.is_nullable:
+    column = joined.schema.field(len(joined.left.schema) + index)
+    if not is_one or query.schema[index].type.is_nullable:
         return column
-    if not _is_count(query, place):
+    if not _is_count(query, index):
         raise UnsupportedError(
-            f"column '{query.schema[place].name}' of a LATERAL query with an aggregate without groups must be the "
+            f"column '{query.schema[index].name}' of a LATERAL query with an aggregate without groups must be the "
             "aggregate itself: work with its result in the query around it"
         )
     return calls.call("COALESCE", [column, calls.cast(number("0"), column.type)])
 
 
-def _is_count(node: Node, place: int) -> bool:
+def _is_count(node: Node, index: int) -> bool:
     while isinstance(node, Project):
-        column = node.expressions[place]
+        column = node.expressions[index]
         if not isinstance(column, Field):
             return False
-        node, place = node.input, column.index
-    return isinstance(node, Aggregate) and node.calls[place - len(node.keys)].function == "COUNT"
+        node, index = node.input, column.index
+    return isinstance(node, Aggregate) and node.calls[index - len(node.keys)].function == "COUNT"

@@ -15,7 +15,7 @@ LookupHints: TypeAlias = Mapping[str, tuple[tuple[str, str], ...]]
 _RETRY: Final = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
 
 
-def _one_of(*words: str) -> Callable[[str], bool]:
+def _accept_words(*words: str) -> Callable[[str], bool]:
     return lambda text: text.lower() in words
 
 
@@ -32,15 +32,15 @@ def _is_whole(text: str) -> bool:
 
 _OPTIONS: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
     "table": (bool, "the name or alias of a table"),
-    "async": (_one_of("true", "false"), "'true' or 'false'"),
-    "output-mode": (_one_of("ordered", "allow_unordered"), "'ordered' or 'allow_unordered'"),
+    "async": (_accept_words("true", "false"), "'true' or 'false'"),
+    "output-mode": (_accept_words("ordered", "allow_unordered"), "'ordered' or 'allow_unordered'"),
     "capacity": (_is_whole, "a whole number above 0"),
     "timeout": (_is_duration, "a duration above 0"),
-    "retry-predicate": (_one_of("lookup_miss"), "'lookup_miss'"),
-    "retry-strategy": (_one_of("fixed_delay"), "'fixed_delay'"),
+    "retry-predicate": (_accept_words("lookup_miss"), "'lookup_miss'"),
+    "retry-strategy": (_accept_words("fixed_delay"), "'fixed_delay'"),
     "fixed-delay": (_is_duration, "a duration above 0"),
     "max-attempts": (_is_whole, "a whole number above 0"),
-    "shuffle": (_one_of("true", "false"), "'true' or 'false'"),
+    "shuffle": (_accept_words("true", "false"), "'true' or 'false'"),
 }
 
 
@@ -49,13 +49,13 @@ def lookup_hints(hints: Iterable[Hint]) -> LookupHints:
 
     Raises `ValidationError` for options that the hint does not have.
     """
-    found: dict[str, tuple[tuple[str, str], ...]] = {}
+    options_by_table: dict[str, tuple[tuple[str, str], ...]] = {}
     for hint in hints:
         if hint.name.upper() == "LOOKUP":
             options = dict(hint.options)
             _check(options)
-            found.setdefault(options["table"], tuple(options.items()))
-    return found
+            options_by_table.setdefault(options["table"], tuple(options.items()))
+    return options_by_table
 
 
 def _check(options: Mapping[str, str]) -> None:

@@ -61,20 +61,20 @@ class PatternScope:
         is_first, offset = self._row or (False, 0)
         if variable == self._defined and not is_first and not offset:
             variable = ALL_ROWS  # the current row is the last one of its own variable, and of all rows
-        found = Navigation(variable, column.index, column.type, is_first, offset)
-        if not found.is_current:
-            found = Navigation(variable, column.index, column.type.nullable(), is_first, offset)
-        return self._refer(found, column.name), rest
+        navigation = Navigation(variable, column.index, column.type, is_first, offset)
+        if not navigation.is_current:
+            navigation = Navigation(variable, column.index, column.type.nullable(), is_first, offset)
+        return self._refer(navigation, column.name), rest
 
     def column(self, path: tuple[str, ...], at: int) -> tuple[str, Field, tuple[str, ...]]:
         """Return the variable and the column of a path, and the rest of the path."""
         variable = ALL_ROWS
         if len(path) > 1 and path[0] in self._variables:
             variable, path = path[0], path[1:]
-        found, rest = self._source.resolve(path, at)
-        if not isinstance(found, Field):
+        column, rest = self._source.resolve(path, at)
+        if not isinstance(column, Field):
             raise ValidationError(f"{'.'.join(path)!r} is no column of the rows that MATCH_RECOGNIZE reads")
-        return variable, found, rest
+        return variable, column, rest
 
     def subquery(self, node: syntax.Expression, analyser: ScalarAnalyser) -> Typed:
         """See `Scope`."""
@@ -117,21 +117,21 @@ class PatternScope:
         if node.name in _PHYSICAL and offset:
             raise UnsupportedError("Flink does not support physical offsets within partition.")
         before, self._named, self._row = self._named, set(), (node.name == "FIRST", offset)
-        found = analyser.typed(node.operands[0])
+        typed = analyser.typed(node.operands[0])
         named, self._named, self._row = self._named, before | self._named, None
         if not named:
             raise ValidationError(f"{node.name} needs a column of a row")
         if len(named) > 1:
             raise ValidationError(f"{node.name} must be of a single variable, not of {_shown(named)}")
-        return found
+        return typed
 
     def _offset(self, node: syntax.Call, analyser: ScalarAnalyser) -> int:
         if len(node.operands) == 1:
             return 0 if node.name in _LOGICAL else 1
-        found = analyser.typed(node.operands[1])
-        if not isinstance(found, Constant) or not isinstance(found.value, int) or found.value < 0:
+        offset = analyser.typed(node.operands[1])
+        if not isinstance(offset, Constant) or not isinstance(offset.value, int) or offset.value < 0:
             raise ValidationError(f"the offset of {node.name} has to be written as a whole number that is not below 0")
-        return found.value
+        return offset.value
 
     def _time(self, node: syntax.Call) -> Typed:
         if self._defined is not None:
@@ -184,4 +184,4 @@ class _RowsOfOneVariable:
 
 
 def _shown(variables: set[str]) -> str:
-    return " and ".join(sorted(one or "all rows" for one in variables))
+    return " and ".join(sorted(variable or "all rows" for variable in variables))

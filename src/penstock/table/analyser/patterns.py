@@ -12,13 +12,13 @@ from penstock.table.analyser.literals import constant
 from penstock.table.analyser.pattern_scopes import PatternScope
 from penstock.table.analyser.scalars import ScalarAnalyser
 from penstock.table.analyser.scopes import RelationScope
-from penstock.table.analyser.select import nulls_first, time_of
+from penstock.table.analyser.select import find_time_attribute, nulls_first
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, DayTimeIntervalType
 from penstock.table.plan.logical import SortKey
 from penstock.table.plan.patterns import MatchedExpression, MatchRecognize, MatchTime, Navigation, Variable
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
-from penstock.table.sql import relations, sql_of, syntax
+from penstock.table.sql import relations, syntax, to_sql
 from penstock.table.sql.relations import Pattern
 from penstock.table.typed.nodes import Field
 
@@ -40,19 +40,23 @@ def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls
     definitions = _definitions(node)
     mentioned = [*_names(node.pattern), *definitions]  # as in Flink, a variable may be defined but not used
     pattern = tuple(_Variables(definitions, mentioned, source, calls).of(node.pattern))
-    names = [one.name for one in pattern]
-    partition = tuple(_column(one, analyser, "PARTITION BY").index for one in node.partition)
-    measures = [PatternScope(source, names, None, calls).expression(one.expression) for one in node.measures]
+    names = [variable.name for variable in pattern]
+    partition = tuple(_column(expression, analyser, "PARTITION BY").index for expression in node.partition)
+    measures = [
+        PatternScope(source, names, None, calls).expression(measure_item.expression) for measure_item in node.measures
+    ]
     columns = [source.schema[index] for index in partition]
-    columns = [PlanColumn(one.name, one.type) for one in columns]
+    columns = [PlanColumn(column.name, column.type) for column in columns]
     for item, measure in zip(node.measures, measures, strict=True):
         assert item.alias is not None
-        columns.append(PlanColumn(item.alias, measure.expression.type, _time_of(measure, source.plan.schema)))
+        columns.append(
+            PlanColumn(item.alias, measure.expression.type, _find_time_attribute(measure, source.plan.schema))
+        )
     return MatchRecognize(
         schema=RowSchema(tuple(columns)),
         input=source.plan,
         partition=partition,
-        order=tuple(_sort_key(one, analyser) for one in node.order),
+        order=tuple(_sort_key(sort_item, analyser) for sort_item in node.order),
         pattern=pattern,
         strategy=_strategy(node.skip, names),
         within_ms=_within_ms(node),
@@ -61,12 +65,12 @@ def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls
 
 
 def _definitions(node: relations.MatchRecognize) -> Mapping[str, syntax.Expression]:
-    found: dict[str, syntax.Expression] = {}
+    definitions: dict[str, syntax.Expression] = {}
     for name, expression in node.definitions:
-        if name in found:
+        if name in definitions:
             raise ValidationError(f"Pattern variable '{name}' has already been defined")
-        found[name] = expression
-    return found
+        definitions[name] = expression
+    return definitions
 
 
 def _names(pattern: Pattern) -> list[str]:
@@ -75,10 +79,10 @@ def _names(pattern: Pattern) -> list[str]:
 
 
 def _column(node: syntax.Expression, analyser: ScalarAnalyser, clause: str) -> Field:
-    found = analyser.typed(node)
-    if not isinstance(found, Field):
-        raise ValidationError(f"{clause} of MATCH_RECOGNIZE takes columns, and {found} is none")
-    return found
+    column = analyser.typed(node)
+    if not isinstance(column, Field):
+        raise ValidationError(f"{clause} of MATCH_RECOGNIZE takes columns, and {column} is none")
+    return column
 
 
 def _sort_key(item: syntax.OrderItem, analyser: ScalarAnalyser) -> SortKey:
@@ -86,12 +90,12 @@ def _sort_key(item: syntax.OrderItem, analyser: ScalarAnalyser) -> SortKey:
     return SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls))
 
 
-def _time_of(measure: MatchedExpression, rows: RowSchema) -> TimeAttribute | None:
+def _find_time_attribute(measure: MatchedExpression, rows: RowSchema) -> TimeAttribute | None:
     """Return the time attribute of a measure: the time of the match, or of one of its rows."""
-    found = measure.expression
-    if not isinstance(found, Field):
-        return time_of(found)
-    reference = measure.references[found.index]
+    expression = measure.expression
+    if not isinstance(expression, Field):
+        return find_time_attribute(expression)
+    reference = measure.references[expression.index]
     if isinstance(reference, Navigation):
         return rows[reference.column].time
     return TimeAttribute.ROWTIME if isinstance(reference, MatchTime) else None
@@ -112,13 +116,13 @@ def _within_ms(node: relations.MatchRecognize) -> int | None:
     if node.within is None:
         return None
     text, qualifier = node.within
-    found = constant(syntax.IntervalLiteral(text.removeprefix("-"), qualifier, text.startswith("-")))
-    if found is None or not isinstance(found.type, DayTimeIntervalType) or not isinstance(found.value, int):
+    interval = constant(syntax.IntervalLiteral(text.removeprefix("-"), qualifier, text.startswith("-")))
+    if interval is None or not isinstance(interval.type, DayTimeIntervalType) or not isinstance(interval.value, int):
         raise UnsupportedError(
             "Only constant intervals with millisecond resolution are supported as time constraints of patterns."
         )
     # As in Flink, a window that is not above 0 sets no limit.
-    return found.value if found.value > 0 else None
+    return interval.value if interval.value > 0 else None
 
 
 class _Variables:
@@ -174,11 +178,11 @@ class _Variables:
         condition = None
         if name in self._definitions:
             scope = PatternScope(self._source, self._mentioned, name, self._calls)
-            found = scope.expression(self._definitions[name])
-            is_true = self._calls.implicit(found.expression, BooleanType())
-            condition = MatchedExpression(is_true, found.references)
+            matched = scope.expression(self._definitions[name])
+            is_true = self._calls.implicit(matched.expression, BooleanType())
+            condition = MatchedExpression(is_true, matched.references)
         return Variable(name, condition, least, most, is_reluctant)
 
 
 def _refusal(pattern: Pattern, reason: str) -> str:
-    return f"Expression not supported: {sql_of(pattern)} {reason}"
+    return f"Expression not supported: {to_sql(pattern)} {reason}"

@@ -11,7 +11,7 @@ from penstock.table.analyser.select import project
 from penstock.table.data.logical_types import LENGTH_MAX, DataType, DecimalType, DoubleType, FloatType, VarCharType
 from penstock.table.functions.type_rules import TypeRule, common_type, is_text, order_type
 from penstock.table.plan.logical import Node, Project
-from penstock.table.sql import relations, sql_of, syntax
+from penstock.table.sql import relations, syntax, to_sql
 from penstock.table.sql.syntax import Query
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, WidenedFloat
 from penstock.table.user_functions.definition import UserFunction
@@ -25,7 +25,7 @@ class PlannedQuery(Query):
     plan: Node
 
 
-sql_of.register(PlannedQuery, lambda node: f"TABLE ({', '.join(node.plan.schema.names)})")
+to_sql.register(PlannedQuery, lambda node: f"TABLE ({', '.join(node.plan.schema.names)})")
 
 
 class MethodCalls(Calls):
@@ -50,8 +50,11 @@ class MethodCalls(Calls):
 
     def call(self, name: str, operands: Sequence[Typed], options: tuple[str, ...] = ()) -> Typed:
         """See `Calls`."""
-        if name == "+" and any(is_text(one.type) for one in operands):
-            texts = [one if is_text(one.type) else self.cast(one, VarCharType(LENGTH_MAX)) for one in operands]
+        if name == "+" and any(is_text(operand.type) for operand in operands):
+            texts = [
+                operand if is_text(operand.type) else self.cast(operand, VarCharType(LENGTH_MAX))
+                for operand in operands
+            ]
             return self._calls.call("||", texts)
         if name in _ARITHMETIC:
             return self._number(name, operands)
@@ -59,18 +62,18 @@ class MethodCalls(Calls):
 
     def cast(self, operand: Typed, to: DataType, is_try: bool = False) -> Typed:
         """See `Calls`."""
-        return self._calls.cast(_number_of(operand), to, is_try)
+        return self._calls.cast(_unwrap_number(operand), to, is_try)
 
     def _number(self, operator: str, operands: Sequence[Typed]) -> Typed:
         """Return a sum, difference, product or quotient.
 
         As in Flink, FLOAT before DOUBLE is computed as FLOAT, as in SQL, but its type is declared as DOUBLE.
         """
-        wanted = order_type([one.type for one in operands])
-        found = self._calls.call(operator, [_number_of(one) for one in operands])
-        if not isinstance(found.type, FloatType) or not isinstance(wanted, DoubleType):
-            return found
-        return self.declared(found, DoubleType(found.type.is_nullable))
+        declared_type = order_type([operand.type for operand in operands])
+        result = self._calls.call(operator, [_unwrap_number(operand) for operand in operands])
+        if not isinstance(result.type, FloatType) or not isinstance(declared_type, DoubleType):
+            return result
+        return self.declared(result, DoubleType(result.type.is_nullable))
 
     def declared(self, value: Typed, to: DataType) -> Typed:
         """Cast a value to the type that the Table API declares for it."""
@@ -85,22 +88,24 @@ class MethodCalls(Calls):
     def _widened(self, name: str, operands: Sequence[Typed]) -> Sequence[Typed]:
         """Return the operands of a call, with FLOAT operands cast to the wider type of the Table API."""
         rule = _RULES.get(name)
-        if rule is None or not any(_has(one.type, FloatType) for one in operands):
+        if rule is None or not any(_has(typed.type, FloatType) for typed in operands):
             return operands
-        found = list(operands)
-        for places in _places(name, len(operands)):
-            types = [operands[place].type for place in places]
-            wanted = rule(types) if any(_has(one, DoubleType, DecimalType) for one in types) else None
-            if wanted is None:
+        widened = list(operands)
+        for indexes in _places(name, len(operands)):
+            types = [operands[position].type for position in indexes]
+            wider_type = rule(types) if any(_has(kind, DoubleType, DecimalType) for kind in types) else None
+            if wider_type is None:
                 continue
-            for place in places:
-                one = operands[place]
-                if _has(one.type, FloatType, DoubleType, DecimalType):
-                    found[place] = self.implicit(one, wanted.nullable() if one.type.is_nullable else wanted.not_null())
-        return found
+            for index in indexes:
+                operand = operands[index]
+                if _has(operand.type, FloatType, DoubleType, DecimalType):
+                    widened[index] = self.implicit(
+                        operand, wider_type.nullable() if operand.type.is_nullable else wider_type.not_null()
+                    )
+        return widened
 
 
-def _number_of(operand: Typed) -> Typed:
+def _unwrap_number(operand: Typed) -> Typed:
     return operand.number if isinstance(operand, WidenedFloat) else operand
 
 
@@ -119,9 +124,9 @@ def _places(name: str, count: int) -> tuple[Sequence[int], ...]:
     return (range(0, count, 2), range(1, count, 2)) if name == "MAP" else (range(count),)
 
 
-def _has(found: DataType, *kinds: type[DataType]) -> bool:
+def _has(data_type: DataType, *kinds: type[DataType]) -> bool:
     """Return whether a type, or a type nested in it, is of one of these kinds."""
-    return isinstance(found, kinds) or any(_has(one, *kinds) for one in found.children())
+    return isinstance(data_type, kinds) or any(_has(child, *kinds) for child in data_type.children())
 
 
 def set_operation(
@@ -131,16 +136,18 @@ def set_operation(
 
     As in Flink, rows are combined with the types of SQL, and FLOAT before DOUBLE is declared as DOUBLE afterwards.
     """
-    found = query(relations.SetOperation(operator, tuple(PlannedQuery(_numbers(one)) for one in inputs), is_all))
+    plan = query(relations.SetOperation(operator, tuple(PlannedQuery(_numbers(node)) for node in inputs), is_all))
     columns = []
-    for field, *both in zip(found.schema.fields(), *(one.schema for one in inputs), strict=True):
-        wanted = order_type([one.type for one in both])
-        columns.append(field if wanted is None else calls.declared(field, wanted))
-    return found if all(isinstance(one, Field) for one in columns) else project(found, columns, found.schema.names)
+    for field, *both in zip(plan.schema.fields(), *(node.schema for node in inputs), strict=True):
+        declared_type = order_type([column.type for column in both])
+        columns.append(field if declared_type is None else calls.declared(field, declared_type))
+    return plan if all(isinstance(column, Field) for column in columns) else project(plan, columns, plan.schema.names)
 
 
 def _numbers(plan: Node) -> Node:
     """Return a plan whose columns are FLOAT where they were only declared as DOUBLE."""
-    if not isinstance(plan, Project) or not any(isinstance(one, WidenedFloat) for one in plan.expressions):
+    if not isinstance(plan, Project) or not any(
+        isinstance(expression, WidenedFloat) for expression in plan.expressions
+    ):
         return plan
-    return project(plan.input, [_number_of(one) for one in plan.expressions], plan.schema.names)
+    return project(plan.input, [_unwrap_number(expression) for expression in plan.expressions], plan.schema.names)

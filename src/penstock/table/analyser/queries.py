@@ -16,20 +16,20 @@ from penstock.table.analyser.lookup_hints import lookup_hints
 from penstock.table.analyser.planned import PlannedQuery
 from penstock.table.analyser.relations import RelationAnalyser
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import RelationScope, scope_of
+from penstock.table.analyser.scopes import RelationScope, build_scope
 from penstock.table.analyser.seams import CommonTable, Tables
 from penstock.table.analyser.select import SelectPlan, has_places, new_name, nulls_first, project
-from penstock.table.analyser.state_hints import lifetimes_of, name_of, names_of
+from penstock.table.analyser.state_hints import collect_relation_names, collect_state_ttls, get_relation_name
 from penstock.table.analyser.subqueries import FALSE, Uncorrelated, matching, scalar_query
-from penstock.table.analyser.tested_queries import Test, answer_of, has_rows, test_of, tested_rows
+from penstock.table.analyser.tested_queries import Test, analyse_test, find_test, has_rows, tested_rows
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType, IntegralType
 from penstock.table.functions.type_rules import type_of_rows
 from penstock.table.plan.logical import Distinct, Filter, Node, Project, SetOperation, Sort, SortKey, Values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
-from penstock.table.sql import relations, sql_of, syntax
+from penstock.table.sql import relations, syntax, to_sql
 from penstock.table.typed.nodes import Constant, Field, Typed
-from penstock.table.typed.user_call import calls_in
+from penstock.table.typed.user_call import collect_user_calls
 
 
 class QueryAnalyser:
@@ -76,8 +76,8 @@ class QueryAnalyser:
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
-        lifetimes = lifetimes_of(node)
-        check_query_hints(node.hints, set(names_of(node.source)))
+        lifetimes = collect_state_ttls(node)
+        check_query_hints(node.hints, set(collect_relation_names(node.source)))
         with self.relations.lasting(lifetimes), self.relations.looking_up(lookup_hints(node.hints)):
             scope = self.relations.scope(node.source, outer)
         scope.outer = outer
@@ -85,9 +85,9 @@ class QueryAnalyser:
         if node.where is not None:
             self._where(node.where, scope)
         node = with_windows(node, scope, ScalarAnalyser(scope, self.calls))
-        found = self._select_plan(node, scope)
-        found.state_ttl_ms = lifetimes.get(name_of(node.source) or "")
-        return found
+        select = self._select_plan(node, scope)
+        select.state_ttl_ms = lifetimes.get(get_relation_name(node.source) or "")
+        return select
 
     def _select_plan(self, node: relations.Select, scope: RelationScope) -> SelectPlan:
         """Plan the steps after FROM and WHERE.
@@ -96,8 +96,8 @@ class QueryAnalyser:
         as column positions, as in other dialects.
         """
 
-        def scalars(one: syntax.Expression, around: RelationScope | None, *more: Any) -> Typed:
-            return self._scalar(one, around or scope, *more)
+        def scalars(expression: syntax.Expression, around: RelationScope | None, *more: Any) -> Typed:
+            return self._scalar(expression, around or scope, *more)
 
         if node.is_stream:
             raise UnsupportedError(
@@ -119,7 +119,7 @@ class QueryAnalyser:
     @repeats_if_deep
     def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
         """Keep the rows of a plan for which a condition holds."""
-        scope = scope_of(plan, self.calls)
+        scope = build_scope(plan, self.calls)
         scope.scalars = self._scalar
         self._where(condition, scope)
         width = len(plan.schema)
@@ -132,22 +132,22 @@ class QueryAnalyser:
         plain: list[Typed] = []
         joined = []
         for part in _parts(condition):
-            test = test_of(part)
+            test = find_test(part)
             if test is None or test.operator != "=":
                 plain.append(ScalarAnalyser(scope, self.calls).typed(part))
             else:
                 joined.append(test)
         if plain:
-            found = self.calls.together("AND", plain)
-            found = self.calls.implicit(self._boolean(found), BooleanType())
-            scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=found)
+            predicate = self.calls.together("AND", plain)
+            predicate = self.calls.implicit(self._boolean(predicate), BooleanType())
+            scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=predicate)
         for test in joined:
             self._matching(test, scope)
 
-    def _boolean(self, found: Typed) -> Typed:
-        if not isinstance(found.type, BooleanType) and not isinstance(found, Constant):
-            raise ValidationError(f"WHERE clause must be a condition, not {found.type}")
-        return found
+    def _boolean(self, predicate: Typed) -> Typed:
+        if not isinstance(predicate.type, BooleanType) and not isinstance(predicate, Constant):
+            raise ValidationError(f"WHERE clause must be a condition, not {predicate.type}")
+        return predicate
 
     def _matching(self, test: Test, scope: RelationScope) -> None:
         compared: Sequence[Typed] = ()
@@ -162,7 +162,7 @@ class QueryAnalyser:
         else:
             items = test.operand.items if isinstance(test.operand, syntax.RowValue) else (test.operand,)
             analyser = ScalarAnalyser(scope, self.calls)
-            compared = [analyser.typed(one) for one in items]
+            compared = [analyser.typed(item) for item in items]
             if len(compared) != len(query.schema):
                 raise ValidationError(f"IN compares {len(compared)} values with {len(query.schema)} columns")
         scope.plan = matching(scope.plan, query, compared, test.is_negated, self.calls.of_sql)
@@ -176,32 +176,32 @@ class QueryAnalyser:
     ) -> Typed:
         if isinstance(node, syntax.Subquery):
             return ask(scalar_query(self.query(node.query, around), self.calls))
-        test = test_of(node)
+        test = find_test(node)
         if test is None:
-            raise UnsupportedError(f"{sql_of(node)}: such a comparison with a query is not supported")
+            raise UnsupportedError(f"{to_sql(node)}: such a comparison with a query is not supported")
         compared = None if test.operand is None else operand(test.operand)
-        return answer_of(test, compared, self.query(test.query, around), ask, self.calls.of_sql)
+        return analyse_test(test, compared, self.query(test.query, around), ask, self.calls.of_sql)
 
     # --- other queries -----------------------------------------------------------------------------------------------
 
     def _values(self, rows: Sequence[Sequence[syntax.Expression]], outer: RelationScope | None) -> Node:
         analyser = ScalarAnalyser(self.relations.nothing(outer), self.calls)
-        typed = [[constant(one) or analyser.typed(one) for one in _items(row)] for row in rows]
+        typed = [[constant(expression) or analyser.typed(expression) for expression in _items(row)] for row in rows]
         width = len(typed[0])
         if any(len(row) != width for row in typed):
             raise ValidationError("Values passed to VALUES operator must have compatible types")
         columns = []
         for index in range(width):
-            found = type_of_rows([row[index].type for row in typed])
-            if found is None:
+            column_type = type_of_rows([row[index].type for row in typed])
+            if column_type is None:
                 raise ValidationError("Values passed to VALUES operator must have compatible types")
-            columns.append(PlanColumn(f"EXPR${index}", found))
+            columns.append(PlanColumn(f"EXPR${index}", column_type))
         cast = [
             self.calls.implicit_all([row[index] for row in typed], column.type) for index, column in enumerate(columns)
         ]
         settled = tuple(zip(*cast, strict=True))
         schema = RowSchema(tuple(columns))
-        if not any(calls_in(one) for row in settled for one in row):
+        if not any(collect_user_calls(expression) for row in settled for expression in row):
             return Values(schema=schema, rows=settled)
         # User-defined functions run in the job, not during planning.
         nothing = self.relations.nothing(outer).plan
@@ -216,16 +216,16 @@ class QueryAnalyser:
         columns = []
         for index, name in enumerate(first.names):
             of_parts = [part.schema[index] for part in parts]
-            found = type_of_rows([one.type for one in of_parts])
-            if found is None:
+            column_type = type_of_rows([column.type for column in of_parts])
+            if column_type is None:
                 raise ValidationError(
                     f"Type mismatch in column {index + 1} of {node.operator}: "
-                    f"{' and '.join(dict.fromkeys(str(one.type) for one in of_parts))}"
+                    f"{' and '.join(dict.fromkeys(str(column.type) for column in of_parts))}"
                 )
-            time = of_parts[0].time if len({one.time for one in of_parts}) == 1 else None
-            columns.append(PlanColumn(name, found, time))
+            time = of_parts[0].time if len({column.time for column in of_parts}) == 1 else None
+            columns.append(PlanColumn(name, column_type, time))
         schema = RowSchema(tuple(columns))
-        parts = [self._cast_to(part, schema) for part in parts]
+        parts = [self._cast_columns(part, schema) for part in parts]
         if node.operator == "UNION":
             flat = tuple(more for part in parts for more in _flat(part, node.is_all))
             union = SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
@@ -234,11 +234,11 @@ class QueryAnalyser:
             schema = schema.without_time()
         return SetOperation(schema=schema, operator=node.operator, parts=tuple(parts), is_all=node.is_all)
 
-    def _cast_to(self, plan: Node, schema: RowSchema) -> Node:
+    def _cast_columns(self, plan: Node, schema: RowSchema) -> Node:
         """Cast the columns of a plan to the types of a schema, if they differ."""
         fields = plan.schema.fields()
-        casts = [self.calls.implicit(one, column.type) for one, column in zip(fields, schema, strict=True)]
-        if all(isinstance(one, Field) for one in casts):
+        casts = [self.calls.implicit(field, column.type) for field, column in zip(fields, schema, strict=True)]
+        if all(isinstance(cast, Field) for cast in casts):
             return plan
         return project(plan, casts, schema.names)
 
@@ -248,18 +248,18 @@ class QueryAnalyser:
         if isinstance(node.query, relations.Select) and node.order:
             return self._ordered_select(node, node.query, outer, offset, fetch)
         plan = self.query(node.query, outer)
-        scope = scope_of(plan, self.calls)
+        scope = build_scope(plan, self.calls)
         keys = []
         for item in node.order:
-            place = _ordinal(item.expression, len(plan.schema))
-            found = (
-                plan.schema.field(place)
-                if place is not None
+            position = _ordinal(item.expression, len(plan.schema))
+            column = (
+                plan.schema.field(position)
+                if position is not None
                 else ScalarAnalyser(scope, self.calls).typed(item.expression)
             )
-            if not isinstance(found, Field):
+            if not isinstance(column, Field):
                 raise UnsupportedError("ORDER BY of an expression is only supported after SELECT")
-            keys.append(SortKey(found.index, item.is_descending, nulls_first(item.is_descending, item.nulls)))
+            keys.append(SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls)))
         return Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
 
     def _ordered_select(
@@ -275,37 +275,37 @@ class QueryAnalyser:
         keys = []
         width = len(select.selected)
         for item in node.order:
-            place = self._selected_place(item.expression, select)
-            if place is None:
+            position = self._selected_place(item.expression, select)
+            if position is None:
                 typed = select.analyser.typed(item.expression)
-                same = [index for index, one in enumerate(select.selected) if one.expression == typed]
+                same = [index for index, column in enumerate(select.selected) if column.expression == typed]
                 if same:
-                    place = same[0]
+                    position = same[0]
                 else:
                     more += [] if typed in more else [typed]
-                    place = width + more.index(typed)
-            keys.append(SortKey(place, item.is_descending, nulls_first(item.is_descending, item.nulls)))
+                    position = width + more.index(typed)
+            keys.append(SortKey(position, item.is_descending, nulls_first(item.is_descending, item.nulls)))
         plan = select.build(more)
         plan = Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
         if not more:
             return plan
-        kept = plan.schema.fields()[:width]
-        return Project(schema=RowSchema(plan.schema.columns[:width]), input=plan, expressions=tuple(kept))
+        fields = plan.schema.fields()[:width]
+        return Project(schema=RowSchema(plan.schema.columns[:width]), input=plan, expressions=tuple(fields))
 
     def _selected_place(self, expression: syntax.Expression, select: SelectPlan) -> int | None:
-        place = _ordinal(expression, len(select.selected))
-        if place is not None or not isinstance(expression, syntax.Reference) or len(expression.path) > 1:
-            return place
-        named = [index for index, one in enumerate(select.selected) if one.name == expression.path[0]]
+        position = _ordinal(expression, len(select.selected))
+        if position is not None or not isinstance(expression, syntax.Reference) or len(expression.path) > 1:
+            return position
+        named = [index for index, column in enumerate(select.selected) if column.name == expression.path[0]]
         return named[0] if named else None
 
-    def _count(self, expression: syntax.Expression | None, what: str) -> int | None:
+    def _count(self, expression: syntax.Expression | None, clause: str) -> int | None:
         if expression is None:
             return None
-        found = ScalarAnalyser(self.relations.nothing(None), self.calls).typed(expression)
-        if not isinstance(found, Constant) or not isinstance(found.type, IntegralType) or found.value is None:
-            raise ValidationError(f"{what} must be a constant whole number")
-        return int(found.value)  # type: ignore[call-overload, no-any-return]
+        typed = ScalarAnalyser(self.relations.nothing(None), self.calls).typed(expression)
+        if not isinstance(typed, Constant) or not isinstance(typed.type, IntegralType) or typed.value is None:
+            raise ValidationError(f"{clause} must be a constant whole number")
+        return int(typed.value)  # type: ignore[call-overload, no-any-return]
 
     @contextmanager
     def _known(self, node: relations.With, outer: RelationScope | None) -> Iterator[None]:

@@ -17,11 +17,11 @@ from penstock.table.analyser.lateral import lateral_query
 from penstock.table.analyser.lookup_hints import LookupHints, hinted_name
 from penstock.table.analyser.patterns import match_recognize
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import RelationScope, VisibleColumn, scope_of
+from penstock.table.analyser.scopes import RelationScope, VisibleColumn, build_scope
 from penstock.table.analyser.seams import Queries
 from penstock.table.analyser.select import project
-from penstock.table.analyser.state_hints import name_of
-from penstock.table.analyser.subqueries import TRUE, all_of, shifted
+from penstock.table.analyser.state_hints import get_relation_name
+from penstock.table.analyser.subqueries import TRUE, conjoin, shifted
 from penstock.table.analyser.window_tables import WINDOW_FUNCTIONS, window_table
 from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import BooleanType
@@ -34,7 +34,7 @@ from penstock.table.typed.nodes import Field, Typed
 NEEDS_TIME: Final = (
     "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
 )
-_JOINS = {"CROSS": JoinType.INNER} | {one.value: one for one in JoinType}
+_JOINS = {"CROSS": JoinType.INNER} | {join_type.value: join_type for join_type in JoinType}
 
 
 class RelationAnalyser:
@@ -123,12 +123,12 @@ class RelationAnalyser:
                     if hints:
                         raise ValidationError(f"'{path[0]}' is a query of WITH, which takes no hints: put them into it")
                     return table.plan, path
-        found = self.queries.tables.scan(path, hints)
-        if found is None:
+        scan = self.queries.tables.scan(path, hints)
+        if scan is None:
             where = f" within '{'.'.join(path[:-1])}'" if len(path) > 1 else ""
             names = [*(table.name for table in self.queries.common), *self.queries.tables.table_names()]
             raise UnknownNameError(f"Object '{path[-1]}' not found{where}{did_you_mean(path[-1], names)}", at, path[-1])
-        return found
+        return scan
 
     def renamed(self, plan: Node, names: Sequence[str]) -> Node:
         """Rename the columns of a plan."""
@@ -139,7 +139,7 @@ class RelationAnalyser:
     def _called(self, plan: Node, relation: relations.Relation, path: tuple[str, ...] = ()) -> RelationScope:
         if relation.columns:
             plan = self.renamed(plan, relation.columns)
-        return scope_of(plan, self.calls, relation.alias, path)
+        return build_scope(plan, self.calls, relation.alias, path)
 
     # --- joins -------------------------------------------------------------------------------------------------------
 
@@ -158,15 +158,18 @@ class RelationAnalyser:
         right = self.scope(node.right, outer)
         # As in Flink, the LOOKUP hint may name the table of any join, and has no effect if the join is not a lookup
         # join.
-        self._looked_up.add(name_of(node.right) or "")
+        self._looked_up.add(get_relation_name(node.right) or "")
         joined = self._joined(left, right, join_type)
         joined.outer = outer
         conditions = self._merge(node, left, right, joined, join_type)
         if node.condition is not None:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
-        condition = self.calls.implicit(all_of(conditions, self.calls), BooleanType())
+        condition = self.calls.implicit(conjoin(conditions, self.calls), BooleanType())
         schema = left.schema if join_type in (JoinType.SEMI, JoinType.ANTI) else joined.schema
-        ttl = self._lifetimes.get(name_of(node.left) or ""), self._lifetimes.get(name_of(node.right) or "")
+        ttl = (
+            self._lifetimes.get(get_relation_name(node.left) or ""),
+            self._lifetimes.get(get_relation_name(node.right) or ""),
+        )
         joined.plan = Join(
             schema=schema,
             left=left.plan,
@@ -204,38 +207,38 @@ class RelationAnalyser:
             names = [column.name for column in left.visible if column.name in shared]
         for name in dict.fromkeys(names):
             # If the left side has several such columns, Flink takes the first.
-            one, other = left.first_column(name), right.column(name)
-            if one is None or other is None:
-                side = "left" if one is None else "right"
-                visible = (left if one is None else right).visible
+            left_column, right_column = left.first_column(name), right.column(name)
+            if left_column is None or right_column is None:
+                side = "left" if left_column is None else "right"
+                visible = (left if left_column is None else right).visible
                 near = did_you_mean(name, (column.name for column in visible))
                 reason = f"Column '{name}' of USING not found on the {side} side of the join{near}"
                 raise UnknownNameError(reason, name=name)
-            values = one.star_value(left.schema, self.calls), other.star_value(right.schema, self.calls)
+            values = left_column.star_value(left.schema, self.calls), right_column.star_value(right.schema, self.calls)
             conditions.append(self.calls.call("=", [values[0], shifted(values[1], width)]))
-            merged.append(self._merged(one, other.moved(width), joined.schema, join_type))
-            joined.visible.remove(one)
-            joined.visible.remove(other.moved(width))
+            merged.append(self._merged(left_column, right_column.moved(width), joined.schema, join_type))
+            joined.visible.remove(left_column)
+            joined.visible.remove(right_column.moved(width))
             joined.visible = [replace(it, is_shadowed=it.is_shadowed or it.name == name) for it in joined.visible]
         joined.visible[:0] = merged
         return conditions
 
     def _merged(
-        self, one: VisibleColumn, other: VisibleColumn, schema: RowSchema, join_type: JoinType
+        self, left: VisibleColumn, right: VisibleColumn, schema: RowSchema, join_type: JoinType
     ) -> VisibleColumn:
         """Merge two columns: COALESCE of both, or the one that always has the value."""
-        mine, its = one.value(schema, self.calls), other.value(schema, self.calls)
+        mine, its = left.value(schema, self.calls), right.value(schema, self.calls)
         if mine.type.nullable() != its.type.nullable():
             merged_type = self.calls.call("COALESCE", [mine, its]).type
-            shown = [column.star_value(schema, self.calls).type for column in (one, other)]
-            star_type = least_restrictive(shown) or merged_type
+            star_types = [column.star_value(schema, self.calls).type for column in (left, right)]
+            star_type = least_restrictive(star_types) or merged_type
             if join_type in (JoinType.RIGHT, JoinType.FULL):
-                return VisibleColumn(one.name, (*one.places, *other.places), merged_type, star_type)
-            return replace(one, merged_type=merged_type, star_type=star_type)
+                return VisibleColumn(left.name, (*left.places, *right.places), merged_type, star_type)
+            return replace(left, merged_type=merged_type, star_type=star_type)
         if join_type is JoinType.FULL:
-            return replace(one, places=(*one.places, *other.places))
+            return replace(left, places=(*left.places, *right.places))
         is_known = not its.type.is_nullable and mine.type.is_nullable
-        return other if join_type is JoinType.RIGHT or (join_type is JoinType.INNER and is_known) else one
+        return right if join_type is JoinType.RIGHT or (join_type is JoinType.INNER and is_known) else left
 
     def _temporal(
         self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: JoinType
@@ -260,7 +263,7 @@ class RelationAnalyser:
             left=left.plan,
             right=right.plan,
             join_type=join_type,
-            condition=all_of(conditions, self.calls),
+            condition=conjoin(conditions, self.calls),
             time=time,
             lookup=self._lookups.get(hinted_name(table), ()),
         )

@@ -15,21 +15,21 @@ Change = Callable[[Expression], Iterable[Expression] | None]
 
 def rewritten(node: Expression, change: Change) -> list[Expression]:
     """Return the replacements of an expression. Queries in it are left unchanged."""
-    found = change(node)
-    return [_rebuilt(node, change)] if found is None else list(found)
+    replacements = change(node)
+    return [_rebuilt(node, change)] if replacements is None else list(replacements)
 
 
 def _rebuilt(value: Any, change: Change) -> Any:
     if isinstance(value, tuple):
-        return tuple(one for part in value for one in _parts(part, change))
+        return tuple(expression for part in value for expression in _parts(part, change))
     if isinstance(value, Query) or not _is_node(value):
         return value
     changes = {}
-    for one in fields(value):
-        before = getattr(value, one.name)
+    for field in fields(value):
+        before = getattr(value, field.name)
         after = _only(before, change) if isinstance(before, Expression) else _rebuilt(before, change)
         if after is not before and after != before:
-            changes[one.name] = after
+            changes[field.name] = after
     return replace(value, **changes) if changes else value
 
 
@@ -42,7 +42,7 @@ def _parts(part: Any, change: Change) -> list[Any]:
 
 
 def _only(node: Expression, change: Change) -> Expression:
-    found = rewritten(node, change)
-    if len(found) != 1:
-        raise ValidationError(f"{len(found)} columns stand where there must be one expression")
-    return found[0]
+    expressions = rewritten(node, change)
+    if len(expressions) != 1:
+        raise ValidationError(f"{len(expressions)} columns stand where there must be one expression")
+    return expressions[0]

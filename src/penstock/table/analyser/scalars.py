@@ -73,13 +73,13 @@ class ScalarAnalyser:
             case syntax.Between():
                 return self._between(node)
             case syntax.In(operand, among) if not isinstance(among, Query):
-                return self._negated(self._in(operand, among), node.is_negated)
+                return self._negated(self._analyse_membership(operand, among), node.is_negated)
             case syntax.Like():
                 return self._like(node)
             case syntax.Quantified(operator, operand, quantifier, among) if not isinstance(among, Query):
                 return self._quantified(operator, operand, quantifier, among)
             case syntax.RowValue(items, names):
-                names = names or tuple(f"EXPR${place}" for place in range(len(items)))
+                names = names or tuple(f"EXPR${position}" for position in range(len(items)))
                 return self.calls.call("ROW", [self.typed(item) for item in items], names)
             case syntax.Collection(root, items) if not isinstance(items, Query):
                 return self.calls.call(root, [self.typed(item) for item in items])
@@ -118,12 +118,12 @@ class ScalarAnalyser:
 
     def _reference(self, path: tuple[str, ...], at: int) -> Typed:
         if path[0] in self._parameters:
-            found, rest = self._parameters[path[0]], path[1:]
+            typed, rest = self._parameters[path[0]], path[1:]
         else:
-            found, rest = self.scope.resolve(path, at)
+            typed, rest = self.scope.resolve(path, at)
         for name in rest:
-            found = self.field(found, name)
-        return found
+            typed = self.field(typed, name)
+        return typed
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class ScalarAnalyser:
         user = self.calls.user_function(node)
         if user is not None:
             _check_plain(node)
-            return self.calls.user_call(user, [self.typed(one) for one in node.operands], node.at)
+            return self.calls.user_call(user, [self.typed(operand) for operand in node.operands], node.at)
         if not node.operands and node.path and node.name in BARE_FUNCTIONS and find_scalar(node.name) is None:
             # A word such as USER is a column name if no such function exists.
             return self._reference(node.path, node.at)
@@ -156,35 +156,35 @@ class ScalarAnalyser:
 
     def _difference(self, node: syntax.Call) -> Typed:
         """Return `(a - b) unit`. Only whether the unit is months matters: as in Flink, the rest is not truncated."""
-        one, other, unit = node.operands
+        left, right, unit = node.operands
         assert isinstance(unit, syntax.IntervalLiteral)
         of_months = unit.qualifier.resolution.is_of_months
         resolution = IntervalResolution.MONTH if of_months else IntervalResolution.SECOND
         interval = self.typed(syntax.IntervalLiteral("1", syntax.IntervalQualifier(resolution)))
-        return self.calls.call("MINUS_DATE", [self.typed(one), self.typed(other), interval])
+        return self.calls.call("MINUS_DATE", [self.typed(left), self.typed(right), interval])
 
     def _operands(self, node: syntax.Call) -> list[Typed]:
         if node.name in EMBEDDING:
-            return [self._embedded(node, place, one) for place, one in enumerate(node.operands)]
-        before = [self.typed(one) for one in node.operands if not isinstance(one, syntax.LambdaFunction)]
-        found = iter(before)
+            return [self._embedded(node, index, operand) for index, operand in enumerate(node.operands)]
+        before = [self.typed(operand) for operand in node.operands if not isinstance(operand, syntax.LambdaFunction)]
+        remaining = iter(before)
         return [
-            self._lambda(one, before) if isinstance(one, syntax.LambdaFunction) else next(found)
-            for one in node.operands
+            self._lambda(operand, before) if isinstance(operand, syntax.LambdaFunction) else next(remaining)
+            for operand in node.operands
         ]
 
-    def _embedded(self, parent: syntax.Call, place: int, node: syntax.Expression) -> Typed:
+    def _embedded(self, parent: syntax.Call, index: int, node: syntax.Expression) -> Typed:
         """Type an operand of JSON_OBJECT or JSON_ARRAY, which alone accept JSON() as an operand."""
-        is_value = parent.name == "JSON_ARRAY" or place % 2 == 1
+        is_value = parent.name == "JSON_ARRAY" or index % 2 == 1
         if isinstance(node, syntax.Call) and node.name == "JSON" and is_value:
             return self.calls.call("JSON", self._operands(node))
         return self.typed(node)
 
-    def _lambda(self, node: syntax.LambdaFunction, others: Sequence[Typed]) -> Typed:
+    def _lambda(self, node: syntax.LambdaFunction, operands: Sequence[Typed]) -> Typed:
         """Type a lambda over the elements of the first operand, or over its keys and values."""
-        elements = list(others[0].type.children()) if others else []
+        elements = list(operands[0].type.children()) if operands else []
         if len(elements) < len(node.parameters):
-            first = f"does not fit {others[0].type}" if others else "has to follow an array or a map"
+            first = f"does not fit {operands[0].type}" if operands else "has to follow an array or a map"
             raise ValidationError(f"a function of {len(node.parameters)} parameters {first}")
         outer, self._parameters = self._parameters, dict(self._parameters)
         for index, (name, element) in enumerate(zip(node.parameters, elements, strict=False)):
@@ -207,7 +207,7 @@ class ScalarAnalyser:
     def _is_case(self, subject: Typed, when: syntax.Expression) -> Typed:
         """Return whether the operand of CASE equals the value after WHEN, or one of a list of values."""
         if isinstance(when, syntax.RowValue) and not isinstance(subject.type, RowType):
-            return self.calls.membership(subject, [self.typed(one) for one in when.items])
+            return self.calls.membership(subject, [self.typed(item) for item in when.items])
         return self.calls.call("=", [subject, self.typed(when)])
 
     def case(self, operands: list[Typed]) -> Typed:
@@ -216,33 +216,33 @@ class ScalarAnalyser:
 
     def _between(self, node: syntax.Between) -> Typed:
         operand, low, high = map(self.typed, (node.operand, node.low, node.high))
-        found = self._within(operand, low, high)
+        result = self._within(operand, low, high)
         if node.is_symmetric:
-            found = self.calls.call("OR", [found, self._within(operand, high, low)])
-        return self._negated(found, node.is_negated)
+            result = self.calls.call("OR", [result, self._within(operand, high, low)])
+        return self._negated(result, node.is_negated)
 
     def _within(self, operand: Typed, low: Typed, high: Typed) -> Typed:
         bounds = [self.calls.call(">=", [operand, low]), self.calls.call("<=", [operand, high])]
         return self.calls.call("AND", bounds)
 
-    def _in(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
+    def _analyse_membership(self, operand: syntax.Expression, among: Sequence[syntax.Expression]) -> Typed:
         if rows := self._rows((operand, *among)):
-            return self.calls.together("OR", [self._equal_fields("IN", rows[0], one) for one in rows[1:]])
-        return self.calls.membership(self.typed(operand), [constant(one) or self.typed(one) for one in among])
+            return self.calls.together("OR", [self._equal_fields("IN", rows[0], row) for row in rows[1:]])
+        return self.calls.membership(self.typed(operand), [constant(member) or self.typed(member) for member in among])
 
     def _rows(self, nodes: Sequence[syntax.Expression]) -> list[list[Typed]]:
         """Return the fields of row constructors, if all nodes are row constructors of equal length."""
-        rows = [one.items for one in nodes if isinstance(one, syntax.RowValue)]
+        rows = [node.items for node in nodes if isinstance(node, syntax.RowValue)]
         if len(rows) < len(nodes) or not rows[0] or len(set(map(len, rows))) > 1:
             return []
         return [[self.typed(item) for item in items] for items in rows]
 
-    def _equal_fields(self, operator: str, one: list[Typed], other: list[Typed]) -> Typed:
+    def _equal_fields(self, operator: str, first: list[Typed], second: list[Typed]) -> Typed:
         """Compare row constructors field by field, so a NULL in them is unknown, not a value.
 
         With `=`, a FLOAT next to a DOUBLE is compared as a DOUBLE.
         """
-        pairs = list(zip(one, other, strict=True))
+        pairs = list(zip(first, second, strict=True))
         if operator == "=":
             pairs = [(self._double_beside(left, right), self._double_beside(right, left)) for left, right in pairs]
         return self.calls.together("AND", [self.calls.call(operator, pair) for pair in pairs])
@@ -252,19 +252,19 @@ class ScalarAnalyser:
             return operand
         return self.calls.implicit(operand, DoubleType(operand.type.is_nullable))
 
-    def _negated(self, found: Typed, is_negated: bool) -> Typed:
-        return self.calls.call("NOT", [found]) if is_negated else found
+    def _negated(self, condition: Typed, is_negated: bool) -> Typed:
+        return self.calls.call("NOT", [condition]) if is_negated else condition
 
     def _like(self, node: syntax.Like) -> Typed:
-        operands = [self.typed(one) for one in (node.operand, node.pattern, node.escape) if one is not None]
+        operands = [self.typed(operand) for operand in (node.operand, node.pattern, node.escape) if operand is not None]
         return self._negated(self.calls.call(node.kind, operands), node.is_negated)
 
     def _quantified(
         self, operator: str, operand: syntax.Expression, quantifier: str, among: Sequence[syntax.Expression]
     ) -> Typed:
         tested = self.typed(operand)
-        found = [self.calls.call(operator, [tested, self.typed(one)]) for one in among]
-        return self.calls.together("AND" if quantifier == "ALL" else "OR", found)
+        comparisons = [self.calls.call(operator, [tested, self.typed(member)]) for member in among]
+        return self.calls.together("AND" if quantifier == "ALL" else "OR", comparisons)
 
 
 def _check_plain(node: syntax.Call) -> None:
@@ -291,33 +291,37 @@ _NAMES_OF_FORMS = (*_SIGNS, "FIELD", "ITEM")
 def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
     if len(operands) != 3:
         raise ValidationError(f"IF takes a condition and two values, not {len(operands)} operands")
-    condition, one, other = map(analyser.typed, operands)
+    condition, true_value, false_value = map(analyser.typed, operands)
     for kinds in (TimeType, TimestampType | LocalZonedTimestampType):
-        if isinstance(one.type, kinds) and isinstance(other.type, kinds):  # the first value determines the precision
-            nullable = other.type.is_nullable
-            other = analyser.calls.implicit(other, one.type.nullable() if nullable else one.type.not_null())
+        if isinstance(true_value.type, kinds) and isinstance(
+            false_value.type, kinds
+        ):  # the first value determines the precision
+            nullable = false_value.type.is_nullable
+            false_value = analyser.calls.implicit(
+                false_value, true_value.type.nullable() if nullable else true_value.type.not_null()
+            )
     if condition.type.is_nullable:
-        other = analyser.calls.implicit(other, other.type.nullable())
-    return analyser.case([condition, one, other])
+        false_value = analyser.calls.implicit(false_value, false_value.type.nullable())
+    return analyser.case([condition, true_value, false_value])
 
 
 def _null_if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
     if len(operands) != 2:
         raise ValidationError(f"NULLIF takes two values, not {len(operands)}")
-    one, other = map(analyser.typed, operands)
-    return analyser.case([analyser.calls.call("=", [one, other]), Constant(one.type.nullable(), None), one])
+    left, right = map(analyser.typed, operands)
+    return analyser.case([analyser.calls.call("=", [left, right]), Constant(left.type.nullable(), None), left])
 
 
 def _if_null(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
     if len(operands) != 2:
         raise ValidationError(f"IFNULL takes two values, not {len(operands)}")
-    one, other = map(analyser.typed, operands)
-    found = analyser.calls.call("COALESCE", [one, other])
-    return found if one.type.is_nullable else one
+    value, default = map(analyser.typed, operands)
+    coalesced = analyser.calls.call("COALESCE", [value, default])
+    return coalesced if value.type.is_nullable else value
 
 
 def _overlaps(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Typed:
-    pairs = [one.items for one in operands if isinstance(one, syntax.RowValue) and len(one.items) == 2]
+    pairs = [operand.items for operand in operands if isinstance(operand, syntax.RowValue) and len(operand.items) == 2]
     if len(pairs) != 2:
         raise ValidationError("OVERLAPS takes two periods, each two points in time, or one and an interval")
     return analyser.calls.call("OVERLAPS", [analyser.typed(item) for pair in pairs for item in pair])

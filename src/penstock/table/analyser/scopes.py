@@ -58,15 +58,15 @@ class VisibleColumn:
         return self._cast(schema, calls, self.star_type)
 
     def _cast(self, schema: RowSchema, calls: Calls, kind: DataType | None) -> Typed:
-        values: list[Typed] = [schema.field(place) for place in self.places]
+        values: list[Typed] = [schema.field(index) for index in self.places]
         if kind is not None:
-            kinds = [kind.nullable() if one.type.is_nullable else kind.not_null() for one in values]
-            values = [calls.implicit(one, to) for one, to in zip(values, kinds, strict=True)]
+            kinds = [kind.nullable() if value.type.is_nullable else kind.not_null() for value in values]
+            values = [calls.implicit(value, to) for value, to in zip(values, kinds, strict=True)]
         return values[0] if len(values) == 1 else calls.call("COALESCE", values)
 
     def moved(self, by: int) -> VisibleColumn:
         """Return the column after `by` other columns are placed before it."""
-        return replace(self, places=tuple(place + by for place in self.places))
+        return replace(self, places=tuple(index + by for index in self.places))
 
 
 @dataclass
@@ -90,14 +90,14 @@ class RelationScope:
 
     def resolve(self, path: tuple[str, ...], at: int) -> tuple[Typed, tuple[str, ...]]:
         """See `Scope`."""
-        found = self._find(path)
-        if found is not None:
-            return found
+        resolved = self._find(path)
+        if resolved is not None:
+            return resolved
         around, level = self.outer, 1
         while around is not None:
-            found = around._find(path)
-            if found is not None:
-                column, rest = found
+            resolved = around._find(path)
+            if resolved is not None:
+                column, rest = resolved
                 for _ in range(level):
                     column = outside(column)
                 return column, rest
@@ -114,8 +114,8 @@ class RelationScope:
             return value
 
         def compared(operand: syntax.Expression) -> tuple[Typed, Typed]:
-            found = analyser.typed(operand)
-            return found, outside(found)
+            typed = analyser.typed(operand)
+            return typed, outside(typed)
 
         return self.scalars(node, self, compared, ask)
 
@@ -129,49 +129,49 @@ class RelationScope:
             if len(called) > 1:
                 raise ValidationError(f"Table name {'.'.join(path[:length])!r} is ambiguous")
             if called and path[length] in called[0].schema.names:
-                return self._column_of(called[0], path[length]), path[length + 1 :]
+                return self._get_column(called[0], path[length]), path[length + 1 :]
         column = self.column(path[0])
         if column is not None:
             return column.value(self.schema, self.calls), path[1:]
         having = [part for part in self.parts if path[0] in part.schema.names]
         if len(having) > 1:
             raise ValidationError(f"Column {path[0]!r} is ambiguous")
-        return (self._column_of(having[0], path[0]), path[1:]) if having else None
+        return (self._get_column(having[0], path[0]), path[1:]) if having else None
 
-    def _column_of(self, part: Part, name: str) -> Field:
-        places = [index for index, one in enumerate(part.schema.names) if one == name]
-        if len(places) > 1:
+    def _get_column(self, part: Part, name: str) -> Field:
+        indexes = [index for index, column_name in enumerate(part.schema.names) if column_name == name]
+        if len(indexes) > 1:
             raise ValidationError(f"Column {name!r} is ambiguous")
-        return self.schema.field(part.offset + places[0])
+        return self.schema.field(part.offset + indexes[0])
 
     def _unknown(self, path: tuple[str, ...]) -> str:
-        shown = ".".join(path)
+        qualified_name = ".".join(path)
         names = sorted({name for part in self.parts for name in part.schema.names})
         alike = nearest(path[-1], names)
         hint = f"; did you mean '{alike}'?" if alike else f"; there are {', '.join(names)}" if names else ""
-        return f"Column '{shown}' not found in any table{hint}"
+        return f"Column '{qualified_name}' not found in any table{hint}"
 
     def column(self, name: str) -> VisibleColumn | None:
         """Return the visible column of a name, or None. Raises `ValidationError` if there are several."""
-        found = [one for one in self.visible if one.name == name and not one.is_shadowed]
-        if len(found) > 1:
+        columns = [column for column in self.visible if column.name == name and not column.is_shadowed]
+        if len(columns) > 1:
             raise ValidationError(f"Column {name!r} is ambiguous")
-        return found[0] if found else None
+        return columns[0] if columns else None
 
     def first_column(self, name: str) -> VisibleColumn | None:
         """Return the first visible column of a name, or None."""
-        return next((one for one in self.visible if one.name == name and not one.is_shadowed), None)
+        return next((column for column in self.visible if column.name == name and not column.is_shadowed), None)
 
     def star(self, path: tuple[str, ...]) -> list[tuple[str, Typed]]:
         """Return the columns of `*` or `table.*`, with names. Raises `ValidationError` for an unknown table."""
         if not path:
-            return [(one.name, one.star_value(self.schema, self.calls)) for one in self.visible]
+            return [(column.name, column.star_value(self.schema, self.calls)) for column in self.visible]
         called = [part for part in self.parts if part.is_called(path)]
         if len(called) != 1:
             raise ValidationError(f"Unknown identifier '{'.'.join(path)}'")
         part = called[0]
         fields = [self.schema.field(part.offset + index) for index in range(len(part.schema))]
-        return [(one.name, one) for one in fields]
+        return [(field.name, field) for field in fields]
 
 
 def visible_columns(schema: RowSchema, first: int = 0) -> list[VisibleColumn]:
@@ -179,6 +179,6 @@ def visible_columns(schema: RowSchema, first: int = 0) -> list[VisibleColumn]:
     return [VisibleColumn(name, (first + index,)) for index, name in enumerate(schema.names[first:])]
 
 
-def scope_of(plan: Node, calls: Calls, alias: str | None = None, path: Sequence[str] = ()) -> RelationScope:
+def build_scope(plan: Node, calls: Calls, alias: str | None = None, path: Sequence[str] = ()) -> RelationScope:
     """Return the scope of one relation."""
     return RelationScope([Part(alias, tuple(path), 0, plan.schema)], plan, visible_columns(plan.schema), calls)

@@ -92,18 +92,18 @@ class SelectPlan:
         return any(contains_aggregate(item.expression, self.calls) for item in node.items)
 
     def _select_items(self) -> list[Selected]:
-        found: list[Selected] = []
-        for place, item in enumerate(self.node.items):
+        selected: list[Selected] = []
+        for index, item in enumerate(self.node.items):
             expression = item.expression
             if isinstance(expression, syntax.Star):
-                for one in self._star(expression):
-                    found.append(replace(one, name=new_name(one.name, {other.name for other in found})))
+                for column in self._star(expression):
+                    selected.append(replace(column, name=new_name(column.name, {other.name for other in selected})))
             elif isinstance(expression, syntax.FieldAccess) and expression.name == "*":
-                found += self._all_fields(self.analyser.typed(expression.operand))
+                selected += self._all_fields(self.analyser.typed(expression.operand))
             else:
                 typed = self.analyser.typed(expression)
-                found.append(Selected(typed, item.alias or _name_of(expression, place), expression))
-        return found
+                selected.append(Selected(typed, item.alias or _derive_column_name(expression, index), expression))
+        return selected
 
     def _star(self, star: syntax.Star) -> Iterable[Selected]:
         try:
@@ -136,29 +136,37 @@ class SelectPlan:
         sets: list[tuple[int, ...]] = [()]
 
         def numbers(expressions: Sequence[syntax.Expression]) -> tuple[int, ...]:
-            found = []
+            indexes = []
             for expression in expressions:
                 typed = self._group_expression(expression)
                 if typed not in keys:
                     keys.append(typed)
-                found.append(keys.index(typed))
-            return tuple(found)
+                indexes.append(keys.index(typed))
+            return tuple(indexes)
 
-        def sets_of(item: relations.GroupItem) -> list[tuple[int, ...]]:
+        def expand_grouping(item: relations.GroupItem) -> list[tuple[int, ...]]:
             if item.kind == "ROLLUP":
-                parts = [numbers(one.expressions) for one in item.sets] or [(one,) for one in numbers(item.expressions)]
+                parts = [numbers(inner.expressions) for inner in item.sets] or [
+                    (index,) for index in numbers(item.expressions)
+                ]
                 return [sum(parts[:length], ()) for length in range(len(parts), -1, -1)]
             if item.kind == "CUBE":
-                parts = [numbers(one.expressions) for one in item.sets] or [(one,) for one in numbers(item.expressions)]
+                parts = [numbers(inner.expressions) for inner in item.sets] or [
+                    (index,) for index in numbers(item.expressions)
+                ]
                 return _subsets(parts)
             if item.kind == "GROUPING SETS":
-                return [one for inner in item.sets for one in sets_of(inner)]
+                return [grouping_set for inner in item.sets for grouping_set in expand_grouping(inner)]
             return [numbers(item.expressions)]
 
         for item in self.node.group or ():
-            sets = [one + tuple(more for more in other if more not in one) for one in sets for other in sets_of(item)]
+            sets = [
+                left + tuple(more for more in right if more not in left)
+                for left in sets
+                for right in expand_grouping(item)
+            ]
         if self.node.has_distinct_sets:
-            sets = list({frozenset(one): one for one in reversed(sets)}.values())[::-1]
+            sets = list({frozenset(grouping_set): grouping_set for grouping_set in reversed(sets)}.values())[::-1]
         if len(sets) > 1:
             self.sets = tuple(sets)
         return keys
@@ -192,9 +200,9 @@ class SelectPlan:
         plan = self._overs(plan, columns)
         if self.qualify is not None:
             plan = Filter(schema=plan.schema, input=plan, condition=self._true(placed(self.qualify, columns)))
-        expressions = [placed(one.expression, columns) for one in self.selected]
-        expressions += [placed(one, columns) for one in more]
-        names = [one.name for one in self.selected] + [f"$sort{index}" for index in range(len(more))]
+        expressions = [placed(column.expression, columns) for column in self.selected]
+        expressions += [placed(expression, columns) for expression in more]
+        names = [column.name for column in self.selected] + [f"$sort{index}" for index in range(len(more))]
         plan = project(plan, expressions, names)
         if self.node.is_distinct:
             if more:
@@ -224,7 +232,7 @@ class SelectPlan:
             columns["aggregate", index] = schema.field(len(keys) + index)
         for index in range(len(grouped.groupings)):
             columns["grouping", index] = schema.field(len(keys) + len(calls) + index)
-        found: Node = Aggregate(
+        result: Node = Aggregate(
             schema=schema,
             input=before,
             keys=keys,
@@ -235,11 +243,11 @@ class SelectPlan:
         )
         if not (keys or calls or self.sets):
             # The global group exists even without rows, and none of its columns is used.
-            found = Values(schema=schema, rows=((),))
+            result = Values(schema=schema, rows=((),))
         for number, query in enumerate(grouped.queries):
             query = grouped.placed_query(query, columns)
-            found, columns["query", number] = with_scalar(found, query, self.calls)
-        return found
+            result, columns["query", number] = with_scalar(result, query, self.calls)
+        return result
 
     def _key_columns(self, before: Node, keys: Sequence[int]) -> list[PlanColumn]:
         """Return the columns of keys. Only columns that may be window times stay event time.
@@ -249,7 +257,7 @@ class SelectPlan:
         columns = []
         for key in keys:
             column = before.schema[key]
-            if self.sets and any(key not in one for one in self.sets):
+            if self.sets and any(key not in grouping_set for grouping_set in self.sets):
                 column = replace(column, type=column.type.nullable(), time=None)
             is_time = column.time is TimeAttribute.ROWTIME and may_be_window_time(before, key)
             columns.append(column if is_time else replace(column, time=None))
@@ -258,8 +266,8 @@ class SelectPlan:
     def _overs(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
         """Add a step for each window, with the calls that share it."""
         windows: dict[tuple[object, ...], list[int]] = {}
-        for number, found in enumerate(self.over.found):
-            windows.setdefault(found.window, []).append(number)
+        for number, over_call in enumerate(self.over.found):
+            windows.setdefault(over_call.window, []).append(number)
         for numbers in windows.values():
             plan = self._over(plan, numbers, columns)
         return plan
@@ -268,10 +276,10 @@ class SelectPlan:
         first = self.over.found[numbers[0]]
         width = len(plan.schema)
         expressions: list[Typed] = list(plan.schema.fields())
-        partition = tuple(_place(placed(one, columns), expressions) for one in first.partition)
+        partition = tuple(_place(placed(expression, columns), expressions) for expression in first.partition)
         order = tuple(
-            SortKey(_place(placed(one, columns), expressions), down, nulls_first(down, nulls))
-            for one, down, nulls in first.order
+            SortKey(_place(placed(expression, columns), expressions), down, nulls_first(down, nulls))
+            for expression, down, nulls in first.order
         )
         calls = [_moved(self._placed_call(self.over.found[number], columns), expressions) for number in numbers]
         if len(expressions) > width:
@@ -279,8 +287,8 @@ class SelectPlan:
             plan = project(plan, expressions, names)
         call_columns = [PlanColumn(f"$over{number}", self.over.found[number].call.type) for number in numbers]
         schema = RowSchema((*plan.schema.columns, *call_columns))
-        for place, number in enumerate(numbers):
-            columns["over", number] = schema.field(len(plan.schema) + place)
+        for position, number in enumerate(numbers):
+            columns["over", number] = schema.field(len(plan.schema) + position)
         return Over(
             schema=schema,
             input=plan,
@@ -292,19 +300,19 @@ class SelectPlan:
             calls=tuple(calls),
         )
 
-    def _placed_call(self, found: OverCall, columns: dict[tuple[str, int], Typed]) -> AggregateCall:
-        call = found.call
+    def _placed_call(self, over_call: OverCall, columns: dict[tuple[str, int], Typed]) -> AggregateCall:
+        call = over_call.call
         condition = None if call.condition is None else placed(call.condition, columns)
-        return replace(call, operands=tuple(placed(one, columns) for one in call.operands), condition=condition)
+        return replace(call, operands=tuple(placed(operand, columns) for operand in call.operands), condition=condition)
 
 
 def project(plan: Node, expressions: Sequence[Typed], names: Sequence[str]) -> Node:
     """Return a projection; columns that are only passed on stay time attributes."""
-    found = []
+    columns = []
     for expression, name in zip(expressions, names, strict=True):
         time = plan.schema[expression.index].time if isinstance(expression, Field) else None
-        found.append(PlanColumn(name, expression.type, time or time_of(expression)))
-    return Project(schema=RowSchema(tuple(found)), input=plan, expressions=tuple(expressions))
+        columns.append(PlanColumn(name, expression.type, time or find_time_attribute(expression)))
+    return Project(schema=RowSchema(tuple(columns)), input=plan, expressions=tuple(expressions))
 
 
 def is_place(expression: syntax.Expression) -> TypeGuard[syntax.NumberLiteral]:
@@ -317,7 +325,7 @@ def has_places(group: Sequence[relations.GroupItem]) -> bool:
     return any(any(map(is_place, item.expressions)) or has_places(item.sets) for item in group)
 
 
-def time_of(expression: Typed) -> TimeAttribute | None:
+def find_time_attribute(expression: Typed) -> TimeAttribute | None:
     """Return the time attribute that an expression creates: PROCTIME()."""
     return TimeAttribute.PROCTIME if getattr(expression, "function", "") == "PROCTIME" else None
 
@@ -329,10 +337,10 @@ def new_name(name: str, taken: set[str]) -> str:
     return next(f"{name}{number}" for number in count() if f"{name}{number}" not in taken)
 
 
-def _name_of(expression: syntax.Expression, place: int) -> str:
+def _derive_column_name(expression: syntax.Expression, index: int) -> str:
     if isinstance(expression, syntax.Reference):
         return expression.path[-1]
-    return expression.name if isinstance(expression, syntax.FieldAccess) else f"EXPR${place}"
+    return expression.name if isinstance(expression, syntax.FieldAccess) else f"EXPR${index}"
 
 
 def nulls_first(is_descending: bool, nulls: str | None) -> bool:
@@ -353,7 +361,7 @@ def _moved(call: AggregateCall, expressions: list[Typed]) -> AggregateCall:
     def column(operand: Typed) -> Field:
         return Field(operand.type, _place(operand, expressions), getattr(operand, "name", ""))
 
-    operands = tuple(one if isinstance(one, Constant) else column(one) for one in call.operands)
+    operands = tuple(operand if isinstance(operand, Constant) else column(operand) for operand in call.operands)
     is_true = isinstance(call.condition, Constant) and call.condition.value is True
     condition = None if call.condition is None or is_true else column(call.condition)
     return replace(call, operands=operands, condition=condition)
@@ -372,4 +380,4 @@ def _subsets(parts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     if not parts:
         return [()]
     rest = _subsets(parts[1:])
-    return [parts[0] + one for one in rest] + rest
+    return [parts[0] + subset for subset in rest] + rest

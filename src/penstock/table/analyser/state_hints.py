@@ -16,7 +16,7 @@ from penstock.table.sql import relations
 STATE_TTL: Final = "STATE_TTL"
 
 
-def lifetimes_of(node: relations.Select) -> Mapping[str, int]:
+def collect_state_ttls(node: relations.Select) -> Mapping[str, int]:
     """Return the state lifetimes (ms) that the hints of a SELECT set, by relation name.
 
     Of several hints with a name, the first counts; within a hint, the last value of a name counts.
@@ -24,9 +24,9 @@ def lifetimes_of(node: relations.Select) -> Mapping[str, int]:
     Raises:
         ValidationError: for a name that is not in FROM, and for an invalid duration.
     """
-    found: dict[str, int] = {}
+    lifetimes: dict[str, int] = {}
     unknown = []
-    names = set(names_of(node.source))
+    names = set(collect_relation_names(node.source))
     for hint in node.hints:
         if hint.name.upper() != STATE_TTL:
             continue
@@ -37,16 +37,16 @@ def lifetimes_of(node: relations.Select) -> Mapping[str, int]:
         for name, text in dict(hint.options).items():
             if name not in names:
                 unknown.append(name)
-            found.setdefault(name, _milliseconds(name, text))
+            lifetimes.setdefault(name, _milliseconds(name, text))
     if unknown:
-        shown = ", ".join(f"`{name}` in `{STATE_TTL}`" for name in unknown)
+        unknown_text = ", ".join(f"`{name}` in `{STATE_TTL}`" for name in unknown)
         raise ValidationError(
-            f"The options of following hints cannot match the name of input tables or views: \n{shown}"
+            f"The options of following hints cannot match the name of input tables or views: \n{unknown_text}"
         )
-    return found
+    return lifetimes
 
 
-def name_of(relation: relations.Relation | None) -> str | None:
+def get_relation_name(relation: relations.Relation | None) -> str | None:
     """Return the name of a relation in hints; None for joins and unnamed relations."""
     if relation is None or isinstance(relation, relations.Join):
         return None
@@ -55,21 +55,21 @@ def name_of(relation: relations.Relation | None) -> str | None:
     return relation.alias
 
 
-def names_of(relation: relations.Relation | None) -> Iterable[str]:
+def collect_relation_names(relation: relations.Relation | None) -> Iterable[str]:
     """Yield the names by which hints refer to the relations of a FROM."""
     if isinstance(relation, relations.Join):
-        yield from names_of(relation.left)
-        yield from names_of(relation.right)
+        yield from collect_relation_names(relation.left)
+        yield from collect_relation_names(relation.right)
     elif isinstance(relation, relations.AliasedJoin):
-        yield from names_of(relation.relation)
-    name = name_of(relation)
+        yield from collect_relation_names(relation.relation)
+    name = get_relation_name(relation)
     if name is not None:
         yield name
 
 
 def _milliseconds(name: str, text: str) -> int:
     try:
-        found = parse_duration(text).to_millis()
+        milliseconds = parse_duration(text).to_millis()
     except WrongValueError as error:
         raise ValidationError(f"Invalid {STATE_TTL} hint: '{name}' = '{text}' is {error}") from error
-    return int(found)
+    return int(milliseconds)

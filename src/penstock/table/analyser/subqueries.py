@@ -63,10 +63,10 @@ class Uncorrelated:
 
 def uses_outer(expression: Typed) -> bool:
     """Return whether an expression uses an outer column."""
-    return any(isinstance(one, OuterField) for one in expression.walk())
+    return any(isinstance(node, OuterField) for node in expression.walk())
 
 
-def all_of(conditions: Sequence[Typed], calls: Calls) -> Typed:
+def conjoin(conditions: Sequence[Typed], calls: Calls) -> Typed:
     """Return one condition that is true if all of these are."""
     if not conditions:
         return TRUE
@@ -76,10 +76,10 @@ def all_of(conditions: Sequence[Typed], calls: Calls) -> Typed:
 def outside(expression: Typed) -> Typed:
     """Return an expression over a query's columns as seen from a query nested in it."""
 
-    def change(one: Typed) -> Typed:
-        if isinstance(one, OuterField):
-            return replace(one, level=one.level + 1)
-        return OuterField(one.type, one.index, one.name) if isinstance(one, Field) else one
+    def change(node: Typed) -> Typed:
+        if isinstance(node, OuterField):
+            return replace(node, level=node.level + 1)
+        return OuterField(node.type, node.index, node.name) if isinstance(node, Field) else node
 
     return transformed(expression, change)
 
@@ -118,10 +118,10 @@ def _filter(plan: Filter, calls: Calls) -> Uncorrelated:
     outer: list[Typed] = []
     for part in conjuncts(plan.condition):
         (outer if uses_outer(part) else mine).append(part)
-    kept = inner.plan
+    filtered = inner.plan
     if mine:
-        kept = Filter(schema=kept.schema, input=kept, condition=all_of(mine, calls))
-    return Uncorrelated(kept, (*inner.conditions, *outer))
+        filtered = Filter(schema=filtered.schema, input=filtered, condition=conjoin(mine, calls))
+    return Uncorrelated(filtered, (*inner.conditions, *outer))
 
 
 def _project(plan: Project, calls: Calls) -> Uncorrelated:
@@ -139,7 +139,7 @@ def _project(plan: Project, calls: Calls) -> Uncorrelated:
             columns.append(replace(inner.plan.schema[node.index], name=f"$c{len(columns)}"))
         return replace(node, index=expressions.index(node))
 
-    conditions = tuple(transformed(one, moved) for one in inner.conditions)
+    conditions = tuple(transformed(condition, moved) for condition in inner.conditions)
     schema = RowSchema(tuple(columns))
     return Uncorrelated(Project(schema=schema, input=inner.plan, expressions=tuple(expressions)), conditions)
 
@@ -153,8 +153,8 @@ def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
             "a query with groups that compares its columns with those of the query around it other than by = "
             "is not supported"
         )
-    used = sorted({one.index for part in inner.conditions for one in part.walk() if isinstance(one, Field)})
-    keys = (*plan.keys, *(one for one in used if one not in plan.keys))
+    used = sorted({node.index for part in inner.conditions for node in part.walk() if isinstance(node, Field)})
+    keys = (*plan.keys, *(key for key in used if key not in plan.keys))
     more = [inner.plan.schema[index] for index in keys[len(plan.keys) :]]
     width = len(plan.keys)
     # Additional keys come last, so that the existing columns keep their positions.
@@ -167,7 +167,7 @@ def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
     def moved(node: Typed) -> Typed:
         return replace(node, index=order.index(keys.index(node.index))) if isinstance(node, Field) else node
 
-    return Uncorrelated(top, tuple(transformed(one, moved) for one in inner.conditions))
+    return Uncorrelated(top, tuple(transformed(condition, moved) for condition in inner.conditions))
 
 
 def _join(plan: Join, calls: Calls) -> Uncorrelated:
@@ -179,10 +179,10 @@ def _join(plan: Join, calls: Calls) -> Uncorrelated:
     ):
         raise UnsupportedError("a join of queries that use columns of the query around them is not supported")
     width = len(left.plan.schema)
-    conditions = (*left.conditions, *(shifted(one, width) for one in right.conditions), *outer)
+    conditions = (*left.conditions, *(shifted(condition, width) for condition in right.conditions), *outer)
     schema = left.plan.schema.joined(right.plan.schema)
     joined = Join(
-        schema=schema, left=left.plan, right=right.plan, join_type=plan.join_type, condition=all_of(mine, calls)
+        schema=schema, left=left.plan, right=right.plan, join_type=plan.join_type, condition=conjoin(mine, calls)
     )
     return Uncorrelated(joined, conditions)
 
@@ -195,8 +195,8 @@ def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
     if plan.fetch is None and not plan.offset:
         return inner
     # A condition on outer columns alone decides whether there are rows, but not which ones.
-    telling = [one for one in inner.conditions if any(isinstance(part, Field) for part in one.walk())]
-    partition = [_compared_column(one) for one in telling]
+    telling = [condition for condition in inner.conditions if any(isinstance(part, Field) for part in condition.walk())]
+    partition = [_compared_column(condition) for condition in telling]
     if None in partition or plan.fetch is None or not plan.keys:
         raise UnsupportedError(
             "ORDER BY with LIMIT in a query that uses columns of the query around it needs both, and conditions that "
@@ -205,7 +205,7 @@ def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
     ranked = Rank(
         schema=inner.plan.schema,
         input=inner.plan,
-        partition=tuple(dict.fromkeys(place for place in partition if place is not None)),
+        partition=tuple(dict.fromkeys(column for column in partition if column is not None)),
         order=plan.keys,
         start=plan.offset + 1,
         end=plan.offset + plan.fetch,
@@ -217,10 +217,10 @@ def _compared_column(condition: Typed) -> int | None:
     """Return the column that an equality compares with an expression of outer columns alone."""
     if not isinstance(condition, FunctionCall) or condition.function != "=":
         return None
-    for one, other in (condition.operands, condition.operands[::-1]):
-        from_outside = all(not isinstance(part, Field) for part in other.walk())
-        if isinstance(one, Field) and from_outside and uses_outer(other):
-            return one.index
+    for column, value in (condition.operands, condition.operands[::-1]):
+        from_outside = all(not isinstance(part, Field) for part in value.walk())
+        if isinstance(column, Field) and from_outside and uses_outer(value):
+            return column.index
     return None
 
 
@@ -252,8 +252,8 @@ def _refuse(plan: Node) -> None:
     for node in plan.inputs():
         _refuse(node)
     if _asks_outside(plan):
-        what = _STEPS.get(type(plan), type(plan).__name__)
-        raise UnsupportedError(f"{what} that uses columns of a query around it is not supported")
+        step = _STEPS.get(type(plan), type(plan).__name__)
+        raise UnsupportedError(f"{step} that uses columns of a query around it is not supported")
 
 
 def shifted(expression: Typed, by: int) -> Typed:
@@ -263,9 +263,9 @@ def shifted(expression: Typed, by: int) -> Typed:
     )
 
 
-def join_condition(found: Uncorrelated, width: int, more: Sequence[Typed], calls: Calls) -> Typed:
+def join_condition(inner: Uncorrelated, width: int, more: Sequence[Typed], calls: Calls) -> Typed:
     """Return the condition of a join whose left side, of `width` columns, is the enclosing query."""
-    return all_of([*(settled(one, width) for one in found.conditions), *more], calls)
+    return conjoin([*(settled(condition, width) for condition in inner.conditions), *more], calls)
 
 
 def settled(expression: Typed, width: int) -> Typed:
@@ -308,22 +308,22 @@ def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: boo
 
     `equal_to`: the values that the columns of the query must equal.
     """
-    found = uncorrelated(_with_duplicates(query), calls)
+    inner = uncorrelated(_with_duplicates(query), calls)
     width = len(left.schema)
     equalities = []
-    for index, one in enumerate(equal_to):
-        column = shifted(found.plan.schema.field(index), width)
-        equality = calls.call("=", [one, column])
-        if is_negated and (one.type.is_nullable or column.type.is_nullable):
+    for index, value in enumerate(equal_to):
+        column = shifted(inner.plan.schema.field(index), width)
+        equality = calls.call("=", [value, column])
+        if is_negated and (value.type.is_nullable or column.type.is_nullable):
             # NOT IN is unknown, hence not true, if either side is NULL.
             equality = calls.call("OR", [equality, calls.call("IS NULL", [equality])])
         equalities.append(equality)
     return Join(
         schema=left.schema,
         left=left,
-        right=found.plan,
+        right=inner.plan,
         join_type=JoinType.ANTI if is_negated else JoinType.SEMI,
-        condition=join_condition(found, width, equalities, calls),
+        condition=join_condition(inner, width, equalities, calls),
     )
 
 
@@ -356,7 +356,7 @@ def _of_no_rows(query: Node, calls: Calls) -> list[Typed]:
             return columns[node.index]
         return calls.folded(node) if isinstance(node, FunctionCall) else node
 
-    return [transformed(one, change) for one in query.expressions]
+    return [transformed(expression, change) for expression in query.expressions]
 
 
 def _is_null(value: Typed) -> bool:
@@ -370,20 +370,20 @@ def has_one_row(plan: Node) -> bool:
     return isinstance(plan, Aggregate) and not plan.keys
 
 
-def with_scalar(plan: Node, found: Uncorrelated, calls: Calls) -> tuple[Node, Typed]:
+def with_scalar(plan: Node, inner: Uncorrelated, calls: Calls) -> tuple[Node, Typed]:
     """Append the columns of a query to a plan, and return it with the value of the query."""
     width = len(plan.schema)
-    schema = plan.schema.joined(found.plan.schema, right_nullable=True)
-    condition = join_condition(found, width, (), calls)
-    joined = Join(schema=schema, left=plan, right=found.plan, join_type=JoinType.LEFT, condition=condition)
+    schema = plan.schema.joined(inner.plan.schema, right_nullable=True)
+    condition = join_condition(inner, width, (), calls)
+    joined = Join(schema=schema, left=plan, right=inner.plan, join_type=JoinType.LEFT, condition=condition)
     value: Typed = schema.field(width)
-    otherwise = found.of_no_rows
-    if not found.conditions or otherwise is None or _is_null(otherwise):
+    otherwise = inner.of_no_rows
+    if not inner.conditions or otherwise is None or _is_null(otherwise):
         return joined, value  # if no row matches, the join yields NULL as well
-    if not found.plan.schema[0].type.is_nullable:
+    if not inner.plan.schema[0].type.is_nullable:
         return joined, calls.call("COALESCE", [value, calls.cast(otherwise, value.type)])
     # Each group has the column that it is compared by, so a NULL there means that the group is missing.
-    compared = next((_compared_column(one) for one in found.conditions), None)
+    compared = next((_compared_column(conjunct) for conjunct in inner.conditions), None)
     if compared is None:
         raise UnsupportedError(
             "a query whose value of no rows is not NULL has to compare one of its columns with those of the query "

@@ -51,7 +51,7 @@ class Test:
     operator: str = "="
 
 
-def test_of(node: syntax.Expression) -> Test | None:
+def find_test(node: syntax.Expression) -> Test | None:
     """Return the test that an expression represents, or None."""
     is_negated = False
     while isinstance(node, syntax.Call) and node.name == "NOT":
@@ -68,7 +68,7 @@ def test_of(node: syntax.Expression) -> Test | None:
     return None
 
 
-def answer_of(
+def analyse_test(
     test: Test, operand: tuple[Typed, Typed] | None, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
 ) -> Typed:
     """Return the result of a test for a row.
@@ -80,10 +80,10 @@ def answer_of(
         known = has_rows(query)
         if known is not None:
             return Constant(FALSE.type, known != test.is_negated)
-        found = calls.call(">", [_known(ask(_rows(tested_rows(query), calls)), calls), _number(0)])
+        answer = calls.call(">", [_known(ask(_rows(tested_rows(query), calls)), calls), _number(0)])
     else:
-        found = _some(test.operator, *operand, query, ask, calls)
-    return calls.call("NOT", [found]) if test.is_negated else found
+        answer = _some(test.operator, *operand, query, ask, calls)
+    return calls.call("NOT", [answer]) if test.is_negated else answer
 
 
 def has_rows(query: Node) -> bool | None:
@@ -119,7 +119,7 @@ def _some(
     name = "IN" if operator == "=" else operator
     if len(query.schema) != 1:
         raise ValidationError(f"{name} compares 1 value with {len(query.schema)} columns")
-    if any(isinstance(one, OuterField) and one.index >= 0 for one in operand.walk()):
+    if any(isinstance(node, OuterField) and node.index >= 0 for node in operand.walk()):
         raise UnsupportedError(f"{name} of a query that compares a column of a query further out is not supported here")
     column = query.schema.field(0)
     if operator == "=":
@@ -155,7 +155,7 @@ def _number(value: int) -> Constant:
 
 def _aggregated(query: Node, *calls: AggregateCall) -> Aggregate:
     """Return the aggregates of all rows of a query."""
-    schema = RowSchema(tuple(PlanColumn(f"$agg{place}", call.type) for place, call in enumerate(calls)))
+    schema = RowSchema(tuple(PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)))
     return Aggregate(schema=schema, input=query, keys=(), calls=calls)
 
 

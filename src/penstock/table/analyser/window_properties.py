@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.table.data.logical_types import LocalZonedTimestampType
 from penstock.table.plan import logical
-from penstock.table.plan.inputs import input_of
+from penstock.table.plan.inputs import find_input
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.typed.nodes import Field, FunctionCall, conjuncts
 
@@ -15,7 +15,7 @@ from penstock.table.typed.nodes import Field, FunctionCall, conjuncts
 EDGES: Final = 3
 
 
-def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int] | None:
+def find_window(node: logical.Node, column: int) -> tuple[logical.WindowTable, int] | None:
     """Return the window table whose start (0), end (1) or time (2) is this column."""
     while True:
         if isinstance(node, logical.Project):
@@ -24,9 +24,9 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
                 return None
             node, column = node.input, expression.index
         elif isinstance(node, logical.Expand):
-            found = {row[column] for row in node.projections}
-            same = found.pop()
-            if found or not isinstance(same, Field):
+            expressions = {row[column] for row in node.projections}
+            same = expressions.pop()
+            if expressions or not isinstance(same, Field):
                 return None
             node, column = node.input, same.index
         elif isinstance(node, logical.Filter | logical.Correlate):
@@ -37,16 +37,16 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
             return _window_of_union(node, column)
         elif isinstance(node, logical.WindowTable):
             edge = column - (len(node.schema) - EDGES)
-            return (node, edge) if edge >= 0 else window_of(node.input, column)
+            return (node, edge) if edge >= 0 else find_window(node.input, column)
         elif isinstance(node, logical.Rank) and column < len(node.input.schema):
-            if edges_of(node.input, node.partition) is None:
+            if find_window_edges(node.input, node.partition) is None:
                 return None
             node = node.input
         elif isinstance(node, logical.Aggregate | logical.Distinct):
             keys = group_keys(node)
             if column >= len(keys) or not is_of_windows(node):
                 return None
-            below = edges_of(node.input, keys)
+            below = find_window_edges(node.input, keys)
             if below is None or below[0].is_group:
                 return None  # GROUP BY TUMBLE yields times but no windows
             column, node = keys[column], node.input
@@ -58,37 +58,43 @@ def window_of(node: logical.Node, column: int) -> tuple[logical.WindowTable, int
 
 def _window_of_union(node: logical.SetOperation, column: int) -> tuple[logical.WindowTable, int] | None:
     """Return the window of the first part, if the windows of the other parts begin and end together with it."""
-    first, *others = [window_of(part, column) for part in node.parts]
+    first, *others = [find_window(part, column) for part in node.parts]
     if first is None:
         return None
-    are_alike = all(one is not None and one[1] == first[1] and _are_alike(one[0], first[0]) for one in others)
+    are_alike = all(
+        window is not None and window[1] == first[1] and _are_alike(window[0], first[0]) for window in others
+    )
     return first if are_alike else None
 
 
 def _window_of_join(node: logical.Join, column: int) -> tuple[logical.WindowTable, int] | None:
-    edges = window_edges_of(node)
+    edges = find_join_window_edges(node)
     if edges is None:
         return None
     width = len(node.left.schema)
     if column < width:
         # NULL if a row has no match
-        return None if node.join_type.keeps_right else window_of(node.left, column)
+        return None if node.join_type.keeps_right else find_window(node.left, column)
     if node.join_type.keeps_left:
         return None
-    found, start = window_of(node.right, column - width), window_of(node.right, edges[1][0])
-    if node.join_type.keeps_right or found is None or start is None or found[0] is not start[0]:
-        return found
-    return edges[2], found[1]  # both sides are in the same window
+    window, start = find_window(node.right, column - width), find_window(node.right, edges[1][0])
+    if node.join_type.keeps_right or window is None or start is None or window[0] is not start[0]:
+        return window
+    return edges[2], window[1]  # both sides are in the same window
 
 
-def edges_of(node: logical.Node, columns: Iterable[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
+def find_window_edges(node: logical.Node, columns: Iterable[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
     """Return the window whose start and end are both among the columns of a node, or None.
 
     Also return which columns are its edges, by column index: 0 for the start, 1 for the end, 2 for the time.
     """
-    found = {column: window_of(node, column) for column in columns}
-    for window, edge in filter(None, found.values()):
-        edges = {column: one[1] for column, one in found.items() if one is not None and one[0] is window}
+    windows = {column: find_window(node, column) for column in columns}
+    for window, edge in filter(None, windows.values()):
+        edges = {
+            column: column_window[1]
+            for column, column_window in windows.items()
+            if column_window is not None and column_window[0] is window
+        }
         if edge == 0 and 1 in edges.values():
             return window, edges
     return None
@@ -116,8 +122,8 @@ def may_be_window_time(node: logical.Node, column: int) -> bool:
         return column == len(node.schema) - 1
     if isinstance(node, logical.SetOperation):
         return all(may_be_window_time(part, column) for part in node.parts)
-    found = input_of(node, column)
-    return found is not None and may_be_window_time(*found)
+    origin = find_input(node, column)
+    return origin is not None and may_be_window_time(*origin)
 
 
 def group_window_edges(node: logical.Node, keys: Sequence[int]) -> dict[int, int] | None:
@@ -126,15 +132,15 @@ def group_window_edges(node: logical.Node, keys: Sequence[int]) -> dict[int, int
     A window aggregate groups by both ends, and by exactly the columns that partition sessions. Windows of processing
     time must be directly below it. Flink treats other aggregates as regular groups.
     """
-    found = edges_of(node, keys)
-    if found is None:
+    window_edges = find_window_edges(node, keys)
+    if window_edges is None:
         return None
-    window, edges = found
+    window, edges = window_edges
     if is_processing(window) and not _is_near(node, window):
         return None
     if window.kind != "SESSION":
         return edges
-    groups = {origin_of(node, key, window) for key in keys if key not in edges}
+    groups = {find_origin_column(node, key, window) for key in keys if key not in edges}
     return edges if groups == set(window.partition) else None
 
 
@@ -144,7 +150,7 @@ def _is_near(node: logical.Node, window: logical.WindowTable) -> bool:
     return node is window
 
 
-def origin_of(node: logical.Node, column: int, window: logical.WindowTable) -> int | None:
+def find_origin_column(node: logical.Node, column: int, window: logical.WindowTable) -> int | None:
     """Return the input column of a window table that a column passes on unchanged, otherwise None."""
     while node is not window:
         if isinstance(node, logical.Project):
@@ -164,36 +170,36 @@ def is_processing(window: logical.WindowTable) -> bool:
     return window.input.schema[window.time].time is TimeAttribute.PROCTIME
 
 
-def window_edges_of(node: logical.Join) -> tuple[tuple[int, int], tuple[int, int], logical.WindowTable] | None:
+def find_join_window_edges(node: logical.Join) -> tuple[tuple[int, int], tuple[int, int], logical.WindowTable] | None:
     """Return the indexes of window start and end on both sides of a window join; None for other joins.
 
     The returned window is that of the left side.
     """
     width = len(node.left.schema)
-    found: list[tuple[int, tuple[int, int], tuple[logical.WindowTable, logical.WindowTable]]] = []
+    equalities: list[tuple[int, tuple[int, int], tuple[logical.WindowTable, logical.WindowTable]]] = []
     for part in conjuncts(node.condition):
         if not isinstance(part, FunctionCall) or part.function != "=":
             continue
-        one, other = part.operands
-        if not isinstance(one, Field) or not isinstance(other, Field):
+        left_field, right_field = part.operands
+        if not isinstance(left_field, Field) or not isinstance(right_field, Field):
             continue
-        if one.index >= width:
-            one, other = other, one
-        if one.index >= width or other.index < width:
+        if left_field.index >= width:
+            left_field, right_field = right_field, left_field
+        if left_field.index >= width or right_field.index < width:
             continue
-        left, right = window_of(node.left, one.index), window_of(node.right, other.index - width)
+        left, right = find_window(node.left, left_field.index), find_window(node.right, right_field.index - width)
         if left is not None and right is not None and left[1] == right[1] and _are_alike(left[0], right[0]):
-            found.append((left[1], (one.index, other.index - width), (left[0], right[0])))
-    for _, starts, windows in (one for one in found if one[0] == 0):
-        for _, ends, others in (one for one in found if one[0] == 1):
-            if others[0] is windows[0] and others[1] is windows[1]:
+            equalities.append((left[1], (left_field.index, right_field.index - width), (left[0], right[0])))
+    for _, starts, windows in (equality for equality in equalities if equality[0] == 0):
+        for _, ends, other_windows in (equality for equality in equalities if equality[0] == 1):
+            if other_windows[0] is windows[0] and other_windows[1] is windows[1]:
                 return (starts[0], ends[0]), (starts[1], ends[1]), windows[0]
     return None
 
 
-def _are_alike(one: logical.WindowTable, other: logical.WindowTable) -> bool:
+def _are_alike(left: logical.WindowTable, right: logical.WindowTable) -> bool:
     """Return whether the windows of both tables begin and end together."""
-    return _measures(one) == _measures(other)
+    return _measures(left) == _measures(right)
 
 
 def _measures(window: logical.WindowTable) -> tuple[object, ...]:

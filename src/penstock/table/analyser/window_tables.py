@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import scope_of
+from penstock.table.analyser.scopes import build_scope
 from penstock.table.analyser.seams import Queries
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DayTimeIntervalType, LocalZonedTimestampType, TimestampType
@@ -33,14 +33,14 @@ def window_table(call: syntax.Call, queries: Queries) -> Node:
     if not isinstance(table, syntax.TableArgument):
         raise ValidationError(f"{call.name} takes a table first: TABLE name, or (query)")
     plan = queries.query(table.query)
-    scope = scope_of(plan, queries.calls)
+    scope = build_scope(plan, queries.calls)
     analyser = ScalarAnalyser(scope, queries.calls)
     time = _time_column(call.name, arguments.get("TIMECOL"), analyser, plan)
     if table.order:
         raise ValidationError(f"{call.name} takes no ORDER BY: rows come in the order of their time")
     partition = []
-    for one in table.partition:
-        column = analyser.typed(one)
+    for expression in table.partition:
+        column = analyser.typed(expression)
         if not isinstance(column, Field):
             raise UnsupportedError("PARTITION BY of a table argument takes columns alone")
         partition.append(column.index)
@@ -68,13 +68,13 @@ def window_table(call: syntax.Call, queries: Queries) -> Node:
 
 def _arguments(call: syntax.Call) -> dict[str, syntax.Expression]:
     names = ("DATA", "TIMECOL", *WINDOW_FUNCTIONS[call.name])
-    if any(isinstance(one, syntax.NamedArgument) for one in call.operands):
-        found = {}
-        for one in call.operands:
-            if not isinstance(one, syntax.NamedArgument) or one.name.upper() not in names:
+    if any(isinstance(operand, syntax.NamedArgument) for operand in call.operands):
+        arguments = {}
+        for argument in call.operands:
+            if not isinstance(argument, syntax.NamedArgument) or argument.name.upper() not in names:
                 raise ValidationError(f"{call.name} takes the arguments {', '.join(names)}")
-            found[one.name.upper()] = one.value
-        return found
+            arguments[argument.name.upper()] = argument.value
+        return arguments
     if len(call.operands) > len(names):
         raise ValidationError(f"{call.name} takes the arguments {', '.join(names)}, not {len(call.operands)}")
     return dict(zip(names, call.operands, strict=False))
@@ -94,10 +94,10 @@ def _time_column(name: str, argument: syntax.Expression | None, analyser: Scalar
 def _length(name: str, argument: str, arguments: dict[str, syntax.Expression], analyser: ScalarAnalyser) -> int:
     if argument not in arguments:
         raise ValidationError(f"{name} takes {argument}: an interval such as INTERVAL '10' MINUTE")
-    found = analyser.typed(arguments[argument])
-    if not isinstance(found, Constant) or not isinstance(found.type, DayTimeIntervalType):
-        raise ValidationError(f"{argument} of {name} must be an interval of days to seconds, not {found.type}")
-    return int(found.value)  # type: ignore[call-overload, no-any-return]
+    interval = analyser.typed(arguments[argument])
+    if not isinstance(interval, Constant) or not isinstance(interval.type, DayTimeIntervalType):
+        raise ValidationError(f"{argument} of {name} must be an interval of days to seconds, not {interval.type}")
+    return int(interval.value)  # type: ignore[call-overload, no-any-return]
 
 
 def _check(name: str, sizes: list[int]) -> None:

@@ -86,12 +86,12 @@ def native_aggregate(call: AggregateCall, operands: Sequence[str], condition: st
     if call.function in WITHOUT_FRAME:
         return _of_partition(call, operands, Over(over.window))
     make = _MAKE.get(call.function)
-    return None if make is None else make(call, [_kept(one, condition) for one in operands], condition, over)
+    return None if make is None else make(call, [_kept(operand, condition) for operand in operands], condition, over)
 
 
 def gathered(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str:
     """Gather the operands of all rows in a list of structs."""
-    fields = ", ".join(f"'f{index}', {one}" for index, one in enumerate(operands))
+    fields = ", ".join(f"'f{index}', {operand}" for index, operand in enumerate(operands))
     entry = f"named_struct({fields})" if operands else "named_struct('f0', true)"
     return over(f"collect_list({_kept(entry, condition)})")
 
@@ -108,14 +108,14 @@ def _distinct(call: AggregateCall) -> str:
 def _count(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
     if not operands:
         return over(f"count({'1' if condition is None else _kept('1', condition)})")
-    if any(isinstance(one.type, NullType) for one in call.operands):
+    if any(isinstance(operand.type, NullType) for operand in call.operands):
         return None
     if not call.is_distinct:
         return over(f"count({', '.join(operands)})")
     # Spark 4.0 treats maps with the same entries in another order as different.
     keys = [
-        key_text(text, one.type) if has_maps(one.type) else text
-        for text, one in zip(operands, call.operands, strict=True)
+        key_text(text, operand.type) if has_maps(operand.type) else text
+        for text, operand in zip(operands, call.operands, strict=True)
     ]
     compared = [key for key in keys if key is not None]
     return over(f"count(DISTINCT {', '.join(compared)})") if len(compared) == len(keys) else None
@@ -156,8 +156,8 @@ def _exact_total(kind: DecimalType, operand: str, over: Over) -> str:
 
     Values of up to 28 digits are summed directly. Larger values are summed in two parts, of 28 and of 10 digits.
     """
-    whole = _PART_DIGITS - kind.scale
-    divisor, least = (f"CAST('{sign}1{'0' * whole}' AS DECIMAL({whole + 1},0))" for sign in ("", "-"))
+    integer_digits = _PART_DIGITS - kind.scale
+    divisor, least = (f"CAST('{sign}1{'0' * integer_digits}' AS DECIMAL({integer_digits + 1},0))" for sign in ("", "-"))
     scaled = f"DECIMAL(38,{kind.scale})"
     # Spark's abs() rounds to 34 digits.
     is_small = f"({operand} < {divisor} AND {operand} > {least})"
@@ -183,17 +183,17 @@ def _sum(call: AggregateCall, operands: Sequence[str], condition: str | None, ov
 
 
 def _average(call: AggregateCall, operands: Sequence[str], condition: str | None, over: Over) -> str | None:
-    found, kind = call.operands[0].type, call.type
-    if isinstance(found, FloatType | DoubleType):
+    operand_type, kind = call.operands[0].type, call.type
+    if isinstance(operand_type, FloatType | DoubleType):
         return f"CAST({over(f'avg({_distinct(call)}CAST({operands[0]} AS DOUBLE))')} AS {spark_type(kind)})"
     count = over(f"count({_distinct(call)}{operands[0]})")
-    if isinstance(found, DecimalType) and isinstance(kind, DecimalType):
-        if found.scale + 4 == kind.scale and found.precision + _SUM_DIGITS <= 38:
+    if isinstance(operand_type, DecimalType) and isinstance(kind, DecimalType):
+        if operand_type.scale + 4 == kind.scale and operand_type.precision + _SUM_DIGITS <= 38:
             return f"CAST({over(f'avg({_distinct(call)}{operands[0]})')} AS {spark_type(kind)})"
         mean = f"try_divide({_total(call, operands[0], over)}, CAST({count} AS DECIMAL(19,0)))"
         return f"CAST({mean} AS {spark_type(kind)})"
     total = _total(call, operands[0], over)
-    if total is None or not isinstance(found, IntegralType):
+    if total is None or not isinstance(operand_type, IntegralType):
         return None
     return f"CAST({total} div nullif({count}, 0L) AS {spark_type(kind)})"
 
@@ -245,7 +245,7 @@ def _of_partition(call: AggregateCall, operands: Sequence[str], over: Over) -> s
     kind = spark_type(call.type)
     if call.function in _RANKS:
         return f"CAST({over(_RANKS[call.function])} AS {kind})"
-    numbers = [one.value for one in call.operands if isinstance(one, Constant)]
+    numbers = [operand.value for operand in call.operands if isinstance(operand, Constant)]
     if call.function == "NTILE":
         return f"CAST({over(f'ntile({numbers[0]})')} AS {kind})"
     offset = call.operands[1] if len(call.operands) > 1 else Constant(BigIntType(), 1)
@@ -282,5 +282,5 @@ def gathered_type(call: AggregateCall) -> DataType:
     """Return the type of the list that `gathered` builds, as a column of the plan."""
     from penstock.table.data.logical_types import BooleanType, RowField
 
-    kinds = [one.type for one in call.operands] or [BooleanType()]
+    kinds = [operand.type for operand in call.operands] or [BooleanType()]
     return ArrayType(RowType([RowField(f"f{index}", kind) for index, kind in enumerate(kinds)]))

@@ -17,7 +17,7 @@ from penstock.table.plan import logical
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.plan_windows import below_window
-from penstock.table.streaming.rewrites.calc import calc_of
+from penstock.table.streaming.rewrites.calc import extract_calc
 from penstock.table.typed.nodes import Constant, Typed
 
 
@@ -26,8 +26,8 @@ def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
     if () in node.groupings:
         return planner.query(_by_group_id(node))
     node = _of_sessions(planner, node)
-    source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, node.keys)
-    texts, places = texts_of(node.calls, source.texts, Over())
+    source = project_operands(planner, planner.query(node.input), node.input.schema, node.calls, node.keys)
+    texts, gathered_calls = render_calls(node.calls, source.texts, Over())
     kinds = [node.input.schema[key].type.nullable() for key in node.keys]
     keys = [group_text(column(key), kind) for key, kind in zip(node.keys, kinds, strict=True)]
     groupings = [_grouping(node, keys, grouping) for grouping in node.groupings]
@@ -35,18 +35,18 @@ def aggregate(planner: BatchPlanner, node: logical.Aggregate) -> str:
     if any(map(has_maps, kinds)):
         columns = map(column, range(len(kinds) + len(groupings) + len(texts)))
         query = select([value_text(next(columns), kind) for kind in kinds] + list(columns), query)
-    found = accumulated(planner, query, [*kinds, *(BIGINT for _ in groupings)], node.calls, places)
+    result = accumulated(planner, query, [*kinds, *(BIGINT for _ in groupings)], node.calls, gathered_calls)
     if not groupings:
-        return found
+        return result
     # The columns of the groupings come after the columns of the calls.
     first, last = len(kinds), len(kinds) + len(groupings)
     order = [*range(first), *range(last, last + len(node.calls)), *range(first, last)]
-    return select(list(map(column, order)), found)
+    return select(list(map(column, order)), result)
 
 
 def _is_used(node: logical.Aggregate, key: int) -> bool:
     """Return whether some grouping set has a key. Spark knows no other keys."""
-    return not node.sets or any(key in one for one in node.sets)
+    return not node.sets or any(key in grouping_set for grouping_set in node.sets)
 
 
 def _shown(node: logical.Aggregate, keys: Sequence[str], kinds: Sequence[DataType]) -> list[str]:
@@ -59,8 +59,8 @@ def _shown(node: logical.Aggregate, keys: Sequence[str], kinds: Sequence[DataTyp
 def _grouping(node: logical.Aggregate, keys: Sequence[str], grouping: Sequence[int]) -> str:
     """Return GROUPING of keys: one bit per key, which is 1 if a set omits the key."""
     bits = [
-        f"shiftleft({f'CAST(grouping({keys[key]}) AS BIGINT)' if _is_used(node, key) else '1L'}, {place})"
-        for place, key in enumerate(reversed(grouping))
+        f"shiftleft({f'CAST(grouping({keys[key]}) AS BIGINT)' if _is_used(node, key) else '1L'}, {bit})"
+        for bit, key in enumerate(reversed(grouping))
     ]
     return f"({' + '.join(bits)})"
 
@@ -68,21 +68,23 @@ def _grouping(node: logical.Aggregate, keys: Sequence[str], grouping: Sequence[i
 def _by_group_id(node: logical.Aggregate) -> logical.Node:
     """Rewrite groups with GROUP_ID, which Spark lacks: first the groups of sets with the id 0, then 1, and so on."""
     ids, width = node.group_ids(), len(node.keys) + len(node.calls)
-    asked = [place for place, keys in enumerate(node.groupings) if keys]
-    columns = [*node.schema.columns[:width], *(node.schema[width + place] for place in asked)]
+    grouping_indexes = [position for position, keys in enumerate(node.groupings) if keys]
+    columns = [*node.schema.columns[:width], *(node.schema[width + position] for position in grouping_indexes)]
     parts: list[logical.Node] = []
     for group_id in range(max(ids) + 1):
         groups = replace(
             node,
             schema=RowSchema(tuple(columns)),
-            sets=tuple(one for one, its in zip(node.sets, ids, strict=True) if its == group_id),
-            groupings=tuple(node.groupings[place] for place in asked),
+            sets=tuple(grouping_set for grouping_set, its in zip(node.sets, ids, strict=True) if its == group_id),
+            groupings=tuple(node.groupings[position] for position in grouping_indexes),
         )
         expressions: list[Typed] = list(groups.schema.fields()[:width])
-        for place in range(len(node.groupings)):
-            is_id = place not in asked
+        for index in range(len(node.groupings)):
+            is_id = index not in grouping_indexes
             expressions.append(
-                Constant(BIGINT.not_null(), group_id) if is_id else groups.schema.field(width + asked.index(place))
+                Constant(BIGINT.not_null(), group_id)
+                if is_id
+                else groups.schema.field(width + grouping_indexes.index(index))
             )
         parts.append(logical.Project(schema=node.schema, input=groups, expressions=tuple(expressions)))
     return logical.SetOperation(schema=node.schema, operator="UNION", parts=tuple(parts), is_all=True)
@@ -95,15 +97,15 @@ def distinct(planner: BatchPlanner, node: logical.Distinct) -> str:
     if (of_sessions := _of_sessions(planner, grouped)) is not grouped:
         return aggregate(planner, of_sessions)
     texts = [group_text(column(index), kind) for index, kind in enumerate(types)]
-    shown = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
-    return with_maps(f"SELECT DISTINCT {shown or 'c0'} FROM ({planner.query(node.input)})", types)
+    select_list = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
+    return with_maps(f"SELECT DISTINCT {select_list or 'c0'} FROM ({planner.query(node.input)})", types)
 
 
 def _of_sessions(planner: BatchPlanner, node: logical.Aggregate) -> logical.Aggregate:
     """Move the filters of a session aggregate below the sessions, as in streams; return other nodes unchanged."""
     if not is_of_windows(node):
         return node
-    calc = calc_of(node.input, planner.calls)
+    calc = extract_calc(node.input, planner.calls)
     if not isinstance(calc.input, logical.WindowTable) or calc.input.kind != "SESSION" or calc.condition is None:
         return node
     return below_window(node, calc) or node
@@ -111,12 +113,12 @@ def _of_sessions(planner: BatchPlanner, node: logical.Aggregate) -> logical.Aggr
 
 def _groups(node: logical.Aggregate, keys: Sequence[str]) -> str:
     if node.sets:
-        sets = ", ".join("(" + ", ".join(keys[key] for key in one) + ")" for one in node.sets)
+        sets = ", ".join("(" + ", ".join(keys[key] for key in grouping_set) + ")" for grouping_set in node.sets)
         return f" GROUP BY GROUPING SETS ({sets})"
     return f" GROUP BY {', '.join(keys)}" if keys else ""
 
 
-def operands_of(
+def project_operands(
     planner: BatchPlanner, query: str, schema: RowSchema, calls: Sequence[AggregateCall], kept: Sequence[int]
 ) -> Source:
     """Return the operands and conditions of all calls, one after another."""
@@ -126,20 +128,20 @@ def operands_of(
     return planner.over(query, schema, expressions, kept)
 
 
-def texts_of(calls: Sequence[AggregateCall], texts: Sequence[str], over: Over) -> tuple[list[str], list[int]]:
+def render_calls(calls: Sequence[AggregateCall], texts: Sequence[str], over: Over) -> tuple[list[str], list[int]]:
     """Return the text of each call, and the indexes of the calls that gather their operands."""
     rest = iter(texts)
-    found: list[str] = []
-    places: list[int] = []
+    call_texts: list[str] = []
+    gathered_calls: list[int] = []
     for number, call in enumerate(calls):
         operands = [next(rest) for _ in call.operands]
         condition = None if call.condition is None else next(rest)
         text = native_aggregate(call, operands, condition, over)
         if text is None:
             text = gathered(call, operands, condition, over)
-            places.append(number)
-        found.append(text)
-    return found, places
+            gathered_calls.append(number)
+        call_texts.append(text)
+    return call_texts, gathered_calls
 
 
 def accumulated(
@@ -147,15 +149,15 @@ def accumulated(
     query: str,
     before: Sequence[DataType],
     calls: Sequence[AggregateCall],
-    places: Sequence[int],
+    gathered_calls: Sequence[int],
 ) -> str:
     """Return a query with the columns `before` and one column per call, with the gathered operands aggregated."""
-    if not places:
+    if not gathered_calls:
         return query
     width = len(before)
     takes = [
         *before,
-        *(gathered_type(call) if number in places else call.type for number, call in enumerate(calls)),
+        *(gathered_type(call) if number in gathered_calls else call.type for number, call in enumerate(calls)),
     ]
-    work = Accumulated(tuple((width + number, calls[number]) for number in places), planner.session)
+    work = Accumulated(tuple((width + number, calls[number]) for number in gathered_calls), planner.session)
     return f"SELECT * FROM {planner.step(query, work, takes, [*before, *(call.type for call in calls)])}"

@@ -48,7 +48,7 @@ class Chain:
 
     def fits(self, query: str) -> bool:
         """Return whether a query uses only columns of the chain, and each scalar query at most once."""
-        return _NOT_THERE not in query and all(query.count(one) <= 1 for one in self.scalars)
+        return _NOT_THERE not in query and all(query.count(scalar) <= 1 for scalar in self.scalars)
 
     def asks_inside(self, parts: Sequence[Typed]) -> bool:
         """Return whether conditions of a join read a scalar query, or a column that the chain lacks."""
@@ -58,17 +58,17 @@ class Chain:
     def query(self, texts: Sequence[str] | None = None) -> str:
         """Return the whole query. `texts`: expressions to select instead of the columns."""
         texts = self.columns if texts is None else texts
-        shown = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
+        select_list = ", ".join(f"{text} AS {column(index)}" for index, text in enumerate(texts))
         rest = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        return f"SELECT {shown or 'true AS c0'} FROM {self.tables}{rest}"
+        return f"SELECT {select_list or 'true AS c0'} FROM {self.tables}{rest}"
 
 
 def projected(planner: BatchPlanner, node: logical.Project) -> str | None:
     """Return the query of expressions over a chain; None if Spark cannot express all of it."""
-    if planner.is_shared(node.input) or any(native_text(one, column) is None for one in node.expressions):
+    if planner.is_shared(node.input) or any(native_text(expression, column) is None for expression in node.expressions):
         return None
     for has_scalars in (True, False):
-        chain = chain_of(planner, node.input, has_scalars)
+        chain = build_join_chain(planner, node.input, has_scalars)
         texts = [] if chain is None else _texts(node.expressions, chain.columns)
         if chain is not None and len(texts) == len(node.expressions):
             query = chain.query(texts)
@@ -77,7 +77,7 @@ def projected(planner: BatchPlanner, node: logical.Project) -> str | None:
     return None
 
 
-def chain_of(planner: BatchPlanner, node: logical.Node, has_scalars: bool = False) -> Chain | None:
+def build_join_chain(planner: BatchPlanner, node: logical.Node, has_scalars: bool = False) -> Chain | None:
     """Return the chain of joins in a node, with conditions above it; None if Spark cannot express all of them.
 
     `has_scalars`: whether joins may become scalar queries; the caller then checks whether the chain fits.
@@ -90,9 +90,9 @@ def chain_of(planner: BatchPlanner, node: logical.Node, has_scalars: bool = Fals
 
 
 def _filtered(planner: BatchPlanner, node: logical.Filter, has_scalars: bool) -> Chain | None:
-    if planner.is_shared(node.input) or any(native_text(one, column) is None for one in conjuncts(node.condition)):
+    if planner.is_shared(node.input) or any(native_text(part, column) is None for part in conjuncts(node.condition)):
         return None
-    chain = chain_of(planner, node.input, has_scalars)
+    chain = build_join_chain(planner, node.input, has_scalars)
     if chain is None:
         return None
     texts = [native_text(part, chain.columns.__getitem__) for part in conjuncts(node.condition)]
@@ -106,15 +106,15 @@ def _joined(planner: BatchPlanner, node: logical.Join, has_scalars: bool) -> Cha
     parts = conjuncts(node.condition)
     if node.join_type not in (*_WORDS, *_EXISTENCE) or any(native_text(part, column) is None for part in parts):
         return None
-    chain = None if planner.is_shared(node.left) else chain_of(planner, node.left, has_scalars)
+    chain = None if planner.is_shared(node.left) else build_join_chain(planner, node.left, has_scalars)
     chain = chain or _first(planner, node.left)
     if chain.asks_inside(parts):
         return None
     scalar = scalar_query(planner, node, parts, chain.columns, f"t{chain.size}") if has_scalars else None
     if scalar is not None:
         chain.scalars.append(scalar.text)
-        places = range(len(node.right.schema))
-        chain.columns = [*chain.columns, *(scalar.text if one == scalar.place else _NOT_THERE for one in places)]
+        indexes = range(len(node.right.schema))
+        chain.columns = [*chain.columns, *(scalar.text if index == scalar.place else _NOT_THERE for index in indexes)]
         chain.size += 1
         return chain
     table, columns = _table(planner, node.right, f"t{chain.size}")
@@ -135,10 +135,10 @@ def _joined(planner: BatchPlanner, node: logical.Join, has_scalars: bool) -> Cha
 
 def _on(node: logical.Join, conditions: Sequence[str]) -> str:
     """Return the ON clause. An inner join without conditions gets none, because Spark moves less past `ON true`."""
-    asked = [one for one in conditions if one != "true"]
-    if not asked and node.join_type is JoinType.INNER:
+    remaining = [condition for condition in conditions if condition != "true"]
+    if not remaining and node.join_type is JoinType.INNER:
         return ""
-    return f" ON {' AND '.join(asked) or 'true'}"
+    return f" ON {' AND '.join(remaining) or 'true'}"
 
 
 def _first(planner: BatchPlanner, node: logical.Node) -> Chain:
@@ -148,8 +148,8 @@ def _first(planner: BatchPlanner, node: logical.Node) -> Chain:
 def _table(planner: BatchPlanner, node: logical.Node, name: str) -> tuple[str, list[str]]:
     """Return the FROM text and the columns of a node."""
     if isinstance(node, logical.Scan) and not planner.is_shared(node):
-        found = declared_table(planner, node)
-        return f"{found.source} {name}", found.texts(f"{name}.")
+        table = declared_table(planner, node)
+        return f"{table.source} {name}", table.texts(f"{name}.")
     return f"({planner.query(node)}) {name}", [f"{name}.{column(index)}" for index in range(len(node.schema))]
 
 
@@ -168,25 +168,25 @@ def _join_texts(node: logical.Join, columns: Sequence[str]) -> list[str]:
 def _member(node: logical.Join, columns: Sequence[str], table: str) -> str | None:
     """Return a SEMI join as IN, which Spark also applies to equals of the left side. None for other conditions."""
     width = len(node.left.schema)
-    asked: list[str] = []
-    given: list[str] = []
+    left_texts: list[str] = []
+    right_texts: list[str] = []
     for part in conjuncts(node.condition):
         if node.join_type is not JoinType.SEMI or not isinstance(part, FunctionCall) or part.function != "=":
             return None
-        sides = sorted(part.operands, key=lambda one: max(_read(one), default=0))
+        sides = sorted(part.operands, key=lambda operand: max(_read(operand), default=0))
         if has_maps(sides[0].type) or isinstance(sides[0].type, _FLOATING):
             return None
         if not _read(sides[0]) or not _read(sides[1]):
             return None
         if max(_read(sides[0])) >= width or min(_read(sides[1])) < width:
             return None
-        asked += _texts(sides[:1], columns)
-        given += _texts(sides[1:], columns)
-    return f"({', '.join(asked)}) IN (SELECT {', '.join(given)} FROM {table})" if asked else None
+        left_texts += _texts(sides[:1], columns)
+        right_texts += _texts(sides[1:], columns)
+    return f"({', '.join(left_texts)}) IN (SELECT {', '.join(right_texts)} FROM {table})" if left_texts else None
 
 
 def _read(expression: Typed) -> set[int]:
-    return {one.index for one in expression.walk() if isinstance(one, Field)}
+    return {node.index for node in expression.walk() if isinstance(node, Field)}
 
 
 def _is_query_of_one_row(node: logical.Join) -> bool:

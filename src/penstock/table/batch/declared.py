@@ -45,37 +45,37 @@ class DeclaredTable(NamedTuple):
 
     def texts(self, table: str = "") -> list[str]:
         """Return the text of each column."""
-        return [text for text in (one.text(table) for one in self.columns) if text is not None]
+        return [text for text in (column.text(table) for column in self.columns) if text is not None]
 
 
-def _cast(text: str, found: str, declared: DataType) -> str | None:
+def _cast(text: str, actual: str, declared: DataType) -> str | None:
     """Cast a Spark column to the declared type; return None if values would change."""
-    wanted = spark_type(declared)
+    expected = spark_type(declared)
     if isinstance(declared, TimestampType | LocalZonedTimestampType):
-        is_same = found == wanted and declared.precision == MICROSECOND_DIGITS
-        return text if is_same else _cut(text, found, declared)
+        is_same = actual == expected and declared.precision == MICROSECOND_DIGITS
+        return text if is_same else _cut(text, actual, declared)
     if not is_of_spark(declared):
         return None
-    if found == wanted or (found.startswith(("CHAR(", "VARCHAR(")) and wanted == "STRING"):
+    if actual == expected or (actual.startswith(("CHAR(", "VARCHAR(")) and expected == "STRING"):
         return text
-    if found in _WHOLE and wanted in _WHOLE and _WHOLE.index(found) <= _WHOLE.index(wanted):
-        return f"CAST({text} AS {wanted})"
-    if (found, wanted) == ("FLOAT", "DOUBLE"):
+    if actual in _WHOLE and expected in _WHOLE and _WHOLE.index(actual) <= _WHOLE.index(expected):
+        return f"CAST({text} AS {expected})"
+    if (actual, expected) == ("FLOAT", "DOUBLE"):
         return f"CAST({text} AS DOUBLE)"
-    if found.startswith("DECIMAL(") and isinstance(declared, DecimalType):
-        precision, scale = map(int, found[8:-1].split(","))
+    if actual.startswith("DECIMAL(") and isinstance(declared, DecimalType):
+        precision, scale = map(int, actual[8:-1].split(","))
         if precision - scale <= declared.precision - declared.scale and scale <= declared.scale:
-            return f"CAST({text} AS {wanted})"
+            return f"CAST({text} AS {expected})"
     return None
 
 
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
-def _cut(text: str, found: str, declared: TimestampType | LocalZonedTimestampType) -> str | None:
+def _cut(text: str, actual: str, declared: TimestampType | LocalZonedTimestampType) -> str | None:
     """Truncate a point in time to fewer digits than Spark's."""
     kind = "TIMESTAMP_NTZ" if isinstance(declared, TimestampType) else "TIMESTAMP"
-    if found != kind or declared.precision > MICROSECOND_DIGITS:
+    if actual != kind or declared.precision > MICROSECOND_DIGITS:
         return None
     step = 10 ** (MICROSECOND_DIGITS - declared.precision)
     rest = f"CAST(extract(SECOND FROM {text}) * 1000000 AS BIGINT) % {step}"

@@ -42,7 +42,7 @@ from penstock.table.plan.logical import Node, Scan, Write
 from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.streaming.rows.rows_operator import ToRowsOperator
 from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
-from penstock.table.streaming.sinks.constraints import constraints_of
+from penstock.table.streaming.sinks.constraints import collect_constraints
 from penstock.table.streaming.sinks.sink_options import SinkOptions, sink_options
 from penstock.table.streaming.writing_job import WritingJob
 from penstock.table.user_functions.options import async_settings
@@ -84,22 +84,22 @@ class BatchExecutor:
         self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
     ) -> str:
         """Return Spark's plan of each query; with JSON_EXECUTION_PLAN, also as JSON."""
-        found = []
+        texts = []
         with self._planning(options, session) as (_, planner):
             for plan in plans:
                 if isinstance(plan, Write):
                     self._writer(plan)
                 frame = planner.frame(plan.input if isinstance(plan, Write) else plan)
-                shown = io.StringIO()
-                with contextlib.redirect_stdout(shown):
+                output = io.StringIO()
+                with contextlib.redirect_stdout(output):
                     frame.explain()
-                found.append(shown.getvalue().strip())
-        text = "\n\n".join(found) + "\n"
+                texts.append(output.getvalue().strip())
+        text = "\n\n".join(texts) + "\n"
         if "JSON_EXECUTION_PLAN" not in details:
             return text
         nodes = [
             {"id": number, "type": "Spark SQL", "pact": "Operator", "contents": plan}
-            for number, plan in enumerate(found, start=1)
+            for number, plan in enumerate(texts, start=1)
         ]
         return f"{text}\n== Physical Execution Plan ==\n{json.dumps({'nodes': nodes}, indent=2)}"
 
@@ -155,24 +155,24 @@ class BatchExecutor:
             return step
 
         reading = partial(SourceOperator, source, WatermarkStrategy.no_watermarks())
-        found = add("Source", reading, name=f"Spark {title}", is_stateful=True, source=source)
-        found = add("Columns", packed.UnpackOperator, found)
-        checks = constraints_of(plan.schema, options.nested, options.length)
+        transformation = add("Source", reading, name=f"Spark {title}", is_stateful=True, source=source)
+        transformation = add("Columns", packed.UnpackOperator, transformation)
+        checks = collect_constraints(plan.schema, options.nested, options.length)
         if checks:
             operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
-            found = add("Constraint Enforcer", operator, found)
+            transformation = add("Constraint Enforcer", operator, transformation)
         if not writer.takes_columns:
-            found = add("Rows", partial(ToRowsOperator, types, writer.takes_text), found)
+            transformation = add("Rows", partial(ToRowsOperator, types, writer.takes_text), transformation)
         sink = writer.sink
         if not sink.commits_globally:
-            add("Sink", partial(SinkOperator, sink), found, name=f"Sink {title}", is_stateful=True, sink=sink)
+            add("Sink", partial(SinkOperator, sink), transformation, name=f"Sink {title}", is_stateful=True, sink=sink)
             return
         writers = partial(CommittableWriterOperator, sink)
-        found = add("Sink", writers, found, name=f"Sink {title}", is_stateful=True, sink=sink)
+        transformation = add("Sink", writers, transformation, name=f"Sink {title}", is_stateful=True, sink=sink)
         committer = Transformation(
             "Committer",
             partial(SinkOperator, GlobalCommit(sink)),
-            (Upstream(found, GlobalPartitioner()),),
+            (Upstream(transformation, GlobalPartitioner()),),
             name=f"Sink {title}: Committer",
             parallelism=1,
             is_stateful=True,

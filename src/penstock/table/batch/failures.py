@@ -25,7 +25,7 @@ def failures_told(doing: str) -> Iterator[None]:
         raise
     except Exception as error:
         text = str(error)
-        found = _OF_KERNELS.findall(text) or _OF_SPARK.findall(text)
-        if found:
-            raise TableRuntimeError(found[-1].strip()) from None
+        matches = _OF_KERNELS.findall(text) or _OF_SPARK.findall(text)
+        if matches:
+            raise TableRuntimeError(matches[-1].strip()) from None
         raise OperationError(f"{doing} failed: {short_reason(error)}") from error

@@ -13,15 +13,15 @@ from penstock.table.plan.row_schema import RowSchema
 def shown_frame(frame: Any, schema: RowSchema) -> Any:
     """Return the columns under their names. Raises `UnsupportedError` for types that Spark does not have."""
     texts = []
-    for index, one in enumerate(schema):
-        if not is_of_spark(one.type):
+    for index, field in enumerate(schema):
+        if not is_of_spark(field.type):
             raise UnsupportedError(
-                f"column '{one.name}' is {one.type}, which Spark does not have: cast it to what Spark has, such as "
+                f"column '{field.name}' is {field.type}, which Spark does not have: cast it to what Spark has, such as "
                 "TIMESTAMP(6), STRING or BIGINT, before to_dataframe()"
             )
-        kind = _shown(one.type)
-        text = f"c{index}" if kind == spark_type(one.type) else f"CAST(c{index} AS {kind})"
-        texts.append(f"{text} AS {quoted(one.name)}")
+        kind = _shown(field.type)
+        text = f"c{index}" if kind == spark_type(field.type) else f"CAST(c{index} AS {kind})"
+        texts.append(f"{text} AS {quoted(field.name)}")
     return frame.selectExpr(*texts)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.batch.chains import chain_of
+from penstock.table.batch.chains import build_join_chain
 from penstock.table.batch.native import NATIVE, join_text
 from penstock.table.batch.native_truths import equality_of_keys
 from penstock.table.batch.planning import BatchPlanner, column, select
@@ -44,17 +44,17 @@ class _Sides:
 
     def text(self, expression: Typed) -> str | None:
         """Return a part of the condition; None if it reads both sides and Spark evaluates it differently."""
-        found = join_text(expression, self.width, self.name)
-        if found is not None:
-            return found
-        read = {one.index for one in expression.walk() if isinstance(one, Field)}
+        native = join_text(expression, self.width, self.name)
+        if native is not None:
+            return native
+        read = {node.index for node in expression.walk() if isinstance(node, Field)}
         if all(index < self.width for index in read):
             return f"l.k{_added(self.left, expression)}"
         if all(index >= self.width for index in read):
             return f"r.k{_added(self.right, _shifted(expression, self.width))}"
         if isinstance(expression, FunctionCall) and expression.function in _COMPARISONS:
-            operands = [self.text(one) for one in expression.operands]
-            texts = [one for one in operands if one is not None]
+            operands = [self.text(operand) for operand in expression.operands]
+            texts = [text for text in operands if text is not None]
             if len(texts) == len(operands):
                 if expression.function == "=" and is_key(expression, self.width):
                     return equality_of_keys(texts)
@@ -62,8 +62,8 @@ class _Sides:
         return None
 
 
-def _added(expressions: list[Typed], one: Typed) -> int:
-    expressions.append(one)
+def _added(expressions: list[Typed], expression: Typed) -> int:
+    expressions.append(expression)
     return len(expressions) - 1
 
 
@@ -75,7 +75,7 @@ def _shifted(expression: Typed, by: int) -> Typed:
 
 def join(planner: BatchPlanner, node: logical.Join) -> str:
     """Plan a join of any type."""
-    chain = chain_of(planner, node)
+    chain = build_join_chain(planner, node)
     if chain is not None:
         return chain.query()
     width = len(node.left.schema)
@@ -95,9 +95,9 @@ def join(planner: BatchPlanner, node: logical.Join) -> str:
     left, right = _side(planner, node.left, sides.left), _side(planner, node.right, sides.right)
     has_right = node.join_type not in (JoinType.SEMI, JoinType.ANTI)
     count = width + (len(node.right.schema) if has_right else 0)
-    shown = ", ".join(f"{sides.name(index)} AS {column(index)}" for index in range(count)) or "true AS c0"
+    select_list = ", ".join(f"{sides.name(index)} AS {column(index)}" for index in range(count)) or "true AS c0"
     condition = " AND ".join(native) or "true"
-    query = f"SELECT {shown} FROM ({left}) l {_WORDS[node.join_type]} ({right}) r ON {condition}"
+    query = f"SELECT {select_list} FROM ({left}) l {_WORDS[node.join_type]} ({right}) r ON {condition}"
     return _filtered(planner, node, query, rest) if rest else query
 
 

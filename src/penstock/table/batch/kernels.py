@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.base.metrics import MetricGroup, MetricRegistry
 from penstock.table.batch.stored import from_stored, to_stored
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.data.zones import to_local, to_moments
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.correlation import Correlation
@@ -26,7 +26,7 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
 from penstock.table.functions.window_assignment import ASSIGN
 from penstock.table.plan.logical import AggregateCall, Correlate
-from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.aggregates.accumulators import build_accumulator
 from penstock.table.typed.nodes import Typed
 from penstock.table.user_functions.classes import FunctionContext
 from penstock.table.user_functions.opened import AsyncSettings, OpenFunctions
@@ -91,12 +91,12 @@ class Step:
                     continue
                 read = [from_stored(column, kind) for column, kind in zip(batch.columns, self.takes, strict=False)]
                 yield self._stored(self.work(read, batch.num_rows))
-            found = self.work.finish()
-            if found is not None:
-                yield self._stored(found)
+            columns = self.work.finish()
+            if columns is not None:
+                yield self._stored(columns)
 
-    def _stored(self, found: Sequence[pa.Array]) -> pa.RecordBatch:
-        stored = [to_stored(column, kind) for column, kind in zip(found, self.gives, strict=True)]
+    def _stored(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+        stored = [to_stored(column, kind) for column, kind in zip(columns, self.gives, strict=True)]
         return pa.RecordBatch.from_arrays(stored, [f"c{index}" for index in range(len(self.gives))])
 
 
@@ -145,7 +145,7 @@ class Computed(UserWork):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """See `Work`."""
-        return [*(columns[place] for place in self.kept), *self._evaluator(Columns(columns, rows))]
+        return [*(columns[index] for index in self.kept), *self._evaluator(Columns(columns, rows))]
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ class Correlated(UserWork):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """See `Work`."""
-        parents, made = self._correlation(Columns(columns, rows))
+        parents, produced = self._correlation(Columns(columns, rows))
         chosen = pa.array(parents, pa.int64())
-        return [*(column.take(chosen) for column in columns), *made]
+        return [*(column.take(chosen) for column in columns), *produced]
 
 
 @dataclass(frozen=True)
@@ -175,26 +175,26 @@ class Accumulated(UserWork):
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """See `Work`."""
-        found = list(columns)
-        for place, call in self.calls:
-            found[place] = _accumulated(call, columns[place], self._functions)
-        return found
+        results = list(columns)
+        for index, call in self.calls:
+            results[index] = _accumulated(call, columns[index], self._functions)
+        return results
 
 
 def _accumulated(call: AggregateCall, lists: pa.Array, functions: OpenFunctions) -> pa.Array:
-    accumulator = accumulator_of(call, False, functions)
-    kinds = [one.type for one in call.operands]
+    accumulator = build_accumulator(call, False, functions)
+    kinds = [operand.type for operand in call.operands]
     entries = lists.values
-    operands = [values_of(entries.field(index), kind) for index, kind in enumerate(kinds)]
+    operands = [to_values(entries.field(index), kind) for index, kind in enumerate(kinds)]
     rows: list[tuple[Any, ...]] = list(zip(*operands, strict=True)) if operands else [()] * len(entries)
     offsets = lists.offsets.to_pylist()
-    found = []
+    results = []
     for begin, end in itertools.pairwise(offsets):
-        held = accumulator.create()
+        state = accumulator.create()
         for values in rows[begin:end]:
-            held = accumulator.add(held, values)
-        found.append(accumulator.value(held))
-    return column_of(found, call.type)
+            state = accumulator.add(state, values)
+        results.append(accumulator.value(state))
+    return to_column(results, call.type)
 
 
 @dataclass(frozen=True)
@@ -248,8 +248,8 @@ def _with_time(columns: Sequence[pa.Array], time: int, kind: DataType, zone: tzi
     """Return the rows that have a time, and their times in ms. A row without a time is in no window."""
     times = columns[time]
     if times.null_count:
-        kept = times.is_valid()
-        columns = [column.filter(kept) for column in columns]
+        mask = times.is_valid()
+        columns = [column.filter(mask) for column in columns]
         times = columns[time]
     clock = to_local(times, zone) if isinstance(kind, LocalZonedTimestampType) else times
     milliseconds = clock.cast(pa.timestamp("ms"), safe=False).view(pa.int64())
@@ -259,7 +259,7 @@ def _with_time(columns: Sequence[pa.Array], time: int, kind: DataType, zone: tzi
 def _edges(starts: Any, ends: Any, kind: DataType, zone: tzinfo) -> list[pa.Array]:
     """Return start, end and time of windows; the time is 1 ms before the end."""
     clock = pa.timestamp("ms")
-    edges = [pa.array(one, pa.int64()).view(clock) for one in (starts, ends, ends - 1)]
+    edges = [pa.array(values, pa.int64()).view(clock) for values in (starts, ends, ends - 1)]
     if isinstance(kind, LocalZonedTimestampType):
         edges[2] = to_moments(edges[2], zone).cast(pa.timestamp("ms", "UTC"))
     return edges

@@ -34,7 +34,7 @@ def values(planner: BatchPlanner, node: logical.Values) -> str:
 
 def arrow_rows(planner: BatchPlanner, node: logical.ArrowRows) -> str:
     """Return rows of the program."""
-    arrays = [one.combine_chunks() for one in node.data.columns]
+    arrays = [chunked.combine_chunks() for chunked in node.data.columns]
     return _rows(planner, arrays, node.schema.types)
 
 
@@ -55,10 +55,10 @@ def scan(planner: BatchPlanner, node: logical.Scan) -> str:
 def declared_table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
     """Return a table: the DataFrame of its connector, or the rows of its source. Each plan looks it up once."""
     key = table_key(node)
-    found = planner.tables.get(key)
-    if found is None:
-        found = planner.tables[key] = _table(planner, node)
-    return found
+    table = planner.tables.get(key)
+    if table is None:
+        table = planner.tables[key] = _table(planner, node)
+    return table
 
 
 def _table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
@@ -71,13 +71,13 @@ def _table(planner: BatchPlanner, node: logical.Scan) -> DeclaredTable:
         )
     if reader.frame is not None:
         return _of_spark(planner, partial(reader.frame, planner.spark), reader.spark_table, node)
-    part = planner.part_of(node)
+    part = planner.plan_scan(node)
     view = planner.view(
         _read(planner, planner.reader(part.scan) if part.scan is not node else reader, part.scan, title)
     )
-    places = {index: at for at, index in enumerate(part.columns)}
+    positions = {index: at for at, index in enumerate(part.columns)}
     columns = [
-        DeclaredColumn(column(places[index]) if index in places else None, kind)
+        DeclaredColumn(column(positions[index]) if index in positions else None, kind)
         for index, kind in enumerate(node.schema.types)
     ]
     return DeclaredTable(view, tuple(columns))
@@ -100,7 +100,7 @@ class _Stored:
 
     def __call__(self, batch: Batch) -> pa.RecordBatch:
         columns = as_columns(batch, "Source").columns.columns
-        stored = [to_stored(one, kind) for one, kind in zip(columns, self._types, strict=False)]
+        stored = [to_stored(array, kind) for array, kind in zip(columns, self._types, strict=False)]
         return pa.RecordBatch.from_arrays(stored, [column(index) for index in range(len(stored))])
 
 
@@ -113,28 +113,28 @@ def _unbounded(title: str) -> ValidationError:
 def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None, node: logical.Scan) -> DeclaredTable:
     """Return a table that Spark reads, in the declared types. `name`: its name in Spark, if any."""
     title = ".".join(node.path)
-    made: Any = frame() if name is None else None
-    table = table_of_frame(made) if name is None else planner.spark_table(name)
+    dataframe: Any = frame() if name is None else None
+    table = table_of_frame(dataframe) if name is None else planner.spark_table(name)
     if table.is_streaming:
         raise _unbounded(title)
-    found = table.columns
-    names = [one.name for one in found]
-    if len(found) != len(node.schema):
+    cols = table.columns
+    names = [field.name for field in cols]
+    if len(cols) != len(node.schema):
         raise ValidationError(
-            f"table '{title}' has {len(node.schema)} columns, and the Spark data frame that it reads has {len(found)}: "
+            f"table '{title}' has {len(node.schema)} columns, and the Spark data frame that it reads has {len(cols)}: "
             f"{', '.join(names)}"
         )
-    if len({one.lower() for one in names}) < len(names):
+    if len({column_name.lower() for column_name in names}) < len(names):
         names = [column(index) for index in range(len(names))]
-        made, name = (frame() if made is None else made).toDF(*names), None
+        dataframe, name = (frame() if dataframe is None else dataframe).toDF(*names), None
     columns = []
-    for spark_name, one, declared in zip(names, found, node.schema, strict=True):
-        kept = DeclaredColumn(quoted(spark_name), declared.type, one.type)
-        if kept.text() is None:
+    for spark_name, spark_column, declared in zip(names, cols, node.schema, strict=True):
+        declared_column = DeclaredColumn(quoted(spark_name), declared.type, spark_column.type)
+        if declared_column.text() is None:
             raise ValidationError(
                 f"column '{declared.name}' of table '{title}' is declared as {declared.type}, and Spark has "
-                f"{one.type} there: declare it as what Spark has"
+                f"{spark_column.type} there: declare it as what Spark has"
             )
-        columns.append(kept)
-    source = planner.view(made) if name is None else table_text(name)
+        columns.append(declared_column)
+    source = planner.view(dataframe) if name is None else table_text(name)
     return DeclaredTable(source, tuple(columns))

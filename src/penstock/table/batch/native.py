@@ -66,7 +66,7 @@ def _levels(expression: Typed) -> int:
     levels, below = 0, [expression]
     while below:
         levels += 1
-        below = [child for one in below for child in one.children()]
+        below = [child for parent in below for child in parent.children()]
     return levels
 
 
@@ -87,10 +87,10 @@ def _text(expression: Typed, column: ColumnText) -> str | None:
     if make is None:
         return None
     operands: list[str] = []
-    for one in expression.operands:
-        found = _text(one, column)
-        if found is None:
+    for operand in expression.operands:
+        operand_text = _text(operand, column)
+        if operand_text is None:
             return None
-        operands.append(found)
+        operands.append(operand_text)
     text = make(expression, operands)
     return text if text is not None and len(text) <= _LENGTH_MAX else None

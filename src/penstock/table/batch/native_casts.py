@@ -30,40 +30,40 @@ _DIGITS_OF_DOUBLE: Final = 15
 
 
 def _cast(call: FunctionCall, operands: Sequence[str]) -> str | None:
-    found, to = call.operands[0].type, call.type
-    if found.nullable() == to.nullable():
+    source, to = call.operands[0].type, call.type
+    if source.nullable() == to.nullable():
         return operands[0]
-    if isinstance(found, CharType | VarCharType):
-        return _text(found, to, operands[0])
-    if isinstance(found, DecimalType) and isinstance(to, DecimalType) and not _loses_nothing(found, to):
+    if isinstance(source, CharType | VarCharType):
+        return _text(source, to, operands[0])
+    if isinstance(source, DecimalType) and isinstance(to, DecimalType) and not _loses_nothing(source, to):
         return f"try_cast({operands[0]} AS {spark_type(to)})"
-    return f"CAST({operands[0]} AS {spark_type(to)})" if _loses_nothing(found, to) else None
+    return f"CAST({operands[0]} AS {spark_type(to)})" if _loses_nothing(source, to) else None
 
 
-def _text(found: CharType | VarCharType, to: DataType, operand: str) -> str | None:
+def _text(source: CharType | VarCharType, to: DataType, operand: str) -> str | None:
     """Cast text to VARCHAR, truncated if it is too long."""
     if not isinstance(to, VarCharType):
         return None
-    return operand if found.length <= to.length or to.length == LENGTH_MAX else f"substring({operand}, 1, {to.length})"
+    return operand if source.length <= to.length or to.length == LENGTH_MAX else f"substring({operand}, 1, {to.length})"
 
 
-def _loses_nothing(found: DataType, to: DataType) -> bool:
-    if isinstance(found, IntegralType):
+def _loses_nothing(source: DataType, to: DataType) -> bool:
+    if isinstance(source, IntegralType):
         if isinstance(to, IntegralType):
-            return BITS[type(found)] <= BITS[type(to)]
+            return BITS[type(source)] <= BITS[type(to)]
         if isinstance(to, DecimalType):
-            return as_decimal(found).precision <= to.precision - to.scale
+            return as_decimal(source).precision <= to.precision - to.scale
         return isinstance(to, DoubleType) or (isinstance(to, VarCharType) and to.length == LENGTH_MAX)
-    if isinstance(found, DecimalType):
+    if isinstance(source, DecimalType):
         if isinstance(to, DecimalType):
-            return found.scale <= to.scale and found.precision - found.scale <= to.precision - to.scale
-        return isinstance(to, DoubleType) and found.precision <= _DIGITS_OF_DOUBLE
-    if isinstance(found, FloatType):
+            return source.scale <= to.scale and source.precision - source.scale <= to.precision - to.scale
+        return isinstance(to, DoubleType) and source.precision <= _DIGITS_OF_DOUBLE
+    if isinstance(source, FloatType):
         return isinstance(to, DoubleType)
-    if isinstance(found, DateType):
+    if isinstance(source, DateType):
         return isinstance(to, TimestampType) and to.precision <= MICROSECOND_DIGITS
-    if isinstance(found, TimestampType):
-        return isinstance(to, TimestampType) and found.precision <= to.precision <= MICROSECOND_DIGITS
+    if isinstance(source, TimestampType):
+        return isinstance(to, TimestampType) and source.precision <= to.precision <= MICROSECOND_DIGITS
     return False
 
 

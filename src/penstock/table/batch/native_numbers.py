@@ -76,31 +76,31 @@ def _divisor(operand: Typed, text: str, kind: str, divided: str) -> str:
 
 
 def _arithmetic(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
-    types = [one.type for one in call.operands]
-    if any(isinstance(one, DecimalType) for one in types):
-        if all(isinstance(one, DecimalType | IntegralType) for one in types):
+    types = [operand.type for operand in call.operands]
+    if any(isinstance(kind, DecimalType) for kind in types):
+        if all(isinstance(kind, DecimalType | IntegralType) for kind in types):
             return _decimals(operator, call, operands)
         return None
-    if all(isinstance(one, IntegralType) for one in types):
+    if all(isinstance(kind, IntegralType) for kind in types):
         return _whole_numbers(operator, call, operands)
-    if all(isinstance(one, _FLOATING) and type(one) is type(call.type) for one in types):
+    if all(isinstance(kind, _FLOATING) and type(kind) is type(call.type) for kind in types):
         return _floating(operator, call, operands)
     return None
 
 
 def _decimals(operator: str, call: FunctionCall, operands: Sequence[str]) -> str | None:
     """Compute with decimals, or decimals and whole numbers."""
-    left, right = (as_decimal(one.type) for one in call.operands)
-    one, other = (
+    left, right = (as_decimal(operand.type) for operand in call.operands)
+    lhs, rhs = (
         text if isinstance(node.type, DecimalType) else f"CAST({text} AS {spark_type(kind)})"
         for text, node, kind in zip(operands, call.operands, (left, right), strict=True)
     )
     result = spark_type(call.type)
     if operator in _TRY:
-        text = f"{_TRY[operator]}({one}, {other})"
+        text = f"{_TRY[operator]}({lhs}, {rhs})"
     else:
-        other = _divisor(call.operands[1], other, spark_type(right), one)
-        text = f"try_divide({one}, {other})" if operator == "/" else f"({one} % {other})"
+        rhs = _divisor(call.operands[1], rhs, spark_type(right), lhs)
+        text = f"try_divide({lhs}, {rhs})" if operator == "/" else f"({lhs} % {rhs})"
     # Spark derives the digits of a result by the same rule
     given = RESULTS[operator](left, right)
     return text if spark_type(given) == result else f"CAST({text} AS {result})"
@@ -109,29 +109,29 @@ def _decimals(operator: str, call: FunctionCall, operands: Sequence[str]) -> str
 def _whole_numbers(operator: str, call: FunctionCall, operands: Sequence[str]) -> str:
     left, right = call.operands
     bits = BITS[type(call.type)]
-    one, other = (
+    lhs, rhs = (
         text if isinstance(node.type, BigIntType) else f"CAST({text} AS BIGINT)"
         for text, node in zip(operands, call.operands, strict=True)
     )
     if operator == "/":
-        text = f"({one} div {_divisor(right, other, 'BIGINT', one)})"
+        text = f"({lhs} div {_divisor(right, rhs, 'BIGINT', lhs)})"
         if _bits(left) < 64 or _is_not_zero(right):
             # only dividing the least number by -1 may overflow
             is_minus_one = isinstance(right, Constant) and right.value == -1
-            return wrapped(text, call.type) if not is_minus_one else wrapped(_negated(one), call.type)
-        return wrapped(f"(CASE WHEN {other} = -1 THEN {_negated(one)} ELSE {text} END)", call.type)
+            return wrapped(text, call.type) if not is_minus_one else wrapped(_negated(lhs), call.type)
+        return wrapped(f"(CASE WHEN {rhs} = -1 THEN {_negated(lhs)} ELSE {text} END)", call.type)
     if operator in ("MOD", "%"):
-        text = f"({one} % {_divisor(right, other, 'BIGINT', one)})"
+        text = f"({lhs} % {_divisor(right, rhs, 'BIGINT', lhs)})"
         return text if bits == 64 else f"CAST({text} AS {spark_type(call.type)})"
     needed = _bits(left) + _bits(right) if operator == "*" else max(_bits(left), _bits(right)) + 1
     if needed <= 64:
-        return wrapped(f"({one} {operator} {other})", call.type)
+        return wrapped(f"({lhs} {operator} {rhs})", call.type)
     digits = "DECIMAL(19,0)" if operator == "*" else "DECIMAL(20,0)"
-    exact = f"CAST({one} AS {digits}) {operator} CAST({other} AS {digits})"
+    exact = f"CAST({lhs} AS {digits}) {operator} CAST({rhs} AS {digits})"
     if operator == "*":
         # 38 digits hold any product of two 63-bit numbers
-        exact = f"CAST(try_multiply(CAST({one} AS DECIMAL(19,0)), CAST({other} AS DECIMAL(19,0))) AS DECIMAL(38,0))"
-    return wrapped(f"coalesce({_TRY[operator]}({one}, {other}), {wrapped_decimal(exact)})", call.type)
+        exact = f"CAST(try_multiply(CAST({lhs} AS DECIMAL(19,0)), CAST({rhs} AS DECIMAL(19,0))) AS DECIMAL(38,0))"
+    return wrapped(f"coalesce({_TRY[operator]}({lhs}, {rhs}), {wrapped_decimal(exact)})", call.type)
 
 
 def _negated(text: str) -> str:

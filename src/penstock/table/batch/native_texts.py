@@ -13,7 +13,7 @@ _TEXTS: Final = (CharType, VarCharType)
 
 
 def _are_texts(operands: Sequence[Typed]) -> bool:
-    return all(isinstance(one.type, _TEXTS) for one in operands)
+    return all(isinstance(operand.type, _TEXTS) for operand in operands)
 
 
 def _like(call: FunctionCall, operands: Sequence[str]) -> str | None:
@@ -32,10 +32,10 @@ def _substring(call: FunctionCall, operands: Sequence[str]) -> str | None:
     """Return a substring at a constant position, counted from the beginning, and of a constant length."""
     if not isinstance(call.operands[0].type, _TEXTS):
         return None
-    for one, least in zip(call.operands[1:], (1, 0), strict=False):
-        if not isinstance(one, Constant) or not isinstance(one.value, int) or one.value < least:
+    for operand, least in zip(call.operands[1:], (1, 0), strict=False):
+        if not isinstance(operand, Constant) or not isinstance(operand.value, int) or operand.value < least:
             return None
-    numbers = [str(one.value) for one in call.operands[1:] if isinstance(one, Constant)]
+    numbers = [str(number.value) for number in call.operands[1:] if isinstance(number, Constant)]
     return f"substring({', '.join([operands[0], *numbers])})"
 
 

@@ -55,23 +55,23 @@ def _compare(operator: str, call: FunctionCall, operands: Sequence[str]) -> str 
             return f"({keys[0]} {operator} {keys[1]})"
     if not _is_plain(left.type) or left.type.nullable() != right.type.nullable():
         return None
-    one, other = operands
-    text = f"({one} {operator} {other})"
-    sides = ((one, left, other), (other, right, one))
+    lhs, rhs = operands
+    text = f"({lhs} {operator} {rhs})"
+    sides = ((lhs, left, rhs), (rhs, right, lhs))
     nans = [(name, beside) for name, node, beside in sides if _may_be_nan(node)]
     if not nans:
         return text
     if operator == "<>":
         # the opposite of =, so true if either is NaN
         either = " OR ".join([text, *(f"isnan({name})" for name, _ in nans)])
-        return f"(({either}) AND {_both(one, other)})"
+        return f"(({either}) AND {_both(lhs, rhs)})"
     numbers = [f"(NOT isnan({name}) OR {beside} IS NULL)" for name, beside in nans]
     return f"({' AND '.join([text, *numbers])})"
 
 
-def _both(one: str, other: str) -> str:
+def _both(lhs: str, rhs: str) -> str:
     """Return a text that is true, or NULL if either of two operands is NULL."""
-    return f"CASE WHEN {one} IS NOT NULL AND {other} IS NOT NULL THEN true END"
+    return f"CASE WHEN {lhs} IS NOT NULL AND {rhs} IS NOT NULL THEN true END"
 
 
 def _is_distinct(negated: bool, call: FunctionCall, operands: Sequence[str]) -> str | None:
@@ -79,8 +79,8 @@ def _is_distinct(negated: bool, call: FunctionCall, operands: Sequence[str]) -> 
     keys = _nested_keys(call, operands)
     if keys is None and (not _is_plain(left.type) or left.type.nullable() != right.type.nullable()):
         return None
-    one, other = keys or operands
-    text = f"({one} <=> {other})"
+    lhs, rhs = keys or operands
+    text = f"({lhs} <=> {rhs})"
     return text if negated else f"(NOT {text})"
 
 
@@ -93,12 +93,12 @@ def _nested_keys(call: FunctionCall, operands: Sequence[str]) -> list[str] | Non
     return [key for key in keys if key is not None] if None not in keys else None
 
 
-def _in(call: FunctionCall, operands: Sequence[str]) -> str | None:
+def _render_membership(call: FunctionCall, operands: Sequence[str]) -> str | None:
     """Return IN for plain types other than floating-point numbers."""
     first = call.operands[0].type
     if not _is_plain(first) or isinstance(first, _FLOATING):
         return None
-    if any(one.type.nullable() != first.nullable() for one in call.operands):
+    if any(operand.type.nullable() != first.nullable() for operand in call.operands):
         return None
     return f"({operands[0]} IN ({', '.join(operands[1:])}))"
 
@@ -125,9 +125,9 @@ def _extreme(name: str, call: FunctionCall, operands: Sequence[str]) -> str | No
     kind = call.type
     if not _is_plain(kind) or isinstance(kind, _FLOATING) or len(operands) < 2:
         return None
-    if any(one.type.nullable() != kind.nullable() for one in call.operands):
+    if any(operand.type.nullable() != kind.nullable() for operand in call.operands):
         return None
-    checked = " AND ".join(f"{one} IS NOT NULL" for one in operands)
+    checked = " AND ".join(f"{operand} IS NOT NULL" for operand in operands)
     return f"(CASE WHEN {checked} THEN {name.lower()}({', '.join(operands)}) END)"
 
 
@@ -137,7 +137,7 @@ NATIVE: Final[dict[str, Native]] = {
     **{operator: partial(_compare, operator) for operator in ("=", "<>", "<", "<=", ">", ">=")},
     "IS DISTINCT FROM": partial(_is_distinct, False),
     "IS NOT DISTINCT FROM": partial(_is_distinct, True),
-    "IN": _in,
+    "IN": _render_membership,
     "CASE": _case,
     "COALESCE": lambda call, operands: f"coalesce({', '.join(operands)})",
     "AND": partial(_joined, "AND"),

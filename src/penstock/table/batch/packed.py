@@ -28,11 +28,11 @@ class Packing:
         """Yield the batches, each packed into one row."""
         for batch in batches:
             if batch.num_rows:
-                columns = [from_stored(one, kind) for one, kind in zip(batch.columns, self.types, strict=False)]
-                found = pa.RecordBatch.from_arrays(columns, [f"c{index}" for index in range(len(columns))])
+                columns = [from_stored(array, kind) for array, kind in zip(batch.columns, self.types, strict=False)]
+                decoded = pa.RecordBatch.from_arrays(columns, [f"c{index}" for index in range(len(columns))])
                 sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, found.schema) as writer:
-                    writer.write_batch(found)
+                with pa.ipc.new_stream(sink, decoded.schema) as writer:
+                    writer.write_batch(decoded)
                 yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["batch"])
 
 

@@ -30,7 +30,7 @@ from penstock.table.plan.patterns import MatchRecognize
 from penstock.table.streaming.patterns.matching import Matching
 from penstock.table.streaming.patterns.program import MatchProgram, MatchSpecification, Offered
 from penstock.table.streaming.patterns.references import Matched
-from penstock.table.streaming.planning.plan_patterns import specification_of
+from penstock.table.streaming.planning.plan_patterns import build_match_specification
 from penstock.table.streaming.rows.row_keys import RowKeys
 
 _DAY_MS = 86_400_000
@@ -51,7 +51,7 @@ def match(planner: BatchPlanner, node: MatchRecognize) -> str:
         raise ValidationError("You must specify time point for order by as the first one.")
     if node.order[0].is_descending:
         raise ValidationError("Primary sort order of a table must be ascending on time.")
-    work = Recognized(specification_of(node), planner.session)
+    work = Recognized(build_match_specification(node), planner.session)
     kinds = [before[index].type for index in node.partition]
     keys = [group_text(column(index), kind) for index, kind in zip(node.partition, kinds, strict=True)]
     order = ", ".join([*keys, order_text(node.order)])
@@ -69,7 +69,7 @@ def _is_float(kind: DataType) -> bool:
     return isinstance(kind, FloatType | DoubleType)
 
 
-def _times_of(times: pa.Array, kind: DataType) -> list[int]:
+def _to_milliseconds(times: pa.Array, kind: DataType) -> list[int]:
     """Return points in time in ms, for WITHIN. NULL is earlier than all others."""
     if isinstance(kind, TimestampType | LocalZonedTimestampType):
         numbers: list[int] = milliseconds(pc.fill_null(times, pa.scalar(0, times.type))).tolist()
@@ -79,7 +79,9 @@ def _times_of(times: pa.Array, kind: DataType) -> list[int]:
         numbers = times.cast(pa.time32("ms")).cast(pa.int32()).fill_null(0).to_pylist()
     if not times.null_count:
         return numbers
-    return [one if known else MIN_TIMESTAMP for one, known in zip(numbers, times.is_valid().to_pylist(), strict=True)]
+    return [
+        number if known else MIN_TIMESTAMP for number, known in zip(numbers, times.is_valid().to_pylist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class _Run:
         """Return the matches that more rows complete."""
         batch = pa.RecordBatch.from_arrays(list(columns), list(self._specification.names))
         first = self._specification.order[0].index
-        times = _times_of(columns[first], self._specification.types[first])
+        times = _to_milliseconds(columns[first], self._specification.types[first])
         sequences: dict[Any, list[tuple[int, Offered]]] = {}
         for key, time_ms, row in zip(self._keys.of(batch), times, self._program.offered(batch), strict=True):
             sequences.setdefault(key, []).append((time_ms, row))

@@ -62,10 +62,10 @@ def column(index: int) -> str:
 
 def select(texts: Sequence[str], query: str, rest: str = "") -> str:
     """Select expressions from a query. Without expressions, the result has one unused column."""
-    shown = ", ".join(
+    select_list = ", ".join(
         text if text == column(index) else f"{text} AS {column(index)}" for index, text in enumerate(texts)
     )
-    return f"SELECT {shown or 'true AS c0'} FROM ({query}){rest}"
+    return f"SELECT {select_list or 'true AS c0'} FROM ({query}){rest}"
 
 
 def with_maps(query: str, types: Sequence[DataType]) -> str:
@@ -77,7 +77,7 @@ def with_maps(query: str, types: Sequence[DataType]) -> str:
 
 def schema_text(types: Sequence[DataType]) -> str:
     """Return the columns of a DataFrame as Spark SQL declares them."""
-    return ", ".join(f"{column(index)} {spark_type(one)}" for index, one in enumerate(types))
+    return ", ".join(f"{column(index)} {spark_type(kind)}" for index, kind in enumerate(types))
 
 
 def order_text(keys: Sequence[logical.SortKey]) -> str:
@@ -167,8 +167,8 @@ class BatchPlanner:
         if self._uses[id(node)] == 1:
             if isinstance(node, logical.Scan):
                 self._scans.setdefault(table_key(node), node)
-            for one in node.inputs():
-                self._count(one)
+            for child in node.inputs():
+                self._count(child)
 
     def is_shared(self, node: logical.Node) -> bool:
         """Return whether a node is read more than once, and so has its own view."""
@@ -182,10 +182,10 @@ class BatchPlanner:
             self._nested -= 1
             is_too_deep = self._nested and not self._nested % _NESTED_QUERIES_MAX
             return f"SELECT * FROM {self.view(query_frame(self.spark, found_text))}" if is_too_deep else found_text
-        found = self._shared.get(id(node))
-        if found is None:
-            found = self._shared[id(node)] = (node, self.view(query_frame(self.spark, self._query(node))))
-        return f"SELECT * FROM {found[1]}"
+        shared = self._shared.get(id(node))
+        if shared is None:
+            shared = self._shared[id(node)] = (node, self.view(query_frame(self.spark, self._query(node))))
+        return f"SELECT * FROM {shared[1]}"
 
     def _query(self, node: logical.Node) -> str:
         make = self._queries.get(type(node))
@@ -205,12 +205,12 @@ class BatchPlanner:
     def spark_table(self, name: str) -> SparkTable:
         """Return a Spark table as currently defined. The first request fetches the tables of all plans."""
         if name not in self._spark_tables:
-            others = (self.table_reader(scan).spark_table for scan in self._scans.values())
-            names = dict.fromkeys([name, *(one for one in others if one is not None)])
-            self._spark_tables |= tables_named(self.spark, {one: table_text(one) for one in names})
+            table_names = (self.table_reader(scan).spark_table for scan in self._scans.values())
+            names = dict.fromkeys([name, *(table_name for table_name in table_names if table_name is not None)])
+            self._spark_tables |= tables_named(self.spark, {table_name: table_text(table_name) for table_name in names})
         return self._spark_tables[name]
 
-    def part_of(self, node: logical.Scan) -> Part:
+    def plan_scan(self, node: logical.Scan) -> Part:
         """Return the part of a table that the plans read."""
         return self._reads.part(node)
 
@@ -243,24 +243,26 @@ class BatchPlanner:
 
         `kept`: columns that are needed in addition to the ones that expressions read.
         """
-        texts = [native_text(one, name) for one in expressions]
-        wanted = [one for one, text in zip(expressions, texts, strict=True) if text is None]
-        if not wanted:
+        texts = [native_text(expression, name) for expression in expressions]
+        non_native = [expression for expression, text in zip(expressions, texts, strict=True) if text is None]
+        if not non_native:
             return Source(query, [text for text in texts if text is not None])
-        read = sorted({one.index for part in expressions for one in part.walk() if isinstance(one, Field)} | set(kept))
-        place = {index: at for at, index in enumerate(read)}
-        native = [one for one, text in zip(expressions, texts, strict=True) if text is not None]
-        passed = sorted({one.index for part in native for one in part.walk() if isinstance(one, Field)} | set(kept))
+        read = sorted(
+            {node.index for part in expressions for node in part.walk() if isinstance(node, Field)} | set(kept)
+        )
+        positions = {index: at for at, index in enumerate(read)}
+        native = [expression for expression, text in zip(expressions, texts, strict=True) if text is not None]
+        passed = sorted({node.index for part in native for node in part.walk() if isinstance(node, Field)} | set(kept))
         types = schema.types
-        moved = tuple(_moved(one, place) for one in wanted)
-        work = Computed(tuple(place[index] for index in passed), moved, self.session)
-        gives = [*(types[index] for index in passed), *(one.type for one in wanted)]
+        moved = tuple(_moved(expression, positions) for expression in non_native)
+        work = Computed(tuple(positions[index] for index in passed), moved, self.session)
+        gives = [*(types[index] for index in passed), *(expression.type for expression in non_native)]
         view = self.step(select([name(index) for index in read], query), work, [types[index] for index in read], gives)
-        names = [*(name(index) for index in passed), *(f"k{at}" for at in range(len(wanted)))]
-        renamed = ", ".join(f"{column(at)} AS {one}" for at, one in enumerate(names))
-        computed = iter(f"k{at}" for at in range(len(wanted)))
-        found = [text if text is not None else next(computed) for text in texts]
-        return Source(f"SELECT {renamed} FROM {view}", found)
+        names = [*(name(index) for index in passed), *(f"k{at}" for at in range(len(non_native)))]
+        renamed = ", ".join(f"{column(at)} AS {old_name}" for at, old_name in enumerate(names))
+        computed = iter(f"k{at}" for at in range(len(non_native)))
+        result_texts = [text if text is not None else next(computed) for text in texts]
+        return Source(f"SELECT {renamed} FROM {view}", result_texts)
 
 
 def _compares_floats(part: Typed) -> bool:
@@ -268,10 +270,10 @@ def _compares_floats(part: Typed) -> bool:
     if not isinstance(part, FunctionCall) or part.function != "=":
         return False
     is_float = isinstance(part.operands[0].type, FloatType | DoubleType)
-    return is_float and all(any(isinstance(one, Field) for one in operand.walk()) for operand in part.operands)
+    return is_float and all(any(isinstance(node, Field) for node in operand.walk()) for operand in part.operands)
 
 
-def _moved(expression: Typed, place: dict[int, int]) -> Typed:
+def _moved(expression: Typed, positions: dict[int, int]) -> Typed:
     return transformed(
-        expression, lambda node: replace(node, index=place[node.index]) if isinstance(node, Field) else node
+        expression, lambda node: replace(node, index=positions[node.index]) if isinstance(node, Field) else node
     )

@@ -24,10 +24,10 @@ from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches
 from penstock.table.batch.failures import failures_told
 from penstock.table.batch.stored import from_stored
-from penstock.table.data.conversion import seen_of
+from penstock.table.data.conversion import to_external
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType, DecimalType
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.plan.executor import ChangelogRow
 
 _THREADS: Final = QueryThreads()
@@ -39,7 +39,7 @@ class BatchQuery:
     def __init__(self, spark: SparkHandle, frame: Any, types: list[DataType], zone: tzinfo) -> None:
         self._spark = spark
         self._types = types
-        self._seen = [seen_of(kind, zone) for kind in types]
+        self._seen = [to_external(kind, zone) for kind in types]
         self._tag = f"penstock-query-{uuid.uuid4().hex}"
         self._name = "a query of tables"
         self._result: Future[list[pa.RecordBatch]] = Future()
@@ -59,7 +59,7 @@ class BatchQuery:
     def rows(self) -> Iterator[ChangelogRow]:
         """Yield the rows, in the order of the query if it has one."""
         for kind, values in self.held_rows():
-            yield kind, tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+            yield kind, tuple([convert(value) for convert, value in zip(self._seen, values, strict=True)])
 
     def held_rows(self) -> Iterator[ChangelogRow]:
         """See `CollectingJob`."""
@@ -71,7 +71,7 @@ class BatchQuery:
                         "it is NULL. Cast to a type with more digits, or use TRY_CAST"
                     )
             columns = [
-                values_of(from_stored(column, kind), kind)
+                to_values(from_stored(column, kind), kind)
                 for column, kind in zip(batch.columns, self._types, strict=False)
             ]
             rows: Any = zip(*columns, strict=True) if columns else [()] * batch.num_rows

@@ -40,15 +40,17 @@ class Reads:
             early = with_early_filters(_without_watermarks(plan), calls)
             for key, columns in columns_read(early).items():
                 self._columns[key] = self._columns.get(key, frozenset()) | columns
-            for key, asked in asked_of_tables(early).items():
+            for key, conditions in asked_of_tables(early).items():
                 before = self._asked.get(key)
-                self._asked[key] = asked if before is None else [one for one in before if one in asked]
+                self._asked[key] = (
+                    conditions if before is None else [condition for condition in before if condition in conditions]
+                )
 
     def part(self, node: Scan) -> Part:
         """Return the part of a table to read; all of it if its connector supports no push-down."""
         key = scan_key(node)
-        found = self._tables.filtered(node, self._asked.get(key, ()), self._calls.session)
-        scan = node if found is None else found.scan
+        filtered = self._tables.filtered(node, self._asked.get(key, ()), self._calls.session)
+        scan = node if filtered is None else filtered.scan
         columns = tuple(sorted(self._columns.get(key, ())))
         narrowed = self._tables.narrowed(scan, columns) if 0 < len(columns) < len(node.schema) else None
         return Part(scan, tuple(range(len(node.schema)))) if narrowed is None else Part(narrowed, columns)
@@ -64,10 +66,13 @@ def without_null_times(plans: Sequence[Node], calls: Calls) -> list[Node]:
 
     def changed(node: Node) -> Node:
         # Keep nodes shared between plans.
-        found = known.get(id(node))
-        if found is None:
-            found = known[id(node)] = node, _filtered(with_inputs(node, [changed(one) for one in node.inputs()]), calls)
-        return found[1]
+        entry = known.get(id(node))
+        if entry is None:
+            entry = known[id(node)] = (
+                node,
+                _filtered(with_inputs(node, [changed(child) for child in node.inputs()]), calls),
+            )
+        return entry[1]
 
     return [changed(plan) for plan in plans]
 
@@ -91,5 +96,5 @@ def _filtered(node: Node, calls: Calls) -> Node:
 
 def _without_watermarks(node: Node) -> Node:
     """Remove watermarks: a batch has all rows, so conditions may be evaluated before them."""
-    inputs = [_without_watermarks(one) for one in node.inputs()]
+    inputs = [_without_watermarks(child) for child in node.inputs()]
     return inputs[0] if isinstance(node, WatermarkAssigner) else with_inputs(node, inputs)

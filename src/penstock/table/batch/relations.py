@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.table.batch.chains import chain_of, projected
+from penstock.table.batch.chains import build_join_chain, projected
 from penstock.table.batch.kernels import Correlated
 from penstock.table.batch.map_keys import group_text, has_maps
 from penstock.table.batch.native import native_text
@@ -27,7 +27,7 @@ def project(planner: BatchPlanner, node: logical.Project) -> str:
 
 def filtered(planner: BatchPlanner, node: logical.Filter) -> str:
     """Filter first by the conditions that Spark can evaluate, so that fewer rows go through a step."""
-    chain = chain_of(planner, node)
+    chain = build_join_chain(planner, node)
     if chain is not None:
         return chain.query()
     query = planner.query(node.input)
@@ -90,10 +90,12 @@ def _except(parts: Sequence[str], width: int) -> str:
 
 def _as_types(planner: BatchPlanner, node: logical.Node, types: Sequence[DataType]) -> str:
     """Cast the rows of a part of a set operation to the types of the whole."""
-    pairs = [(spark_type(one), spark_type(other)) for one, other in zip(node.schema.types, types, strict=True)]
+    pairs = [
+        (spark_type(actual), spark_type(expected)) for actual, expected in zip(node.schema.types, types, strict=True)
+    ]
     texts = [
-        column(index) if one == other else f"CAST({column(index)} AS {other})"
-        for index, (one, other) in enumerate(pairs)
+        column(index) if actual == expected else f"CAST({column(index)} AS {expected})"
+        for index, (actual, expected) in enumerate(pairs)
     ]
     return select(texts, planner.query(node))
 

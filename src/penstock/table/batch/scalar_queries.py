@@ -50,11 +50,11 @@ def scalar_query(
     `parts`: the conditions of the join. `left`: the text of each column of the left side. `name`: the alias of the
     table that the query reads.
     """
-    found = _outputs(planner, node.right, name) if node.join_type is JoinType.LEFT else None
-    if found is None:
+    result = _outputs(planner, node.right, name) if node.join_type is JoinType.LEFT else None
+    if result is None:
         return None
-    outputs, groups = found
-    values = [place for place, one in enumerate(outputs) if isinstance(one, str)]
+    outputs, groups = result
+    values = [index for index, output in enumerate(outputs) if isinstance(output, str)]
     conditions = _conditions(parts, left, outputs, groups, name)
     if len(values) != 1 or conditions is None:
         return None
@@ -68,13 +68,13 @@ def _outputs(planner: BatchPlanner, node: logical.Node, name: str) -> tuple[list
         return None
     if isinstance(node, logical.Project):
         below = _outputs(planner, node.input, name)
-        outputs = [] if below is None else [_of_columns(one, below[0]) for one in node.expressions]
-        known = [one for one in outputs if one is not None]
+        outputs = [] if below is None else [_of_columns(expression, below[0]) for expression in node.expressions]
+        known = [output for output in outputs if output is not None]
         return None if below is None or len(known) < len(outputs) else (known, below[1])
     if not isinstance(node, logical.Aggregate) or not node.keys or node.sets:
         return None
     texts = [_of_rows(call, name) for call in node.calls]
-    known = [*map(_Key, range(len(node.keys))), *(one for one in texts if one is not None)]
+    known = [*map(_Key, range(len(node.keys))), *(text for text in texts if text is not None)]
     return (known, node) if len(known) == len(node.schema) else None
 
 
@@ -82,13 +82,13 @@ def _of_columns(expression: Typed, columns: Sequence[_Output]) -> _Output | None
     """Return an expression over columns if it preserves NULL."""
     if isinstance(expression, Field):
         return columns[expression.index]
-    for one in expression.walk():
-        if isinstance(one, Field):
-            if not isinstance(columns[one.index], str):
+    for node in expression.walk():
+        if isinstance(node, Field):
+            if not isinstance(columns[node.index], str):
                 return None
-        elif not isinstance(one, Constant) and not (isinstance(one, FunctionCall) and one.function in _KEEP_NULL):
+        elif not isinstance(node, Constant) and not (isinstance(node, FunctionCall) and node.function in _KEEP_NULL):
             return None
-    if not any(isinstance(one, Field) for one in expression.walk()):
+    if not any(isinstance(part, Field) for part in expression.walk()):
         return None
     return native_text(expression, lambda index: str(columns[index]))
 
@@ -97,8 +97,8 @@ def _of_rows(call: AggregateCall, name: str) -> str | None:
     """Return the text of an aggregate over the rows of a table; None unless it is NULL over no rows."""
     if call.function not in _OF_NO_ROWS_NULL:
         return None
-    operands = [native_text(one, lambda index: f"{name}.{column(index)}") for one in call.operands]
-    known = [one for one in operands if one is not None]
+    operands = [native_text(operand, lambda index: f"{name}.{column(index)}") for operand in call.operands]
+    known = [text for text in operands if text is not None]
     if call.condition is not None or len(known) < len(operands):
         return None
     return native_aggregate(call, known, None, Over())
@@ -120,22 +120,22 @@ def _conditions(
         return f"{name}.{column(groups.keys[key.number])}"
 
     for part in parts:
-        key = _key_of(part, width, outputs)
-        found = None if key is None else join_text(part, width, text)
-        if key is None or found is None:
+        key = _find_key(part, width, outputs)
+        condition_text = None if key is None else join_text(part, width, text)
+        if key is None or condition_text is None:
             return None
         keys.append(key.number)
-        texts.append(found)
+        texts.append(condition_text)
     return texts if sorted(keys) == list(range(len(groups.keys))) else None
 
 
-def _key_of(part: Typed, width: int, outputs: Sequence[_Output]) -> _Key | None:
+def _find_key(part: Typed, width: int, outputs: Sequence[_Output]) -> _Key | None:
     """Return the key that a condition equates with an expression of the left side."""
     if not isinstance(part, FunctionCall) or part.function != "=":
         return None
-    for one, other in (part.operands, part.operands[::-1]):
-        read = [node.index for node in other.walk() if isinstance(node, Field)]
-        if isinstance(one, Field) and one.index >= width and read and max(read) < width:
-            key = outputs[one.index - width]
+    for field, value in (part.operands, part.operands[::-1]):
+        read = [node.index for node in value.walk() if isinstance(node, Field)]
+        if isinstance(field, Field) and field.index >= width and read and max(read) < width:
+            key = outputs[field.index - width]
             return key if isinstance(key, _Key) else None
     return None

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.exact_cast import exact_cast
-from penstock.codecs.map_columns import has_nullable_keys, keys_of, map_array
+from penstock.codecs.map_columns import get_map_keys, has_nullable_keys, map_array
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import (
@@ -108,7 +108,7 @@ def spark_type(data_type: DataType) -> str:
         return f"MAP<{spark_type(data_type.key_type)},{spark_type(data_type.value_type)}>"
     if isinstance(data_type, RowType):
         # Fields are named by index, because Spark does not distinguish names that differ only in case.
-        fields = [f"f{index}:{spark_type(one)}" for index, one in enumerate(data_type.field_types())]
+        fields = [f"f{index}:{spark_type(kind)}" for index, kind in enumerate(data_type.field_types())]
         return f"STRUCT<{','.join(fields)}>"
     raise UnsupportedError(f"a column cannot have the type {data_type} in batch")
 
@@ -147,26 +147,26 @@ def from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _to_stored(column: pa.Array, data_type: DataType) -> pa.Array:
-    wanted = stored_type(data_type)
+    target_type = stored_type(data_type)
     if isinstance(data_type, NullType):
-        return pa.nulls(len(column), wanted)
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType) and pa.types.is_int64(wanted):
-        return column.view(wanted)
+        return pa.nulls(len(column), target_type)
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType) and pa.types.is_int64(target_type):
+        return column.view(target_type)
     if isinstance(data_type, TimeType | DayTimeIntervalType):
-        return column.view(wanted)
-    return exact_cast(column, wanted)
+        return column.view(target_type)
+    return exact_cast(column, target_type)
 
 
 def _from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
-    wanted = arrow_type(data_type)
+    target_type = arrow_type(data_type)
     if isinstance(data_type, NullType):
-        return pa.nulls(len(column), wanted)
-    if pa.types.is_int64(column.type) and not pa.types.is_int64(wanted):
-        return column.view(wanted)
+        return pa.nulls(len(column), target_type)
+    if pa.types.is_int64(column.type) and not pa.types.is_int64(target_type):
+        return column.view(target_type)
     if isinstance(data_type, TimeType):
-        return column.view(wanted)
+        return column.view(target_type)
     # The zone in Spark's type only affects display; the numbers are in UTC.
-    return exact_cast(column, wanted)
+    return exact_cast(column, target_type)
 
 
 def _converted(
@@ -180,25 +180,25 @@ def _converted(
         column = column.combine_chunks()
     if isinstance(data_type, RowType):
         kinds = data_type.field_types()
-        parts = [_converted(column.field(index), one, kind_of, convert) for index, one in enumerate(kinds)]
-        wanted = kind_of(data_type)
+        parts = [_converted(column.field(index), kind, kind_of, convert) for index, kind in enumerate(kinds)]
+        target_type = kind_of(data_type)
         if not parts:
-            return pa.array([None if one is None else {} for one in column.to_pylist()], wanted)
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=column.is_null())
+            return pa.array([None if value is None else {} for value in column.to_pylist()], target_type)
+        return pa.StructArray.from_arrays(parts, fields=list(target_type), mask=column.is_null())
     if isinstance(data_type, MapType | MultisetType):
         key, item = (
             (data_type.element_type, IntType())
             if isinstance(data_type, MultisetType)
             else (data_type.key_type, data_type.value_type)
         )
-        keys = _converted(keys_of(column), key, kind_of, convert)
+        keys = _converted(get_map_keys(column), key, kind_of, convert)
         items = _converted(column.items, item, kind_of, convert)
-        wanted = kind_of(data_type)
-        if keys.null_count and not has_nullable_keys(wanted):
+        target_type = kind_of(data_type)
+        if keys.null_count and not has_nullable_keys(target_type):
             raise TableRuntimeError(
                 "a key of a map is NULL: Spark, which runs queries in batch mode, has no maps with such keys"
             )
-        return map_array(_offsets(column), keys, items, wanted)
+        return map_array(_offsets(column), keys, items, target_type)
     if isinstance(data_type, ArrayType):
         elements = _converted(column.values, data_type.element_type, kind_of, convert)
         return pa.ListArray.from_arrays(_offsets(column), elements, type=kind_of(data_type))

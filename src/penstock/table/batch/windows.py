@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.batch.aggregates import WITHOUT_FRAME, Over
-from penstock.table.batch.aggregations import accumulated, operands_of, texts_of
+from penstock.table.batch.aggregations import accumulated, project_operands, render_calls
 from penstock.table.batch.kernels import Clocked, Edged, Windowed
 from penstock.table.batch.literals import literal_text
 from penstock.table.batch.map_keys import group_text
@@ -30,12 +30,12 @@ from penstock.table.typed.nodes import Constant
 def over(planner: BatchPlanner, node: logical.Over) -> str:
     """Return the columns of the input, and the result of each call over its frame."""
     width = len(node.input.schema)
-    source = operands_of(planner, planner.query(node.input), node.input.schema, node.calls, range(width))
+    source = project_operands(planner, planner.query(node.input), node.input.schema, node.calls, range(width))
     has_frame = not all(call.function in WITHOUT_FRAME for call in node.calls)
     framed = Over(_partition(_keys(node, node.partition), node.order), _frame(node) if has_frame else "")
-    texts, places = texts_of(node.calls, source.texts, framed)
+    texts, gathered_calls = render_calls(node.calls, source.texts, framed)
     query = select([*map(column, range(width)), *texts], source.query)
-    return accumulated(planner, query, node.input.schema.types, node.calls, places)
+    return accumulated(planner, query, node.input.schema.types, node.calls, gathered_calls)
 
 
 def _keys(node: logical.Over | logical.Rank | logical.WindowTable, partition: Sequence[int]) -> list[str]:
@@ -51,7 +51,7 @@ def _partition(keys: Sequence[str], order: tuple[SortKey, ...]) -> str:
 def _frame(node: logical.Over) -> str:
     if not node.order:
         return ""
-    ends = [_bound(node, one) for one in (node.lower, node.upper)]
+    ends = [_bound(node, bound) for bound in (node.lower, node.upper)]
     return f"{'ROWS' if node.is_rows else 'RANGE'} BETWEEN {ends[0]} AND {ends[1]}"
 
 
@@ -99,8 +99,8 @@ def rank(planner: BatchPlanner, node: logical.Rank) -> str:
     if node.end is not None or node.end_column is not None:
         end = node.end if node.end_column is None else column(node.end_column)
         conditions.append(f"{column(width)} <= {end}")
-    shown = [*columns, *([column(width)] if node.shows_number else [])]
-    return select(shown, query, f" WHERE {' AND '.join(conditions)}")
+    select_list = [*columns, *([column(width)] if node.shows_number else [])]
+    return select(select_list, query, f" WHERE {' AND '.join(conditions)}")
 
 
 def window_table(planner: BatchPlanner, node: logical.WindowTable) -> str:

@@ -10,7 +10,7 @@ from penstock.base.errors import WrongValueError
 from penstock.table.catalog.schema import Schema, UnresolvedColumn, UnresolvedWatermark
 from penstock.table.data.logical_types import DataType, RowField, RowType
 from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.sql import sql_of
+from penstock.table.sql import to_sql
 from penstock.table.sql.syntax import Expression
 from penstock.table.typed.nodes import Typed
 
@@ -89,7 +89,7 @@ class Column:
     def explain_extras(self) -> str | None:
         """Return the clause of a computed or metadata column; None for a physical column."""
         if self.kind is ColumnKind.COMPUTED:
-            return f"AS {sql_of(self.written)}" if self.written is not None else f"AS {self.expression}"
+            return f"AS {to_sql(self.written)}" if self.written is not None else f"AS {self.expression}"
         if self.kind is ColumnKind.METADATA:
             source = f" FROM '{self.metadata_key}'" if self.metadata_key is not None else ""
             return f"METADATA{source}{' VIRTUAL' * self.is_virtual}"
@@ -114,7 +114,7 @@ class WatermarkSpec:
 
     def as_summary_string(self) -> str:
         """Return the watermark in one line."""
-        return f"WATERMARK FOR `{self.rowtime_attribute}`: {self.expression.type} AS {sql_of(self.written)}"
+        return f"WATERMARK FOR `{self.rowtime_attribute}`: {self.expression.type} AS {to_sql(self.written)}"
 
     __str__ = as_summary_string
 
@@ -136,7 +136,7 @@ class UniqueConstraint:
 
     def as_summary_string(self) -> str:
         """Return the key in one line."""
-        return f"CONSTRAINT `{self.name}` PRIMARY KEY ({', '.join(f'`{one}`' for one in self.columns)}) NOT ENFORCED"
+        return f"CONSTRAINT `{self.name}` PRIMARY KEY ({', '.join(f'`{name}`' for name in self.columns)}) NOT ENFORCED"
 
     __str__ = as_summary_string
 
@@ -194,7 +194,7 @@ class ResolvedSchema:
     def get_primary_key_indexes(self) -> list[int]:
         """Return the indexes of the primary key columns among the physical columns."""
         names = [column.name for column in self.columns if column.is_physical()]
-        return [names.index(one) for one in self.primary_key.columns] if self.primary_key is not None else []
+        return [names.index(name) for name in self.primary_key.columns] if self.primary_key is not None else []
 
     def to_physical_row_data_type(self) -> RowType:
         """Return the row type of the physical columns."""
@@ -211,20 +211,22 @@ class ResolvedSchema:
     def unresolved(self) -> Schema:
         """Return the schema as a program declares it."""
         columns = []
-        for one in self.columns:
-            is_computed = one.kind is ColumnKind.COMPUTED
+        for column in self.columns:
+            is_computed = column.kind is ColumnKind.COMPUTED
             columns.append(
                 UnresolvedColumn(
-                    one.name,
-                    None if is_computed else one.data_type,
-                    one.written,
-                    one.kind is ColumnKind.METADATA,
-                    one.metadata_key,
-                    one.is_virtual,
-                    one.comment,
+                    column.name,
+                    None if is_computed else column.data_type,
+                    column.written,
+                    column.kind is ColumnKind.METADATA,
+                    column.metadata_key,
+                    column.is_virtual,
+                    column.comment,
                 )
             )
-        marks = tuple(UnresolvedWatermark(one.rowtime_attribute, one.written) for one in self.watermark_specs)
+        marks = tuple(
+            UnresolvedWatermark(watermark.rowtime_attribute, watermark.written) for watermark in self.watermark_specs
+        )
         key = self.primary_key
         return Schema(tuple(columns), marks, key.columns if key else (), key.name if key else None)
 

@@ -11,18 +11,24 @@ from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.sql import statements
 
 
-def schema_of(elements: statements.Elements) -> Schema:
+def build_schema(elements: statements.Elements) -> Schema:
     """Return the schema of the column list. Raises `ValidationError` for schemas that Flink rejects."""
-    columns = tuple(_column(one) for one in elements.columns)
+    columns = tuple(_column(column) for column in elements.columns)
     marks = []
     for mark in elements.watermarks:
         if len(mark.column) > 1:
             raise UnsupportedError("a watermark on a field of a row is not supported: make it a computed column")
         marks.append(UnresolvedWatermark(mark.column[0], mark.expression))
-    keys = [(one.columns, one.name, one.is_enforced) for one in elements.constraints if not one.is_unique]
+    keys = [
+        (constraint.columns, constraint.name, constraint.is_enforced)
+        for constraint in elements.constraints
+        if not constraint.is_unique
+    ]
     if len(keys) < len(elements.constraints):
         raise ValidationError("UNIQUE constraint is not supported yet")
-    keys += [((one.path[-1],), one.constraint, one.is_enforced) for one in elements.columns if one.is_primary]
+    keys += [
+        ((column.path[-1],), column.constraint, column.is_enforced) for column in elements.columns if column.is_primary
+    ]
     if len(keys) > 1:
         raise ValidationError("Duplicate primary key definition")
     if not keys:
@@ -49,9 +55,9 @@ def _column(column: statements.Column) -> UnresolvedColumn:
     )
 
 
-def table_of(statement: statements.CreateTable, base: CatalogBaseTable | None = None) -> CatalogBaseTable:
+def build_catalog_table(statement: statements.CreateTable, base: CatalogBaseTable | None = None) -> CatalogBaseTable:
     """Return the table that a statement creates. `base`: the table named in its LIKE clause."""
-    schema = schema_of(statement.elements)
+    schema = build_schema(statement.elements)
     options = dict(statement.options)
     partition = statement.partition_keys
     comment, distribution = statement.comment, statement.distribution
@@ -91,13 +97,13 @@ def _merged(
 ) -> tuple[Schema, dict[str, str], tuple[str, ...], statements.Distribution | None]:
     assert statement.like is not None
     rules = dict(_LIKE_PARTS)
-    said = {part: rule for rule, part in statement.like.options}
-    if "ALL" in said:
+    overrides = {part: rule for rule, part in statement.like.options}
+    if "ALL" in overrides:
         overwritten = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
         for part in rules:
-            fits = said["ALL"] != "OVERWRITING" or part in overwritten
-            rules[part] = said["ALL"] if fits else rules[part]
-    rules.update({part: rule for part, rule in said.items() if part != "ALL"})
+            fits = overrides["ALL"] != "OVERWRITING" or part in overwritten
+            rules[part] = overrides["ALL"] if fits else rules[part]
+    rules.update({part: rule for part, rule in overrides.items() if part != "ALL"})
     merged = Schema(
         _merged_columns(base.schema.columns, schema.columns, rules),
         _merged_marks(base.schema.watermarks, schema.watermarks, rules["WATERMARKS"]),
@@ -135,20 +141,20 @@ def _merged_options(base: object, own: dict[str, str], rule: str) -> dict[str, s
 def _merged_columns(
     base: Sequence[UnresolvedColumn], own: Sequence[UnresolvedColumn], rules: dict[str, str]
 ) -> tuple[UnresolvedColumn, ...]:
-    found: dict[str, UnresolvedColumn] = {}
+    merged: dict[str, UnresolvedColumn] = {}
     for column in base:
-        if rules.get(_rule_of(column), "INCLUDING") != "EXCLUDING":
-            found[column.name] = column
+        if rules.get(_find_like_feature(column), "INCLUDING") != "EXCLUDING":
+            merged[column.name] = column
     for column in own:
-        part = _rule_of(column)
-        there = found.get(column.name)
-        if there is not None and not (_rule_of(there) == part and rules.get(part) == "OVERWRITING"):
+        part = _find_like_feature(column)
+        existing = merged.get(column.name)
+        if existing is not None and not (_find_like_feature(existing) == part and rules.get(part) == "OVERWRITING"):
             raise ValidationError(f"A column named '{column.name}' already exists in the base table.")
-        found[column.name] = column
-    return tuple(found.values())
+        merged[column.name] = column
+    return tuple(merged.values())
 
 
-def _rule_of(column: UnresolvedColumn) -> str:
+def _find_like_feature(column: UnresolvedColumn) -> str:
     return "METADATA" if column.is_metadata else "GENERATED" if column.expression is not None else ""
 
 

@@ -15,7 +15,7 @@ from penstock.table.catalog.columns import ColumnKind, ResolvedSchema
 from penstock.table.catalog.inline_view import InlineView
 from penstock.table.catalog.null_times import with_null_times
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
-from penstock.table.catalog.resolution import metadata_of, resolve, row_schema
+from penstock.table.catalog.resolution import list_metadata_columns, resolve, row_schema
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
 from penstock.table.data.errors import UnknownNameError, ValidationError, names_located
 from penstock.table.functions.definition import Session
@@ -97,15 +97,15 @@ class CatalogManager:
 
     def find(self, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable] | None:
         """Return a table or view with its full path; temporary ones take precedence."""
-        whole = self.qualified(path)
-        temporary = self._temporary.get(whole)
+        full_path = self.qualified(path)
+        temporary = self._temporary.get(full_path)
         if temporary is not None:
-            return whole, temporary
-        catalog = self._catalogs.get(whole[0])
-        at = ObjectPath(whole[1], whole[2])
+            return full_path, temporary
+        catalog = self._catalogs.get(full_path[0])
+        at = ObjectPath(full_path[1], full_path[2])
         if catalog is None or not catalog.table_exists(at):
             return None
-        return whole, catalog.get_table(at)
+        return full_path, catalog.get_table(at)
 
     def temporary(self, path: tuple[str, ...]) -> CatalogBaseTable | None:
         """Return a temporary table or view."""
@@ -128,14 +128,14 @@ class CatalogManager:
         self, path: tuple[str, ...], table: CatalogBaseTable, is_temporary: bool, if_not_exists: bool = False
     ) -> None:
         """Add a table or view."""
-        whole = self.qualified(path)
+        full_path = self.qualified(path)
         if not is_temporary:
-            self.catalog(whole[0]).create_table(ObjectPath(whole[1], whole[2]), table, if_not_exists)
+            self.catalog(full_path[0]).create_table(ObjectPath(full_path[1], full_path[2]), table, if_not_exists)
             return
-        if whole not in self._temporary:
-            self._temporary[whole] = table
+        if full_path not in self._temporary:
+            self._temporary[full_path] = table
         elif not if_not_exists:
-            raise ValidationError(f"Temporary table '{'.'.join(whole)}' already exists")
+            raise ValidationError(f"Temporary table '{'.'.join(full_path)}' already exists")
 
     def missing(self, reason: str, path: tuple[str, ...]) -> UnknownNameError:
         """Return the error for a missing table or view. `reason`: a whole sentence."""
@@ -144,27 +144,27 @@ class CatalogManager:
 
     def drop(self, path: tuple[str, ...], is_view: bool, is_temporary: bool, if_exists: bool) -> bool:
         """Remove a table or view. Returns whether it existed."""
-        whole = self.qualified(path)
-        what = "view" if is_view else "table"
-        temporary = self._temporary.get(whole)
+        full_path = self.qualified(path)
+        kind = "view" if is_view else "table"
+        temporary = self._temporary.get(full_path)
         if is_temporary:
             if temporary is None or temporary.is_view is not is_view:
                 if if_exists:
                     return False
-                raise self.missing(f"Temporary {what} with identifier '{'.'.join(whole)}' does not exist.", path)
-            del self._temporary[whole]
+                raise self.missing(f"Temporary {kind} with identifier '{'.'.join(full_path)}' does not exist.", path)
+            del self._temporary[full_path]
             return True
         if temporary is not None and temporary.is_view is is_view:
             raise ValidationError(
-                f"Temporary {what} with identifier '{'.'.join(whole)}' exists. Drop it first before removing the "
-                f"permanent {what}."
+                f"Temporary {kind} with identifier '{'.'.join(full_path)}' exists. Drop it first before removing the "
+                f"permanent {kind}."
             )
-        found = self.find(path)
-        if found is None or found[1].is_view is not is_view:
+        entry = self.find(path)
+        if entry is None or entry[1].is_view is not is_view:
             if if_exists:
                 return False
-            raise self.missing(f"{what.capitalize()} with identifier '{'.'.join(whole)}' does not exist.", path)
-        self.catalog(whole[0]).drop_table(ObjectPath(whole[1], whole[2]))
+            raise self.missing(f"{kind.capitalize()} with identifier '{'.'.join(full_path)}' does not exist.", path)
+        self.catalog(full_path[0]).drop_table(ObjectPath(full_path[1], full_path[2]))
         return True
 
     # --- for the analyser --------------------------------------------------------------------------------------------
@@ -186,21 +186,21 @@ class CatalogManager:
 
         A view expands to its query; a table is a scan of stored columns, with computed columns on top.
         """
-        found = self.find(path)
-        if found is None:
+        entry = self.find(path)
+        if entry is None:
             return None
-        whole, table = found
+        full_path, table = entry
         given = options_of_hints(hints)
         if table.is_view:
             if given:
                 raise ValidationError(
-                    f"View '{'.'.join(whole)}' cannot be enriched with new options: only tables take hints."
+                    f"View '{'.'.join(full_path)}' cannot be enriched with new options: only tables take hints."
                 )
-            return self._view(whole, table), whole
+            return self._view(full_path, table), full_path
         options = {**table.options, **dict(given)}
         schema = self.resolved(table)
-        scan = _scan(whole, schema, tuple(options.items()), table.partition_keys, self.calls().session.zone)
-        return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), whole
+        scan = _scan(full_path, schema, tuple(options.items()), table.partition_keys, self.calls().session.zone)
+        return with_null_times(with_computed(scan, schema), scan, table.schema.primary_key, self), full_path
 
     def table_names(self) -> list[str]:
         """See `Tables`. Lists the tables and views of the current database."""
@@ -251,13 +251,13 @@ def _scan(
     """Return the scan of a table's stored columns."""
     stored = [column for column in schema.columns if column.kind is not ColumnKind.COMPUTED]
     key = schema.primary_key.columns if schema.primary_key is not None else ()
-    places = tuple(index for index, column in enumerate(stored) if column.name in key)
+    indexes = tuple(index for index, column in enumerate(stored) if column.name in key)
     return Scan(
         schema=row_schema(stored).without_time(),
         path=path,
         options=options,
-        key=places,
-        metadata=metadata_of(stored),
+        key=indexes,
+        metadata=list_metadata_columns(stored),
         partition_keys=partition_keys,
         zone=zone,
     )
@@ -276,7 +276,8 @@ def with_computed(plan: Node, schema: ResolvedSchema) -> Node:
     for mark in schema.watermark_specs:
         index = names.index(mark.rowtime_attribute)
         columns = tuple(
-            PlanColumn(column.name, plan.schema[place].type, column.time) for place, column in enumerate(schema.columns)
+            PlanColumn(column.name, plan.schema[position].type, column.time)
+            for position, column in enumerate(schema.columns)
         )
         plan = WatermarkAssigner(schema=RowSchema(columns), input=plan, column=index, expression=mark.expression)
     return plan

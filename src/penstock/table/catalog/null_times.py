@@ -66,7 +66,7 @@ def _route(plan: WatermarkAssigner, scan: Scan, key: Sequence[str], options: Tab
         schema=RowSchema(tuple(columns)),
         table=scan,
         time=plan.column,
-        key=tuple(place for place, column in enumerate(columns) if column.name in key),
+        key=tuple(index for index, column in enumerate(columns) if column.name in key),
     )
     where = f"option '{NULL_TIME_TABLE.key()}' of table {options.title}"
     try:
@@ -99,13 +99,13 @@ def _side_table(scan: Scan, options: TableOptions, tables: Tables) -> tuple[Path
         names = parse_path(text)
     except SqlParserError as error:
         raise ValidationError(f"{where} is not a valid table name: {error}") from error
-    found = tables.find((*scan.path[: max(0, len(scan.path) - len(names))], *names))
-    if found is None:
+    entry = tables.find((*scan.path[: max(0, len(scan.path) - len(names))], *names))
+    if entry is None:
         raise ValidationError(
             f"{where} names table '{text}', which does not exist: create it with the columns of {options.title}, or "
             f"set '{NULL_TIME.key()}' to 'drop'"
         )
-    path, table = found
+    path, table = entry
     if table.is_view:
         raise ValidationError(f"{where} names view {'.'.join(path)}: rows can only be written into a table")
     if path == scan.path:

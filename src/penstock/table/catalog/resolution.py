@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import scope_of
-from penstock.table.analyser.select import time_of
+from penstock.table.analyser.scopes import build_scope
+from penstock.table.analyser.select import find_time_attribute
 from penstock.table.catalog.columns import Column, ColumnKind, ResolvedSchema, UniqueConstraint, WatermarkSpec
 from penstock.table.catalog.schema import Schema, UnresolvedWatermark
 from penstock.table.data.errors import UnknownNameError, ValidationError
@@ -22,31 +22,31 @@ def resolve(schema: Schema, calls: Calls) -> ResolvedSchema:
     """Return the resolved schema. Raises `ValidationError` if the schema is inconsistent."""
     columns = [
         Column(
-            one.name,
-            one.data_type,
-            ColumnKind.METADATA if one.is_metadata else ColumnKind.PHYSICAL,
-            metadata_key=one.metadata_key,
-            is_virtual=one.is_virtual,
-            comment=one.comment,
+            declared.name,
+            declared.data_type,
+            ColumnKind.METADATA if declared.is_metadata else ColumnKind.PHYSICAL,
+            metadata_key=declared.metadata_key,
+            is_virtual=declared.is_virtual,
+            comment=declared.comment,
         )
-        for one in schema.columns
-        if one.data_type is not None
+        for declared in schema.columns
+        if declared.data_type is not None
     ]
-    _check_names([one.name for one in schema.columns])
-    analyser = ScalarAnalyser(scope_of(_rows(columns), calls), calls)
+    _check_names([declared.name for declared in schema.columns])
+    analyser = ScalarAnalyser(build_scope(_rows(columns), calls), calls)
     stored = {column.name: column for column in columns}
     resolved = []
-    for one in schema.columns:
-        if one.expression is None:
-            resolved.append(stored[one.name])
+    for unresolved in schema.columns:
+        if unresolved.expression is None:
+            resolved.append(stored[unresolved.name])
             continue
         try:
-            typed = analyser.typed(one.expression)
+            typed = analyser.typed(unresolved.expression)
         except ValidationError as error:
-            raise ValidationError(f"Invalid expression for computed column '{one.name}': {error}") from error
-        column = replace(Column.computed(one.name, typed, one.expression), comment=one.comment)
-        resolved.append(replace(column, time=time_of(typed)))
-    marks = [_watermark(one, resolved, calls) for one in schema.watermarks]
+            raise ValidationError(f"Invalid expression for computed column '{unresolved.name}': {error}") from error
+        column = replace(Column.computed(unresolved.name, typed, unresolved.expression), comment=unresolved.comment)
+        resolved.append(replace(column, time=find_time_attribute(typed)))
+    marks = [_watermark(watermark, resolved, calls) for watermark in schema.watermarks]
     if len(marks) > 1:
         raise ValidationError("Multiple watermark definitions are not supported yet.")
     for mark in marks:
@@ -55,20 +55,25 @@ def resolve(schema: Schema, calls: Calls) -> ResolvedSchema:
     key = _primary_key(schema, resolved)
     if key is not None:
         resolved = [
-            replace(one, data_type=one.data_type.not_null()) if one.name in key.columns else one for one in resolved
+            replace(resolved_column, data_type=resolved_column.data_type.not_null())
+            if resolved_column.name in key.columns
+            else resolved_column
+            for resolved_column in resolved
         ]
     return ResolvedSchema(tuple(resolved), tuple(marks), key)
 
 
 def row_schema(columns: Sequence[Column]) -> RowSchema:
     """Return the columns as the row schema of a plan."""
-    return RowSchema(tuple(PlanColumn(one.name, one.data_type, one.time) for one in columns))
+    return RowSchema(tuple(PlanColumn(column.name, column.data_type, column.time) for column in columns))
 
 
-def metadata_of(columns: Sequence[Column]) -> tuple[tuple[int, str], ...]:
+def list_metadata_columns(columns: Sequence[Column]) -> tuple[tuple[int, str], ...]:
     """Return the positions of METADATA columns, each with its key in the connector."""
     return tuple(
-        (place, one.metadata_key or one.name) for place, one in enumerate(columns) if one.kind is ColumnKind.METADATA
+        (index, column.metadata_key or column.name)
+        for index, column in enumerate(columns)
+        if column.kind is ColumnKind.METADATA
     )
 
 
@@ -83,21 +88,21 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _watermark(mark: UnresolvedWatermark, columns: Sequence[Column], calls: Calls) -> WatermarkSpec:
-    found = next((column for column in columns if column.name == mark.column), None)
-    if found is None:
+    rowtime = next((column for column in columns if column.name == mark.column), None)
+    if rowtime is None:
         names = ", ".join(column.name for column in columns)
         raise UnknownNameError(
             f"Invalid column name '{mark.column}' for rowtime attribute in watermark declaration. "
             f"Available names are: [{names}]",
             name=mark.column,
         )
-    if not isinstance(found.data_type, TimestampType | LocalZonedTimestampType) or found.data_type.precision > 3:
+    if not isinstance(rowtime.data_type, TimestampType | LocalZonedTimestampType) or rowtime.data_type.precision > 3:
         raise ValidationError(
             f"Invalid data type of time field for watermark definition. The field must be of type TIMESTAMP(p) or "
             f"TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3, but the time field type is "
-            f"{found.data_type}"
+            f"{rowtime.data_type}"
         )
-    typed = ScalarAnalyser(scope_of(_rows(columns), calls), calls).typed(mark.expression)
+    typed = ScalarAnalyser(build_scope(_rows(columns), calls), calls).typed(mark.expression)
     if not isinstance(typed, Field) and not isinstance(typed.type, TimestampType | LocalZonedTimestampType):
         raise ValidationError(f"Invalid data type of expression for watermark definition: {typed.type}")
     return WatermarkSpec(mark.column, typed, mark.expression)
@@ -107,11 +112,11 @@ def _primary_key(schema: Schema, columns: Sequence[Column]) -> UniqueConstraint 
     if not schema.primary_key:
         return None
     for name in schema.primary_key:
-        found = [column for column in columns if column.name == name]
-        if not found:
+        matches = [column for column in columns if column.name == name]
+        if not matches:
             reason = f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' does not exist."
             raise UnknownNameError(reason, name=name)
-        if not found[0].is_physical():
+        if not matches[0].is_physical():
             raise ValidationError(
                 f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' is not a physical column."
             )

@@ -60,12 +60,12 @@ class Schema:
 
         def column(self, column_name: str, data_type: str | DataType) -> Schema.Builder:
             """Add a physical column. The type is one of `DataTypes` or SQL text."""
-            self._columns.append(UnresolvedColumn(column_name, type_of(data_type)))
+            self._columns.append(UnresolvedColumn(column_name, parse_data_type(data_type)))
             return self
 
         def column_by_expression(self, column_name: str, expr: str | Expression | Operand) -> Schema.Builder:
             """Add a column computed from others by an expression: SQL text or a Table API expression."""
-            self._columns.append(UnresolvedColumn(column_name, expression=expression_of(expr)))
+            self._columns.append(UnresolvedColumn(column_name, expression=parse_expression(expr)))
             return self
 
         def column_by_metadata(
@@ -78,7 +78,7 @@ class Schema:
             """Add a column of the connector's metadata. A virtual one (`is_virtual`) is read but not written."""
             column = UnresolvedColumn(
                 column_name,
-                type_of(data_type),
+                parse_data_type(data_type),
                 is_metadata=True,
                 metadata_key=metadata_key,
                 is_virtual=is_virtual,
@@ -88,7 +88,7 @@ class Schema:
 
         def watermark(self, column_name: str, watermark_expr: str | Expression | Operand) -> Schema.Builder:
             """Make a TIMESTAMP or TIMESTAMP_LTZ column of precision 0 to 3 the event time, with this watermark."""
-            self._watermarks.append(UnresolvedWatermark(column_name, expression_of(watermark_expr)))
+            self._watermarks.append(UnresolvedWatermark(column_name, parse_expression(watermark_expr)))
             return self
 
         def primary_key(self, *column_names: str) -> Schema.Builder:
@@ -133,19 +133,19 @@ class Schema:
             return Schema(tuple(self._columns), tuple(self._watermarks), self._key, self._key_name)
 
 
-def type_of(data_type: str | DataType) -> DataType:
+def parse_data_type(data_type: str | DataType) -> DataType:
     """Return a data type; text is parsed."""
     if isinstance(data_type, DataType):
         return data_type
     if not isinstance(data_type, str):
         raise WrongTypeError(f"a type must be one of DataTypes or its text in SQL, not {data_type!r}")
     type_parser = TypeParser(data_type)
-    found = type_parser.data_type()
+    parsed = type_parser.data_type()
     type_parser.finish()
-    return found
+    return parsed
 
 
-def expression_of(expression: str | Expression | Operand) -> Expression:
+def parse_expression(expression: str | Expression | Operand) -> Expression:
     """Return an unresolved expression, from SQL text or the Table API."""
     if isinstance(expression, Operand):
         return expression._node
@@ -154,6 +154,6 @@ def expression_of(expression: str | Expression | Operand) -> Expression:
     if not isinstance(expression, str):
         raise WrongTypeError(f"an expression must be a text in SQL, not {expression!r}")
     parser = StatementParser(expression)
-    found = parser.expression()
+    parsed = parser.expression()
     parser.finish()
-    return found
+    return parsed

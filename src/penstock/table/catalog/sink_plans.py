@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
 from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import scope_of
+from penstock.table.analyser.scopes import build_scope
 from penstock.table.analyser.select import project
 from penstock.table.catalog.columns import Column, ResolvedSchema
 from penstock.table.catalog.objects import CatalogBaseTable
-from penstock.table.catalog.resolution import metadata_of, row_schema
+from penstock.table.catalog.resolution import list_metadata_columns, row_schema
 from penstock.table.catalog.sink_types import accepts, without_not_null
 from penstock.table.data.errors import UnknownNameError, ValidationError
 from penstock.table.data.logical_types import NullType
@@ -36,7 +36,7 @@ class Sinks(Protocol):
 
 def write_plan(
     sinks: Sinks,
-    whole: Path,
+    path: Path,
     table: CatalogBaseTable,
     plan: Node,
     names: Sequence[str] = (),
@@ -52,62 +52,62 @@ def write_plan(
     """
     if table.distribution is not None:
         raise UnsupportedError(
-            f"Table '{'.'.join(whole)}' is distributed into buckets (DISTRIBUTED BY), which its connector "
+            f"Table '{'.'.join(path)}' is distributed into buckets (DISTRIBUTED BY), which its connector "
             f"'{table.options.get('connector', '')}' does not support for writing"
         )
     columns = [column for column in sinks.resolved(table).columns if column.is_persisted()]
-    static = _static(sinks, whole, table, partition)
-    filled = _filled(whole, columns, plan, names, static)
+    static = _static(sinks, path, table, partition)
+    filled = _filled(path, columns, plan, names, static)
     expressions, written = _expressions(columns, plan, filled, static)
-    _check(".".join(whole), columns, expressions)
+    _check(".".join(path), columns, expressions)
     calls = sinks.calls()
-    casts = [_cast(calls.implicit, one, column) for one, column in zip(expressions, columns, strict=True)]
+    casts = [_cast(calls.implicit, expression, column) for expression, column in zip(expressions, columns, strict=True)]
     if casts != plan.schema.fields():
         plan = project(plan, casts, [column.name for column in columns])
     key = table.schema.primary_key
     return Write(
         schema=row_schema(columns).without_time(),
         input=plan,
-        path=whole,
+        path=path,
         options=tuple({**table.options, **dict(options)}.items()),
-        key=tuple(place for place, column in enumerate(columns) if column.name in key),
+        key=tuple(index for index, column in enumerate(columns) if column.name in key),
         columns=() if len(written) == len(columns) else tuple(written),
         overwrites=overwrites,
         conflict=conflict,
-        static_partition=tuple((name, str(one.value)) for name, one in static.items()),
-        metadata=metadata_of(columns),
+        static_partition=tuple((name, str(constant.value)) for name, constant in static.items()),
+        metadata=list_metadata_columns(columns),
         partition_keys=tuple(table.partition_keys),
         zone=calls.session.zone,
     )
 
 
 def _static(
-    sinks: Sinks, whole: Path, table: CatalogBaseTable, partition: Sequence[tuple[str, Expression]]
+    sinks: Sinks, path: Path, table: CatalogBaseTable, partition: Sequence[tuple[str, Expression]]
 ) -> dict[str, Constant]:
-    found: dict[str, Constant] = {}
+    constants: dict[str, Constant] = {}
     calls = sinks.calls()
-    analyser = ScalarAnalyser(scope_of(Values(schema=RowSchema(()), rows=()), calls), calls)
+    analyser = ScalarAnalyser(build_scope(Values(schema=RowSchema(()), rows=()), calls), calls)
     for name, expression in partition:
         if name not in table.partition_keys:
             keys = ", ".join(table.partition_keys) or "none"
             raise ValidationError(
-                f"'{name}' is no partition column of table '{'.'.join(whole)}'. Its partition columns: {keys}"
+                f"'{name}' is no partition column of table '{'.'.join(path)}'. Its partition columns: {keys}"
             )
         value = analyser.typed(expression)
         if not isinstance(value, Constant):
             raise ValidationError(f"the value of partition column '{name}' must be a constant")
-        found[name] = value
-    return found
+        constants[name] = value
+    return constants
 
 
 def _filled(
-    whole: Path, columns: Sequence[Column], plan: Node, names: Sequence[str], static: dict[str, Constant]
+    path: Path, columns: Sequence[Column], plan: Node, names: Sequence[str], static: dict[str, Constant]
 ) -> list[str]:
     """Return the names of the columns that the plan fills, in its order."""
     if not names:
         filled = [column.name for column in columns if column.name not in static]
         if len(filled) != len(plan.schema):
-            raise _mismatch(".".join(whole), "Different number of columns.", list(plan.schema.fields()), columns)
+            raise _mismatch(".".join(path), "Different number of columns.", list(plan.schema.fields()), columns)
         return filled
     known = [column.name for column in columns]
     for name in names:
@@ -126,31 +126,31 @@ def _expressions(
     columns: Sequence[Column], plan: Node, filled: Sequence[str], static: dict[str, Constant]
 ) -> tuple[list[Typed], list[int]]:
     """Return the expression for each column, and the positions of the columns that are assigned."""
-    found: list[Typed] = []
+    expressions: list[Typed] = []
     written = []
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         if column.name in filled:
-            found.append(plan.schema.field(filled.index(column.name)))
+            expressions.append(plan.schema.field(filled.index(column.name)))
         elif column.name in static:
-            found.append(static[column.name])
+            expressions.append(static[column.name])
         elif column.data_type.is_nullable:
-            found.append(Constant(NullType(), None))
+            expressions.append(Constant(NullType(), None))
             continue
         else:
             raise ValidationError(f"Column '{column.name}' has no default value and does not allow NULLs")
-        written.append(place)
-    return found, written
+        written.append(index)
+    return expressions, written
 
 
 def _check(table: str, columns: Sequence[Column], expressions: Sequence[Typed]) -> None:
-    for place, (one, column) in enumerate(zip(expressions, columns, strict=True)):
-        if not accepts(one.type, column.data_type):
-            cause = f"Incompatible types for sink column '{column.name}' at position {place}."
+    for index, (expression, column) in enumerate(zip(expressions, columns, strict=True)):
+        if not accepts(expression.type, column.data_type):
+            cause = f"Incompatible types for sink column '{column.name}' at position {index}."
             raise _mismatch(table, cause, expressions, columns)
 
 
-def _mismatch(table: str, cause: str, found: Sequence[Typed], columns: Sequence[Column]) -> ValidationError:
-    query = ", ".join(f"{getattr(one, 'name', '') or 'EXPR'}: {one.type}" for one in found)
+def _mismatch(table: str, cause: str, expressions: Sequence[Typed], columns: Sequence[Column]) -> ValidationError:
+    query = ", ".join(f"{getattr(expression, 'name', '') or 'EXPR'}: {expression.type}" for expression in expressions)
     sink = ", ".join(f"{column.name}: {column.data_type}" for column in columns)
     return ValidationError(
         f"Column types of query result and sink for '{table}' do not match.\nCause: {cause}\n\n"
@@ -158,9 +158,9 @@ def _mismatch(table: str, cause: str, found: Sequence[Typed], columns: Sequence[
     )
 
 
-def _cast(implicit: Callable[[Typed, Any], Typed], one: Typed, column: Column) -> Typed:
+def _cast(implicit: Callable[[Typed, Any], Typed], expression: Typed, column: Column) -> Typed:
     """Cast an expression to the type of its column. The sink checks for NULL at run time."""
-    wanted = without_not_null(column.data_type)
-    if without_not_null(one.type) == wanted:
-        return one
-    return implicit(one, wanted if one.type.is_nullable else wanted.not_null())
+    target = without_not_null(column.data_type)
+    if without_not_null(expression.type) == target:
+        return expression
+    return implicit(expression, target if expression.type.is_nullable else target.not_null())

@@ -20,16 +20,16 @@ from penstock.table.data.logical_types import (
 from penstock.table.functions.type_rules import can_cast_implicitly
 
 
-def accepts(found: DataType, to: DataType) -> bool:
+def accepts(source: DataType, to: DataType) -> bool:
     """Return whether values of one type can be written into a column of another without an explicit cast."""
-    if isinstance(found, NumericType) and isinstance(to, DecimalType):
+    if isinstance(source, NumericType) and isinstance(to, DecimalType):
         return True
-    if isinstance(found, TimestampType | LocalZonedTimestampType) and isinstance(to, DateType | TimeType):
-        return isinstance(found, TimestampType)
-    if type(found) is type(to) and isinstance(to, ArrayType | MapType | RowType):
-        mine, wanted = list(found.children()), list(to.children())
+    if isinstance(source, TimestampType | LocalZonedTimestampType) and isinstance(to, DateType | TimeType):
+        return isinstance(source, TimestampType)
+    if type(source) is type(to) and isinstance(to, ArrayType | MapType | RowType):
+        mine, wanted = list(source.children()), list(to.children())
         return len(mine) == len(wanted) and all(map(accepts, mine, wanted))
-    return can_cast_implicitly(found, to)
+    return can_cast_implicitly(source, to)
 
 
 def without_not_null(data_type: DataType) -> DataType:

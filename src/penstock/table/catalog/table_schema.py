@@ -46,8 +46,8 @@ class TableSchema:
 
     def get_field_data_type(self, field: int | str) -> DataType | None:
         """Return the type of a column by its index, counted from 0, or its name; None if there is no such column."""
-        places = dict(enumerate(self.data_types)) if isinstance(field, int) else self._by_name()
-        return places.get(field)  # type: ignore[arg-type]
+        data_types = dict(enumerate(self.data_types)) if isinstance(field, int) else self._by_name()
+        return data_types.get(field)  # type: ignore[arg-type]
 
     def _by_name(self) -> dict[str, DataType]:
         return dict(zip(self.field_names, self.data_types, strict=True))

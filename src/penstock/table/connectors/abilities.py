@@ -26,8 +26,8 @@ Path = tuple[int, ...]
 def leaf_type(kind: DataType, fields: Sequence[int]) -> DataType:
     """Return the type of a nested field; it is nullable if an enclosing row is."""
     is_nullable = kind.is_nullable
-    for place in fields:
-        kind = tuple(kind.children())[place]
+    for index in fields:
+        kind = tuple(kind.children())[index]
         is_nullable = is_nullable or kind.is_nullable
     return kind.nullable() if is_nullable else kind
 

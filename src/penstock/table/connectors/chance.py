@@ -23,13 +23,15 @@ class Chance:
 
     def below(self, limit: int | Integers, lane: int) -> Integers:
         """Return integers from 0 up to a positive limit, exclusive."""
-        found: Integers = (self.bits(lane) % np.asarray(limit).astype(np.uint64)).astype(np.int64)
-        return found
+        numbers: Integers = (self.bits(lane) % np.asarray(limit).astype(np.uint64)).astype(np.int64)
+        return numbers
 
     def unit(self, lane: int) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return floats from 0 up to 1, exclusive."""
-        found: np.ndarray[Any, np.dtype[np.float64]] = (self.bits(lane) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        return found
+        numbers: np.ndarray[Any, np.dtype[np.float64]] = (self.bits(lane) >> np.uint64(11)).astype(
+            np.float64
+        ) * 2.0**-53
+        return numbers
 
     def price(self, lane: int) -> Integers:
         """Return prices from 100 to 100 million, equally many in each power of ten."""
@@ -40,5 +42,5 @@ class Chance:
         x = self._bits + np.uint64((self._seed * _STEP + lane * _LANE) & _MASK)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        found: Bits = x ^ (x >> np.uint64(31))
-        return found
+        mixed: Bits = x ^ (x >> np.uint64(31))
+        return mixed

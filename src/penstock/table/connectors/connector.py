@@ -77,14 +77,14 @@ class TableConnector:
     def check(self, options: TableOptions, columns: Sequence[str]) -> None:
         """Reject unsupported options, and tables that lack required ones."""
         declared = [*self.required_options, *self.optional_options]
-        known = {CONNECTOR.key(), *(one.key() for one in declared), *self.more_options(options, columns)}
+        known = {CONNECTOR.key(), *(option.key() for option in declared), *self.more_options(options, columns)}
         unknown = sorted(options.keys() - known)
         if unknown:
             raise ValidationError(
                 f"Unsupported options found for '{self.name}' of table {options.title}: {', '.join(unknown)}. "
                 f"Supported options: {', '.join(sorted(known))}"
             )
-        absent = [one.key() for one in self.required_options if one.key() not in options]
+        absent = [option.key() for option in self.required_options if option.key() not in options]
         if absent:
             raise missing(options.title, absent)
         for option in declared:
@@ -95,7 +95,7 @@ class Connectors:
     """Connectors by name."""
 
     def __init__(self, *connectors: TableConnector) -> None:
-        self._connectors = {one.name: one for one in connectors}
+        self._connectors = {connector.name: connector for connector in connectors}
 
     def names(self) -> list[str]:
         """Return the possible values of the option `connector`."""
@@ -115,9 +115,9 @@ class Connectors:
 
     def reader(self, node: Scan) -> TableReader:
         """Return the reader of a table. Raises `ValidationError` for options that no connector supports."""
-        found = self.scan(node)
-        found.check()
-        return found.reader()
+        scan = self.scan(node)
+        scan.check()
+        return scan.reader()
 
     def lookup(self, node: Scan, key: Sequence[int]) -> TableLookup:
         """Return the lookup of rows by key. Raises `ValidationError` if the connector does not support lookups."""
@@ -136,23 +136,23 @@ class Connectors:
     def check_overwrites(self, node: Write) -> None:
         """Raise `UnsupportedError` unless a batch job may replace the contents of the table."""
         options = TableOptions(".".join(node.path), without_holding(dict(node.options)))
-        found = self._find(options)
-        if not found.takes_overwrites:
+        connector = self._find(options)
+        if not connector.takes_overwrites:
             raise UnsupportedError(
-                f"INSERT OVERWRITE is not supported by connector '{found.name}': table {options.title}. Remove its "
+                f"INSERT OVERWRITE is not supported by connector '{connector.name}': table {options.title}. Remove its "
                 "rows first"
             )
 
     def _checked(self, node: Scan | Write) -> tuple[TableConnector, TableOptions]:
         options = TableOptions(".".join(node.path), without_holding(dict(node.options)), zone=node.zone)
-        found = self._find(options)
-        found.check(options, node.schema.names)
-        if node.partition_keys and not found.takes_partitions:
+        connector = self._find(options)
+        connector.check(options, node.schema.names)
+        if node.partition_keys and not connector.takes_partitions:
             raise ValidationError(
-                f"Table {options.title} is partitioned, but connector '{found.name}' has no partitions: leave out "
+                f"Table {options.title} is partitioned, but connector '{connector.name}' has no partitions: leave out "
                 "PARTITIONED BY"
             )
-        return found, options
+        return connector, options
 
     def _find(self, options: TableOptions) -> TableConnector:
         name = options.read(CONNECTOR)
@@ -168,13 +168,13 @@ class Connectors:
 
 
 def _check_metadata(title: str, node: Scan | Write, known: Mapping[str, DataType], *, is_read: bool) -> None:
-    for place, key in node.metadata:
-        column = node.schema[place]
+    for index, key in node.metadata:
+        column = node.schema[index]
         if key not in known:
-            there = ", ".join(sorted(known)) or "none"
+            available = ", ".join(sorted(known)) or "none"
             raise ValidationError(
                 f"Invalid metadata key '{key}' in column '{column.name}' of table {title}. The connector "
-                f"{'reads' if is_read else 'writes'} these metadata keys: {there}"
+                f"{'reads' if is_read else 'writes'} these metadata keys: {available}"
             )
         pair = (known[key], column.type) if is_read else (column.type, known[key])
         if not supports_cast(*pair):

@@ -102,7 +102,7 @@ def read_whole(source: Source[Any, Any], is_stopped: Callable[[], bool] = lambda
     host = _Alone()
     enumerator = source.create_enumerator(host, None)
     reader = source.create_reader(host)
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     try:
         enumerator.start()
         host.work()
@@ -111,9 +111,9 @@ def read_whole(source: Source[Any, Any], is_stopped: Callable[[], bool] = lambda
             check()
             answer = reader.poll_next(_ROWS_AT_ONCE)
             if answer is InputStatus.END_OF_INPUT:
-                return found
+                return batches
             if isinstance(answer, Batch):
-                found.append(as_columns(answer, "look-up").columns)
+                batches.append(as_columns(answer, "look-up").columns)
             elif not _served(host, enumerator, reader):
                 time.sleep(reader.retry_after_ms() / _MS_A_SECOND)
     finally:
@@ -148,14 +148,14 @@ class RowsByKey:
         batches = [batch.rename_columns(names) for batch in batches]
         table = pa.Table.from_batches(batches, schema if not batches else None).rename_columns(names)
         self._key = tuple(key)
-        keys = [_comparable(_whole(table.column(place))) for place in self._key]
+        keys = [_comparable(_whole(table.column(index))) for index in self._key]
         valid = np.ones(table.num_rows, np.bool_)
         for column in keys:
             if column.null_count:
                 valid &= column.is_valid().to_numpy(zero_copy_only=False)
         if not valid.all():
-            kept = pa.array(np.flatnonzero(valid))
-            table, keys = table.take(kept), [column.take(kept) for column in keys]
+            indices = pa.array(np.flatnonzero(valid))
+            table, keys = table.take(indices), [column.take(indices) for column in keys]
         #: the distinct keys, if the key is one integer column; otherwise None, and `_numbers` holds them
         self._sorted: Any = None
         self._numbers: dict[Any, int] = {}
@@ -164,7 +164,7 @@ class RowsByKey:
             count = len(self._sorted)
         else:
             codes, distinct = distinct_keys(keys)
-            self._numbers = {one: number for number, one in enumerate(distinct)}
+            self._numbers = {key: number for number, key in enumerate(distinct)}
             count = len(distinct)
         columns = [_whole(column) for column in table.itercolumns()]
         self._rows = pa.RecordBatch.from_arrays(columns, names).take(pa.array(np.argsort(codes, kind="stable")))
@@ -176,33 +176,35 @@ class RowsByKey:
 
     def find(self, keys: pa.RecordBatch) -> LookedUp:
         """Return the rows of keys; see `LookupReader`."""
-        numbers = self._numbers_of(keys)
+        numbers = self._find_numbers(keys)
         known = np.flatnonzero(numbers >= 0)
         counts = self._counts[numbers[known]]
         ends = np.cumsum(counts)
-        places = np.repeat(self._starts[numbers[known]] - ends + counts, counts) + np.arange(counts.sum())
-        rows = self._rows.take(pa.array(places))
+        indices = np.repeat(self._starts[numbers[known]] - ends + counts, counts) + np.arange(counts.sum())
+        rows = self._rows.take(pa.array(indices))
         return LookedUp(rows, pa.array(np.repeat(known, counts), pa.int64()))
 
-    def _numbers_of(self, keys: pa.RecordBatch) -> Any:
+    def _find_numbers(self, keys: pa.RecordBatch) -> Any:
         """Return the number of each key in this table; -1 for unknown keys."""
         columns = [_comparable(column) for column in keys.columns]
         if self._sorted is not None:
-            asked = columns[0].fill_null(0).to_numpy()
-            places = np.searchsorted(self._sorted, asked)
-            places[places == len(self._sorted)] = 0
-            is_here = self._sorted[places] == asked if len(self._sorted) else np.zeros(len(asked), np.bool_)
+            key_values = columns[0].fill_null(0).to_numpy()
+            positions = np.searchsorted(self._sorted, key_values)
+            positions[positions == len(self._sorted)] = 0
+            is_here = (
+                self._sorted[positions] == key_values if len(self._sorted) else np.zeros(len(key_values), np.bool_)
+            )
             valid = columns[0].is_valid().to_numpy(zero_copy_only=False)
-            return np.where(is_here & valid, places, -1)
+            return np.where(is_here & valid, positions, -1)
         codes, distinct = distinct_keys(columns)
         get = self._numbers.get
-        known = np.fromiter((get(one, -1) for one in distinct), np.int64, len(distinct))
+        known = np.fromiter((get(key, -1) for key in distinct), np.int64, len(distinct))
         return known[codes]
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _comparable(column: pa.Array) -> pa.Array:

@@ -17,7 +17,7 @@ Part = tuple[ColumnData, bytes | None]
 _INSERT: Final = 0
 
 
-def kinds_of(parts: Sequence[Part]) -> Any:
+def concatenate_kinds(parts: Sequence[Part]) -> Any:
     """Return the kinds of all rows as an array."""
     return np.concatenate(
         [
@@ -37,5 +37,5 @@ def last_of_each(keys: Sequence[pa.Array]) -> Any:
 
 def whole_column(column: pa.ChunkedArray) -> pa.Array:
     """Return the column as a single array."""
-    found = column.combine_chunks()
-    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined

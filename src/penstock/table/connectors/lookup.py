@@ -89,24 +89,24 @@ class ColumnsLookup(LookupReader):
 
     def __init__(self, columns: pa.Table, key: Sequence[int]) -> None:
         self._names = column_names(columns.num_columns)
-        self._keys = [self._names[place] for place in key]
+        self._keys = [self._names[index] for index in key]
         self._columns = columns.rename_columns(self._names)
 
     def lookup(self, keys: pa.RecordBatch) -> LookedUp:
         """See `LookupReader`."""
-        asked = pa.Table.from_batches([keys]).rename_columns(self._keys)
-        asked = asked.append_column("$key", pa.array(range(keys.num_rows), pa.int64()))
+        key_table = pa.Table.from_batches([keys]).rename_columns(self._keys)
+        key_table = key_table.append_column("$key", pa.array(range(keys.num_rows), pa.int64()))
         numbered = self._columns.append_column("$row", pa.array(range(self._columns.num_rows), pa.int64()))
-        places = numbered.select([*self._keys, "$row"])
-        found = asked.join(places, self._keys, join_type="inner").sort_by(
+        key_columns = numbered.select([*self._keys, "$row"])
+        joined = key_table.join(key_columns, self._keys, join_type="inner").sort_by(
             [("$key", "ascending"), ("$row", "ascending")]
         )
-        rows = self._columns.take(found["$row"]).combine_chunks()
+        rows = self._columns.take(joined["$row"]).combine_chunks()
         arrays = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in rows.itercolumns()]
-        numbers = found["$key"].combine_chunks()
+        numbers = joined["$key"].combine_chunks()
         return LookedUp(pa.RecordBatch.from_arrays(arrays, self._names), numbers)
 
 
 def key_schema(schema: RowSchema, key: Sequence[int]) -> RowSchema:
     """Return the schema of keys."""
-    return RowSchema(tuple(schema[place] for place in key))
+    return RowSchema(tuple(schema[index] for index in key))

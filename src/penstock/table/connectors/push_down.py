@@ -52,59 +52,64 @@ class PushDown:
 
     def narrowed(self, node: Scan, columns: Sequence[int]) -> Scan | None:
         """Return the scan with only these columns, in this order."""
-        found = self._found(node)
-        if not isinstance(found, ProjectionPushDown):
+        table_scan = self._found(node)
+        if not isinstance(table_scan, ProjectionPushDown):
             return None
         schema = RowSchema(tuple(node.schema[column] for column in columns))
         return _with_columns(
-            node, schema, {column: place for place, column in enumerate(columns)}, found.with_columns(columns)
+            node,
+            schema,
+            {column: position for position, column in enumerate(columns)},
+            table_scan.with_columns(columns),
         )
 
     def leaves(self, node: Scan, paths: Sequence[Path]) -> Scan | None:
         """Return the scan with one column per path. Key columns and METADATA columns are paths of their own."""
-        found = self._found(node)
-        if not isinstance(found, NestedPushDown):
+        table_scan = self._found(node)
+        if not isinstance(table_scan, NestedPushDown):
             return None
-        made = found.with_leaves(paths)
+        source = table_scan.with_leaves(paths)
         columns = tuple(leaf(node.schema, path) for path in paths)
-        places = {path[0]: place for place, path in enumerate(paths) if len(path) == 1}
-        return _with_columns(node, RowSchema(columns), places, made)
+        positions = {path[0]: position for position, path in enumerate(paths) if len(path) == 1}
+        return _with_columns(node, RowSchema(columns), positions, source)
 
     def limited(self, node: Scan, count: int) -> Scan | None:
         """Return the scan limited to `count` rows."""
-        found = self._found(node)
-        if not isinstance(found, LimitPushDown) or found.reader().changes != INSERTS:
+        table_scan = self._found(node)
+        if not isinstance(table_scan, LimitPushDown) or table_scan.reader().changes != INSERTS:
             return None
-        return replace(node, source=found.with_limit(count), pushed=(*node.pushed, f"limit=[{count}]"))
+        return replace(node, source=table_scan.with_limit(count), pushed=(*node.pushed, f"limit=[{count}]"))
 
     def timed(self, node: Scan, strategy: WatermarkStrategy) -> TableReader | None:
         """Return the reader that generates watermarks at the source."""
-        found = self._found(node)
-        if not isinstance(found, WatermarkPushDown):
+        table_scan = self._found(node)
+        if not isinstance(table_scan, WatermarkPushDown):
             return None
-        return found.with_watermarks(strategy).reader()
+        return table_scan.with_watermarks(strategy).reader()
 
     def filtered(self, node: Scan, conditions: Sequence[Typed], session: Session) -> PushedFilter | None:
         """Return the scan without rows that fail the conditions. Nothing is pushed into the scan of a changelog."""
-        found = self._found(node)
-        if not isinstance(found, FilterPushDown | PartitionPushDown) or found.reader().changes != INSERTS:
+        table_scan = self._found(node)
+        if not isinstance(table_scan, FilterPushDown | PartitionPushDown) or table_scan.reader().changes != INSERTS:
             return None
-        scan: TableScan = found
+        scan: TableScan = table_scan
         remaining, used = tuple(conditions), ()
         if isinstance(scan, FilterPushDown):
             scan, remaining, used = scan.with_conditions(remaining)
-        taken = tuple(_text(one, node) for one in conditions if one not in remaining)
-        filters = tuple(_text(one, node) for one in conditions if one not in remaining or one in used)
+        taken = tuple(_text(condition, node) for condition in conditions if condition not in remaining)
+        filters = tuple(
+            _text(condition, node) for condition in conditions if condition not in remaining or condition in used
+        )
         pushed = (f"filter=[{' AND '.join(filters)}]",) if filters else ()
         if isinstance(scan, PartitionPushDown):
             chosen = _chosen_partitions(node, scan, remaining, session)
             if chosen is not None:
-                scan, shown = chosen
-                pushed = (*pushed, f"partitions=[{shown}]")
+                scan, description = chosen
+                pushed = (*pushed, f"partitions=[{description}]")
         if not pushed:
             return None
-        made = replace(node, source=scan, taken=(*node.taken, *taken), pushed=(*node.pushed, *pushed))
-        return PushedFilter(made, remaining)
+        filtered = replace(node, source=scan, taken=(*node.taken, *taken), pushed=(*node.pushed, *pushed))
+        return PushedFilter(filtered, remaining)
 
     def _found(self, node: Scan) -> TableScan | None:
         return None if self._scan is None else self._scan(node)
@@ -114,13 +119,13 @@ class PushDown:
 NO_PUSH_DOWN = PushDown()
 
 
-def _with_columns(node: Scan, schema: RowSchema, places: dict[int, int], source: TableScan) -> Scan:
-    """Return a scan with other columns. `places`: the new indexes of the columns that remain."""
+def _with_columns(node: Scan, schema: RowSchema, positions: dict[int, int], source: TableScan) -> Scan:
+    """Return a scan with other columns. `positions`: the new indexes of the columns that remain."""
     return replace(
         node,
         schema=schema,
-        key=tuple(places[column] for column in node.key),
-        metadata=tuple((places[column], key) for column, key in node.metadata if column in places),
+        key=tuple(positions[column] for column in node.key),
+        metadata=tuple((positions[column], key) for column, key in node.metadata if column in positions),
         source=source,
     )
 
@@ -131,10 +136,10 @@ def leaf(schema: RowSchema, path: Path) -> PlanColumn:
         return schema[path[0]]
     names = [schema[path[0]].name]
     kind = schema[path[0]].type
-    for place in path[1:]:
+    for index in path[1:]:
         assert isinstance(kind, RowType)
-        names.append(kind.field_names()[place])
-        kind = kind.field_types()[place]
+        names.append(kind.field_names()[index])
+        kind = kind.field_types()[index]
     return PlanColumn(".".join(names), leaf_type(schema[path[0]].type, path[1:]))
 
 
@@ -146,34 +151,36 @@ def _chosen_partitions(
     node: Scan, scan: PartitionPushDown, conditions: Sequence[Typed], session: Session
 ) -> tuple[TableScan, str] | None:
     """Return a scan of the partitions that may satisfy the conditions, and these as text; None if none is excluded."""
-    keys = {place: column for place, column in enumerate(node.schema) if column.name in node.partition_keys}
-    asked = [one for one in conditions if _is_over(one, set(keys))]
-    known = scan.partitions() if asked else None
+    keys = {index: column for index, column in enumerate(node.schema) if column.name in node.partition_keys}
+    key_conditions = [condition for condition in conditions if _is_over(condition, set(keys))]
+    known = scan.partitions() if key_conditions else None
     if not known:
         return None
     arrays = [pa.nulls(len(known)) for _ in node.schema]
     unread = np.zeros(len(known), np.bool_)
-    for place, column in keys.items():
-        texts = pa.array([one[column.name] for one in known], pa.string())
-        arrays[place] = cast_kernel(VarCharType(LENGTH_MAX), column.type, session, True)(texts)
-        unread |= pc.and_(texts.is_valid(), arrays[place].is_null()).to_numpy(zero_copy_only=False)
+    for key_index, column in keys.items():
+        texts = pa.array([partition[column.name] for partition in known], pa.string())
+        arrays[key_index] = cast_kernel(VarCharType(LENGTH_MAX), column.type, session, True)(texts)
+        unread |= pc.and_(texts.is_valid(), arrays[key_index].is_null()).to_numpy(zero_copy_only=False)
     try:
-        answers = Evaluator(asked, session)(Columns(arrays, len(known)))
+        answers = Evaluator(key_conditions, session)(Columns(arrays, len(known)))
     except TableRuntimeError:
         return None
-    wanted = np.ones(len(known), np.bool_)
+    mask = np.ones(len(known), np.bool_)
     for answer in answers:
-        wanted &= pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
+        mask &= pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
     # The connector may accept a value that the cast cannot read.
-    chosen = [one for one, is_wanted in zip(known, (wanted | unread).tolist(), strict=True) if is_wanted]
+    chosen = [partition for partition, is_wanted in zip(known, (mask | unread).tolist(), strict=True) if is_wanted]
     if len(chosen) == len(known):
         return None
-    shown = ", ".join("{" + ", ".join(f"{key}={value}" for key, value in one.items()) + "}" for one in chosen)
-    return scan.with_partitions(chosen), shown
+    description = ", ".join(
+        "{" + ", ".join(f"{key}={value}" for key, value in partition.items()) + "}" for partition in chosen
+    )
+    return scan.with_partitions(chosen), description
 
 
-def _is_over(condition: Typed, places: set[int]) -> bool:
+def _is_over(condition: Typed, indices: set[int]) -> bool:
     """Return whether a condition reads only columns at these indexes and calls no user-defined function."""
     parts = list(condition.walk())
-    read = {one.index for one in parts if isinstance(one, Field)}
-    return bool(read) and read <= places and not any(isinstance(one, UserCall) for one in parts)
+    read = {part.index for part in parts if isinstance(part, Field)}
+    return bool(read) and read <= indices and not any(isinstance(part, UserCall) for part in parts)

@@ -64,10 +64,10 @@ class TableOptions(Mapping[str, str]):
 
     def required(self, option: ConfigOption[T | None]) -> T:
         """Return the value of a required option; raise `ValidationError` if it is missing."""
-        found = self.read(option)
-        if found is None:
+        value = self.read(option)
+        if value is None:
             raise missing(self.title, [self._prefix + option.key()])
-        return found
+        return value
 
     def below(self, prefix: str) -> TableOptions:
         """Return the options whose keys begin with a prefix, without the prefix."""

@@ -16,7 +16,7 @@ NO_WATERMARKS: Final = WatermarkStrategy.no_watermarks()
 
 def column_names(count: int) -> list[str]:
     """Return the names of columns in streams, which are their positions."""
-    return [f"c{place}" for place in range(count)]
+    return [f"c{index}" for index in range(count)]
 
 
 @dataclass(frozen=True, slots=True)

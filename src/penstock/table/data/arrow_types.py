@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.arrow_types import DIGITS
-from penstock.codecs.map_columns import key_type_of, map_type
+from penstock.codecs.map_columns import get_map_key_type, map_type
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
     ArrayType,
@@ -124,28 +124,28 @@ def arrow_schema(row: RowType) -> pa.Schema:
     return pa.schema([pa.field(field.name, arrow_type(field.data_type)) for field in row.fields])
 
 
-def logical_type(found: pa.DataType) -> DataType:
+def logical_type(data_type: pa.DataType) -> DataType:
     """Return the logical type for the Arrow type of an external column; raise `UnsupportedError` for other types."""
-    plain = _LOGICAL.get(found)
+    plain = _LOGICAL.get(data_type)
     if plain is not None:
         return plain
-    if pa.types.is_decimal(found):
-        return DecimalType(found.precision, found.scale)
-    if pa.types.is_timestamp(found):
-        kind = TimestampType if found.tz is None else LocalZonedTimestampType
-        return kind(DIGITS[found.unit])
-    if pa.types.is_time(found):
-        return TimeType(DIGITS[found.unit])
-    if pa.types.is_duration(found):
+    if pa.types.is_decimal(data_type):
+        return DecimalType(data_type.precision, data_type.scale)
+    if pa.types.is_timestamp(data_type):
+        kind = TimestampType if data_type.tz is None else LocalZonedTimestampType
+        return kind(DIGITS[data_type.unit])
+    if pa.types.is_time(data_type):
+        return TimeType(DIGITS[data_type.unit])
+    if pa.types.is_duration(data_type):
         return DayTimeIntervalType()
-    if pa.types.is_dictionary(found):
-        return logical_type(found.value_type)
-    if pa.types.is_fixed_size_binary(found):
-        return BinaryType(found.byte_width)
-    if pa.types.is_map(found):
-        return MapType(logical_type(key_type_of(found)), logical_type(found.item_type))
-    if pa.types.is_list(found) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found):
-        return ArrayType(logical_type(found.value_type))
-    if pa.types.is_struct(found):
-        return RowType([RowField(field.name, logical_type(field.type)) for field in found])
-    raise UnsupportedError(f"Penstock has no type for a column of Arrow's {found}")
+    if pa.types.is_dictionary(data_type):
+        return logical_type(data_type.value_type)
+    if pa.types.is_fixed_size_binary(data_type):
+        return BinaryType(data_type.byte_width)
+    if pa.types.is_map(data_type):
+        return MapType(logical_type(get_map_key_type(data_type)), logical_type(data_type.item_type))
+    if pa.types.is_list(data_type) or pa.types.is_large_list(data_type) or pa.types.is_fixed_size_list(data_type):
+        return ArrayType(logical_type(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return RowType([RowField(field.name, logical_type(field.type)) for field in data_type])
+    raise UnsupportedError(f"Penstock has no type for a column of Arrow's {data_type}")

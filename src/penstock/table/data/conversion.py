@@ -38,7 +38,7 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _EXACT: Final = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
 
 
-def held_of(data_type: DataType, zone: datetime.tzinfo) -> Converter:
+def to_internal(data_type: DataType, zone: datetime.tzinfo) -> Converter:
     """Return a function from user values to internal ones; it raises `WrongTypeError` if a value does not fit."""
     convert = _to_held(data_type, zone)
 
@@ -97,19 +97,19 @@ def _to_held(data_type: DataType, zone: datetime.tzinfo) -> Converter:
         case types.TimeType():
             return _time_to_held
         case types.TimestampType():
-            return lambda value: _nanoseconds(value if value.tzinfo is None else _at(value, zone))
+            return lambda value: _nanoseconds(value if value.tzinfo is None else _to_local_time(value, zone))
         case types.LocalZonedTimestampType():
             return lambda value: _moment(value, zone)
         case types.DayTimeIntervalType():
             return lambda value: value // datetime.timedelta(milliseconds=1)
         case types.MultisetType(element_type=element):
-            return _multiset_to_held(held_of(element, zone))
+            return _multiset_to_held(to_internal(element, zone))
         case types.ArrayType(element_type=element):
-            of_element = held_of(element, zone)
-            return lambda value: [of_element(one) for one in _sequence(value)]
+            of_element = to_internal(element, zone)
+            return lambda value: [of_element(element) for element in _sequence(value)]
         case types.MapType(key_type=key, value_type=item):
-            of_key, of_item = held_of(key, zone), held_of(item, zone)
-            return lambda value: [(of_key(one), of_item(other)) for one, other in value.items()]
+            of_key, of_item = to_internal(key, zone), to_internal(item, zone)
+            return lambda value: [(of_key(entry_key), of_item(entry_value)) for entry_key, entry_value in value.items()]
         case types.RowType():
             return _row_to_held(data_type, zone)
         case _:
@@ -138,7 +138,7 @@ def _time_to_held(value: Any) -> int:
     return int(seconds * 1_000 + value.microsecond // 1_000)
 
 
-def _at(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+def _to_local_time(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
     """Return the local time in a zone at an instant."""
     return value.astimezone(zone).replace(tzinfo=None)
 
@@ -150,7 +150,7 @@ def _zoned(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime
 def _moment(value: datetime.datetime | Instant, zone: datetime.tzinfo) -> int:
     if isinstance(value, Instant):
         return value.seconds * 1_000_000_000 + value.nanos
-    return _nanoseconds(_at(_zoned(value, zone), datetime.UTC))
+    return _nanoseconds(_to_local_time(_zoned(value, zone), datetime.UTC))
 
 
 def _nanoseconds(value: datetime.datetime) -> int:
@@ -167,25 +167,25 @@ def _sequence(value: Any) -> Iterable[Any]:
 def _multiset_to_held(of_element: Converter) -> Converter:
     def held(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return [(of_element(one), int(count)) for one, count in value.items()]
+            return [(of_element(item), int(count)) for item, count in value.items()]
         counts: list[tuple[Any, int]] = []
-        for one in map(of_element, _sequence(value)):
-            place = next((index for index, (other, _) in enumerate(counts) if other == one), None)
-            if place is None:
-                counts.append((one, 1))
+        for element in map(of_element, _sequence(value)):
+            position = next((index for index, (other, _) in enumerate(counts) if other == element), None)
+            if position is None:
+                counts.append((element, 1))
             else:
-                counts[place] = (one, counts[place][1] + 1)
+                counts[position] = (element, counts[position][1] + 1)
         return counts
 
     return held
 
 
 def _row_to_held(data_type: types.RowType, zone: datetime.tzinfo) -> Converter:
-    parts_of = parts_of_row(data_type)
-    fields = [held_of(one, zone) for one in data_type.field_types()]
+    split_row = parts_of_row(data_type)
+    fields = [to_internal(field_type, zone) for field_type in data_type.field_types()]
 
     def held(value: Any) -> tuple[Any, ...]:
-        return tuple(field(part) for field, part in zip(fields, parts_of(value), strict=True))
+        return tuple(field(part) for field, part in zip(fields, split_row(value), strict=True))
 
     return held
 
@@ -194,13 +194,13 @@ def parts_of_row(data_type: types.RowType) -> Callable[[Any], list[Any]]:
     """Return a function that extracts the values of a row's fields; it raises `WrongTypeError` for other values."""
     names = data_type.field_names()
 
-    def parts_of(value: Any) -> list[Any]:
+    def split_row(value: Any) -> list[Any]:
         parts = _parts(value, names)
         if len(parts) != len(names):
             raise WrongTypeError(f"{short_repr(value)} has {len(parts)} fields, and {data_type} has {len(names)}")
         return parts
 
-    return parts_of
+    return split_row
 
 
 def _parts(value: Any, names: list[str]) -> list[Any]:
@@ -223,7 +223,7 @@ def _has_names(row: Row, names: list[str]) -> bool:
 # --- held values to those of programs --------------------------------------------------------------------------------
 
 
-def seen_of(data_type: DataType, zone: datetime.tzinfo, for_functions: bool = False) -> Converter:
+def to_external(data_type: DataType, zone: datetime.tzinfo, for_functions: bool = False) -> Converter:
     """Return a function from internal values to user values.
 
     Args:
@@ -269,18 +269,18 @@ def _to_seen(data_type: DataType, zone: datetime.tzinfo, for_functions: bool) ->
         case types.DayTimeIntervalType():
             return lambda value: datetime.timedelta(milliseconds=value)
         case types.MultisetType(element_type=element):
-            of_one = seen_of(element, zone, for_functions)
-            return lambda value: {_key(of_one(one)): count for one, count in value}
+            of_one = to_external(element, zone, for_functions)
+            return lambda value: {_key(of_one(element)): count for element, count in value}
         case types.ArrayType(element_type=element):
-            of_element = seen_of(element, zone, for_functions)
-            return lambda value: [of_element(one) for one in value]
+            of_element = to_external(element, zone, for_functions)
+            return lambda value: [of_element(element) for element in value]
         case types.MapType(key_type=key, value_type=item):
-            of_key, of_item = seen_of(key, zone, for_functions), seen_of(item, zone, for_functions)
-            return lambda value: {_key(of_key(one)): of_item(other) for one, other in value}
+            of_key, of_item = to_external(key, zone, for_functions), to_external(item, zone, for_functions)
+            return lambda value: {_key(of_key(entry_key)): of_item(entry_value) for entry_key, entry_value in value}
         case types.RowType():
-            fields = [seen_of(one, zone, for_functions) for one in data_type.field_types()]
+            fields = [to_external(field_type, zone, for_functions) for field_type in data_type.field_types()]
             make = Row(*data_type.field_names()) if for_functions else Row
-            return lambda value: make(*(field(one) for field, one in zip(fields, value, strict=True)))
+            return lambda value: make(*(field(part) for field, part in zip(fields, value, strict=True)))
         case _:
             return lambda value: value
 

@@ -29,7 +29,7 @@ class UnknownNameError(ValidationError):
 
     def located(self, sql: str) -> UnknownNameError:
         """Return the same error with line, column and a caret below the name. `sql`: the statement."""
-        at = self.at if self.at >= 0 or not self.name else _place_of(self.name, sql)
+        at = self.at if self.at >= 0 or not self.name else _find_offset(self.name, sql)
         if not 0 <= at < len(sql):
             return self
         begin = sql.rfind("\n", 0, at) + 1
@@ -47,19 +47,19 @@ _NAMES: Final = re.compile(
 )
 
 
-def _place_of(name: str, sql: str) -> int:
+def _find_offset(name: str, sql: str) -> int:
     """Return the offset of a name in a statement; negative if the name is missing or ambiguous.
 
     A name that ends in a parenthesis is a function's, and all calls mean the same one.
     """
     is_call = name.endswith("(")
     name = name.removesuffix("(")
-    places: list[int] = []
+    offsets: list[int] = []
     for match in _NAMES.finditer(sql):
         word = match["quoted"] or match["plain"] or ""
         if word == name or (is_call and word.upper() == name.upper() and match["call"]):
-            places.append(match.start())
-    return places[0] if len(places) == 1 or (places and is_call) else -1
+            offsets.append(match.start())
+    return offsets[0] if len(offsets) == 1 or (offsets and is_call) else -1
 
 
 @contextmanager

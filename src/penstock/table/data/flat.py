@@ -60,7 +60,7 @@ def from_flat(values: Any, kind: pa.DataType, valid: Any) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None if valid is None else pa.py_buffer(valid), data])
 
 
-def with_validity_of(column: pa.Array, values: Any, kind: pa.DataType) -> pa.Array:
+def apply_validity(column: pa.Array, values: Any, kind: pa.DataType) -> pa.Array:
     """Return values as a column of a type, NULL where `column` is. If types differ, values are truncated to bits."""
     return from_flat(values, kind, validity(column, len(column)))
 
@@ -85,7 +85,7 @@ def as_answers(mask: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(np.packbits(mask, bitorder="little"))], 0)
 
 
-def without_nulls_of(column: pa.Array, mask: pa.Array) -> pa.Array:
+def drop_masked_nulls(column: pa.Array, mask: pa.Array) -> pa.Array:
     """Return the column without its NULLs if a mask excludes them all, and unchanged otherwise.
 
     The values of the former NULLs are arbitrary. Arrow filters a column without NULLs several times faster.
@@ -94,7 +94,7 @@ def without_nulls_of(column: pa.Array, mask: pa.Array) -> pa.Array:
         return column
     buffers = column.buffers()
     size = -(-len(mask) // 8)
-    chosen, valid = (np.frombuffer(one, np.uint8, size) for one in (mask.buffers()[1], buffers[0]))
+    chosen, valid = (np.frombuffer(buffer, np.uint8, size) for buffer in (mask.buffers()[1], buffers[0]))
     missing = chosen & ~valid
     if len(mask) % 8:
         missing[-1] &= (1 << len(mask) % 8) - 1

@@ -39,13 +39,13 @@ class DataType:
 
     def nullable(self) -> Self:
         """Return the nullable variant of the type."""
-        return self._with(True)
+        return self._replace_nullability(True)
 
     def not_null(self) -> Self:
         """Return the NOT NULL variant of the type."""
-        return self._with(False)
+        return self._replace_nullability(False)
 
-    def _with(self, nullable: bool) -> Self:
+    def _replace_nullability(self, nullable: bool) -> Self:
         if self._nullable is nullable:
             return self
         other = object.__new__(type(self))  # `copy` is several times slower, and plans call this often
@@ -427,10 +427,10 @@ class RowType(DataType):
             IndexError: if no field has this index.
         """
         if isinstance(key, str):
-            found = next((field for field in self.fields if field.name == key), None)
-            if found is None:
+            match = next((field for field in self.fields if field.name == key), None)
+            if match is None:
                 raise UnknownNameError(f"No RowField named {key}: there are {', '.join(self.field_names())}")
-            return found
+            return match
         if isinstance(key, slice):
             return RowType(self.fields[key])
         return self.fields[key]
@@ -519,6 +519,6 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _check(root: str, what: str, value: int, least: int, most: int) -> None:
+def _check(root: str, attribute: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise WrongValueError(f"the {what} of {root} must be {least} to {most}, not {value}")
+        raise WrongValueError(f"the {attribute} of {root} must be {least} to {most}, not {value}")

@@ -26,30 +26,30 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 MILLISECOND_NS: Final = 1_000_000
 
 
-def numbers_of(column: Datum) -> Numbers:
+def to_numbers(column: Datum) -> Numbers:
     """Return the numbers in a column, with 0 for NULL; an array of one number for a scalar."""
     if isinstance(column, pa.Scalar):
         column = pa.repeat(column, 1)
-    found = column
+    integers = column
     if not pa.types.is_integer(column.type):
-        found = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    if found.null_count:
-        found = found.fill_null(0)
-    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+        integers = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    if integers.null_count:
+        integers = integers.fill_null(0)
+    return np.asarray(integers.to_numpy(zero_copy_only=False), np.int64)
 
 
 def column_of_numbers(numbers: Numbers, kind: pa.DataType, like: tuple[Datum, ...]) -> Datum:
     """Return numbers as an Arrow column, NULL where an operand is NULL; a scalar if all operands are scalars."""
     stored = pa.int32() if kind.bit_width == 32 else pa.int64()
     plain = pa.array(np.asarray(numbers).astype(np.int32) if stored == pa.int32() else numbers, stored)
-    found = plain if kind == stored else plain.view(kind)
-    full = [one for one in like if isinstance(one, pa.Array)]
-    if any(not one.is_valid for one in like if isinstance(one, pa.Scalar)):
-        found = pa.nulls(len(full[0]) if full else 1, kind)
-    elif any(one.null_count for one in full):
-        valid = reduce(pc.and_, [one.is_valid() for one in full])
-        found = pc.if_else(valid, found, pa.scalar(None, kind))
-    return found if full else found[0]
+    result = plain if kind == stored else plain.view(kind)
+    full = [operand for operand in like if isinstance(operand, pa.Array)]
+    if any(not operand.is_valid for operand in like if isinstance(operand, pa.Scalar)):
+        result = pa.nulls(len(full[0]) if full else 1, kind)
+    elif any(operand.null_count for operand in full):
+        valid = reduce(pc.and_, [operand.is_valid() for operand in full])
+        result = pc.if_else(valid, result, pa.scalar(None, kind))
+    return result if full else result[0]
 
 
 def number_kernel(compute: Callable[..., Numbers], result: DataType) -> Kernel:
@@ -57,8 +57,8 @@ def number_kernel(compute: Callable[..., Numbers], result: DataType) -> Kernel:
     kind = arrow_type(result)
 
     def kernel(*columns: Datum) -> Datum:
-        found = compute(*[numbers_of(one) for one in columns])
-        return column_of_numbers(found, kind, columns)
+        numbers = compute(*[to_numbers(column) for column in columns])
+        return column_of_numbers(numbers, kind, columns)
 
     return kernel
 
@@ -85,14 +85,14 @@ def days_and_nanos(numbers: Numbers, unit: int) -> tuple[Numbers, Numbers]:
 
 def toward_zero(numbers: Numbers, size: int) -> Numbers:
     """Divide, truncating toward zero as Java does."""
-    found: Numbers = np.sign(numbers) * (np.abs(numbers) // size)
-    return found
+    quotients: Numbers = np.sign(numbers) * (np.abs(numbers) // size)
+    return quotients
 
 
 # --- the calendar ----------------------------------------------------------------------------------------------------
 
 
-def months_of(days: Numbers) -> Numbers:
+def to_months(days: Numbers) -> Numbers:
     """Return months since January 1970."""
     return days.view("datetime64[D]").astype("datetime64[M]").view(np.int64)
 
@@ -102,9 +102,9 @@ def days_of_months(months: Numbers) -> Numbers:
     return np.ascontiguousarray(months).view("datetime64[M]").astype("datetime64[D]").view(np.int64)
 
 
-def years_of(days: Numbers) -> Numbers:
+def to_years(days: Numbers) -> Numbers:
     """Return the year of each day."""
-    return months_of(days) // 12 + 1970
+    return to_months(days) // 12 + 1970
 
 
 def days_of_years(years: Numbers) -> Numbers:
@@ -114,12 +114,12 @@ def days_of_years(years: Numbers) -> Numbers:
 
 def day_of_month(days: Numbers) -> Numbers:
     """Return the day of the month, from 1."""
-    return days - days_of_months(months_of(days)) + 1
+    return days - days_of_months(to_months(days)) + 1
 
 
 def day_of_year(days: Numbers) -> Numbers:
     """Return the day of the year, from 1."""
-    return days - days_of_years(years_of(days)) + 1
+    return days - days_of_years(to_years(days)) + 1
 
 
 def weekday(days: Numbers) -> Numbers:
@@ -129,23 +129,23 @@ def weekday(days: Numbers) -> Numbers:
 
 def iso_year(days: Numbers) -> Numbers:
     """Return the year that a day's ISO week belongs to: the year of its Thursday."""
-    return years_of(days - weekday(days) + 3)
+    return to_years(days - weekday(days) + 3)
 
 
 def iso_week(days: Numbers) -> Numbers:
     """Return the ISO week of that year, from 1."""
     thursday = days - weekday(days) + 3
-    found: Numbers = (thursday - days_of_years(years_of(thursday))) // 7 + 1
-    return found
+    weeks: Numbers = (thursday - days_of_years(to_years(thursday))) // 7 + 1
+    return weeks
 
 
 def add_months(days: Numbers, months: Numbers) -> Numbers:
     """Return the same day some months later, or the last day of that month if the month is too short."""
-    old = months_of(days)
+    old = to_months(days)
     new = old + months
     first = days_of_months(new)
-    found: Numbers = first + np.minimum(days - days_of_months(old), days_of_months(new + 1) - first - 1)
-    return found
+    shifted: Numbers = first + np.minimum(days - days_of_months(old), days_of_months(new + 1) - first - 1)
+    return shifted
 
 
 def months_between(later: Numbers, earlier: Numbers, unit: int) -> Numbers:
@@ -154,9 +154,9 @@ def months_between(later: Numbers, earlier: Numbers, unit: int) -> Numbers:
     high, low = np.where(swapped, earlier, later), np.where(swapped, later, earlier)
     high_days, high_time = days_and_nanos(high, unit)
     low_days, low_time = days_and_nanos(low, unit)
-    months = months_of(high_days) - months_of(low_days)
+    months = to_months(high_days) - to_months(low_days)
     reached = add_months(low_days, months)
     is_short = (reached > high_days) | ((reached == high_days) & (high_time < low_time))
     months = months - is_short
-    found: Numbers = np.where(swapped, -months, months)
-    return found
+    differences: Numbers = np.where(swapped, -months, months)
+    return differences

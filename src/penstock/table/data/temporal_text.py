@@ -43,10 +43,10 @@ def civil_from_days(days: int) -> tuple[int, int, int]:
 
 def parse_date(text: str) -> int | None:
     """Parse `2020-01-31` to days since 1970; return None if it is not a valid date."""
-    found = _DATE.fullmatch(text.strip())
-    if found is None:
+    match = _DATE.fullmatch(text.strip())
+    if match is None:
         return None
-    year, month, day = map(int, found.groups())
+    year, month, day = map(int, match.groups())
     if not 1 <= month <= 12 or not 1 <= day <= days_of_month(year, month):
         return None
     return days_from_civil(year, month, day)
@@ -54,13 +54,13 @@ def parse_date(text: str) -> int | None:
 
 def parse_time(text: str) -> int | None:
     """Parse `12:34:56.789` to nanoseconds of the day; None if it is invalid. Minutes and seconds are optional."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
         return None
-    hour, minute, second = (int(one or 0) for one in found.groups()[:3])
+    hour, minute, second = (int(group or 0) for group in match.groups()[:3])
     if hour > 23 or minute > 59 or second > 59:
         return None
-    return ((hour * 60 + minute) * 60 + second) * SECOND_NS + int((found.group(4) or "").ljust(9, "0"))
+    return ((hour * 60 + minute) * 60 + second) * SECOND_NS + int((match.group(4) or "").ljust(9, "0"))
 
 
 #: the most fractional digits of a second at which timestamps support every year

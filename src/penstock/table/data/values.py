@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.codecs.arrow_types import NANOSECONDS
-from penstock.codecs.map_columns import keys_of, map_array
+from penstock.codecs.map_columns import get_map_keys, map_array
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
     ArrayType,
@@ -43,10 +43,10 @@ _FEW = 32
 Datum: TypeAlias = "pa.Array | pa.Scalar"
 
 
-def values_of(column: Datum, data_type: DataType) -> list[Any]:
+def to_values(column: Datum, data_type: DataType) -> list[Any]:
     """Return the values of a column of this type."""
     if isinstance(column, pa.Scalar):
-        column = array_of(column, 1)
+        column = to_full_array(column, 1)
     if isinstance(data_type, TimestampType | LocalZonedTimestampType):
         factor = NANOSECONDS[column.type.unit]
         numbers = _numbers(column.view(pa.int64()))
@@ -56,17 +56,19 @@ def values_of(column: Datum, data_type: DataType) -> list[Any]:
     if isinstance(data_type, DayTimeIntervalType):
         return _numbers(column.view(pa.int64()))
     if isinstance(data_type, RawType | VariantType):
-        return [None if one is None else pickle.loads(one) for one in column.to_pylist()]
+        return [None if value is None else pickle.loads(value) for value in column.to_pylist()]
     if isinstance(data_type, RowType):
-        fields = [values_of(column.field(index), one) for index, one in enumerate(data_type.field_types())]
+        fields = [
+            to_values(column.field(index), field_type) for index, field_type in enumerate(data_type.field_types())
+        ]
         rows: Iterable[Any] = zip(*fields, strict=True) if fields else [()] * len(column)
         return _with_nulls(column, rows)
     if isinstance(data_type, MapType | MultisetType):
         keys, items = _entry_types(data_type)
-        pairs = list(zip(values_of(keys_of(column), keys), values_of(column.items, items), strict=True))
+        pairs = list(zip(to_values(get_map_keys(column), keys), to_values(column.items, items), strict=True))
         return _with_nulls(column, _parts(pairs, column))
     if isinstance(data_type, ArrayType):
-        return _with_nulls(column, _parts(values_of(column.values, data_type.element_type), column))
+        return _with_nulls(column, _parts(to_values(column.values, data_type.element_type), column))
     if isinstance(data_type, IntegralType | FloatType | DoubleType):
         return _numbers(column)
     return list(column.to_pylist())
@@ -86,27 +88,30 @@ def columns_of_changes(
 ) -> tuple[pa.RecordBatch, bytes]:
     """Convert rows given as (kind, values), at least one, to columns and the bytes of their kinds."""
     columns = zip(*[values for _, values in changes], strict=True)
-    arrays = [column_of(column, kind) for column, kind in zip(columns, types, strict=True)]
+    arrays = [to_column(column, kind) for column, kind in zip(columns, types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, list(names)), bytes(kind for kind, _ in changes)
 
 
-def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
+def to_column(values: Sequence[Any], data_type: DataType) -> pa.Array:
     """Return a column of these values."""
     kind = arrow_type(data_type)
     if isinstance(data_type, TimestampType | LocalZonedTimestampType):
         factor = NANOSECONDS[kind.unit]
-        numbers = values if factor == 1 else [None if one is None else one // factor for one in values]
+        numbers = values if factor == 1 else [None if value is None else value // factor for value in values]
         return pa.array(numbers, pa.int64()).view(kind)
     if isinstance(data_type, DateType | TimeType):
         return pa.array(values, pa.int32()).view(kind)
     if isinstance(data_type, DayTimeIntervalType):
         return pa.array(values, pa.int64()).view(kind)
     if isinstance(data_type, RawType | VariantType):
-        return pa.array([None if one is None else pickle.dumps(one) for one in values], kind)
+        return pa.array([None if value is None else pickle.dumps(value) for value in values], kind)
     if isinstance(data_type, RowType):
         nothing = (None,) * len(data_type.fields)
-        rows = [nothing if one is None else one for one in values]
-        columns = [column_of([row[index] for row in rows], one) for index, one in enumerate(data_type.field_types())]
+        rows = [nothing if row is None else row for row in values]
+        columns = [
+            to_column([row[index] for row in rows], field_type)
+            for index, field_type in enumerate(data_type.field_types())
+        ]
         return (
             pa.StructArray.from_arrays(columns, fields=list(kind), mask=_missing(values))
             if columns
@@ -114,21 +119,21 @@ def column_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
         )
     if isinstance(data_type, MapType | MultisetType):
         keys, items = _entry_types(data_type)
-        pairs = list(itertools.chain.from_iterable(one for one in values if one is not None))
-        of_pairs = column_of([key for key, _ in pairs], keys), column_of([item for _, item in pairs], items)
+        pairs = list(itertools.chain.from_iterable(value for value in values if value is not None))
+        of_pairs = to_column([key for key, _ in pairs], keys), to_column([item for _, item in pairs], items)
         return map_array(_offsets(values), *of_pairs, kind)
     if isinstance(data_type, ArrayType):
-        elements = list(itertools.chain.from_iterable(one for one in values if one is not None))
-        return pa.ListArray.from_arrays(_offsets(values), column_of(elements, data_type.element_type), type=kind)
+        elements = list(itertools.chain.from_iterable(value for value in values if value is not None))
+        return pa.ListArray.from_arrays(_offsets(values), to_column(elements, data_type.element_type), type=kind)
     return pa.array(values, kind)
 
 
-def scalar_of(value: Any, data_type: DataType) -> pa.Scalar:
+def to_scalar(value: Any, data_type: DataType) -> pa.Scalar:
     """Return a scalar with one value for every row."""
-    return column_of([value], data_type)[0]
+    return to_column([value], data_type)[0]
 
 
-def array_of(datum: Datum, rows: int) -> pa.Array:
+def to_full_array(datum: Datum, rows: int) -> pa.Array:
     """Return a column with one value per row."""
     if isinstance(datum, pa.Array):
         return datum
@@ -154,21 +159,21 @@ def _with_nulls(column: pa.Array, values: Iterable[Any]) -> list[Any]:
 
 
 def _missing(values: Sequence[Any]) -> pa.Array | None:
-    return pa.array([one is None for one in values], pa.bool_()) if None in values else None
+    return pa.array([value is None for value in values], pa.bool_()) if None in values else None
 
 
 def _empty_rows(values: Sequence[Any]) -> pa.Array:
-    return pa.array([None if one is None else {} for one in values], pa.struct([]))
+    return pa.array([None if value is None else {} for value in values], pa.struct([]))
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
     """Return the offset of each value, NULL for None."""
-    found: list[int | None] = []
+    offsets: list[int | None] = []
     total = 0
-    for one in values:
-        found.append(None if one is None else total)
-        total += 0 if one is None else len(one)
-    return pa.array([*found, total], pa.int32())
+    for value in values:
+        offsets.append(None if value is None else total)
+        total += 0 if value is None else len(value)
+    return pa.array([*offsets, total], pa.int32())
 
 
 #: a function of columns; a column with the same value in every row may be passed as a scalar

@@ -30,8 +30,8 @@ def to_local(moments: Datum, zone: tzinfo) -> Datum:
     if fixed is not None:
         return _shifted(moments, unit, fixed)
     assert isinstance(zone, ZoneInfo)
-    shown = pc.local_timestamp(moments.cast(pa.timestamp(unit, zone.key))).cast(plain)
-    return _mended(shown, moments, _is_late(moments), lambda number: local_ns(number, zone))
+    local = pc.local_timestamp(moments.cast(pa.timestamp(unit, zone.key))).cast(plain)
+    return _mended(local, moments, _is_late(moments), lambda number: local_ns(number, zone))
 
 
 def to_moments(clock: Datum, zone: tzinfo) -> Datum:
@@ -41,13 +41,13 @@ def to_moments(clock: Datum, zone: tzinfo) -> Datum:
     gap.
     """
     unit = clock.type.unit
-    wanted = pa.timestamp(unit, "UTC")
+    target_type = pa.timestamp(unit, "UTC")
     fixed = fixed_offset(zone)
     if fixed is not None:
-        return view(_shifted(clock, unit, -fixed), wanted)
+        return view(_shifted(clock, unit, -fixed), target_type)
     assert isinstance(zone, ZoneInfo)
     before, after = (
-        pc.assume_timezone(clock, zone.key, ambiguous="earliest", nonexistent=side).cast(wanted)
+        pc.assume_timezone(clock, zone.key, ambiguous="earliest", nonexistent=side).cast(target_type)
         for side in ("earliest", "latest")
     )
     is_left_out = pc.fill_null(pc.not_equal(before, after), False)
@@ -76,15 +76,15 @@ def fixed_offset(zone: tzinfo) -> int | None:
 @lru_cache(maxsize=65_536)
 def _offset_of_moment(seconds: int, zone: tzinfo) -> int:
     moved = _EPOCH + timedelta(seconds=_near(seconds))
-    found = moved.replace(tzinfo=UTC).astimezone(zone).utcoffset()
-    return 0 if found is None else int(found.total_seconds())
+    offset = moved.replace(tzinfo=UTC).astimezone(zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
 
 
 @lru_cache(maxsize=65_536)
 def _offset_of_clock(seconds: int, zone: tzinfo) -> int:
     moved = (_EPOCH + timedelta(seconds=_near(seconds))).replace(tzinfo=zone)
-    found = moved.utcoffset()
-    return 0 if found is None else int(found.total_seconds())
+    offset = moved.utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
 
 
 def _near(seconds: int) -> int:
@@ -111,20 +111,20 @@ def _is_late(column: Datum) -> Datum:
     return pc.fill_null(pc.greater_equal(view(column, pa.int64()), late), False)
 
 
-def _mended(found: Datum, column: Datum, wrong: Datum, convert: Callable[[int], int]) -> Datum:
+def _mended(converted: Datum, column: Datum, wrong: Datum, convert: Callable[[int], int]) -> Datum:
     """Return a result with its wrong values converted again, one by one."""
     if isinstance(column, pa.Scalar):
-        return _by_value(pa.repeat(column, 1), found.type, convert)[0] if wrong.as_py() else found
+        return _by_value(pa.repeat(column, 1), converted.type, convert)[0] if wrong.as_py() else converted
     if not pc.any(wrong).as_py():
-        return found
-    return pc.replace_with_mask(found, wrong, _by_value(column.filter(wrong), found.type, convert))
+        return converted
+    return pc.replace_with_mask(converted, wrong, _by_value(column.filter(wrong), converted.type, convert))
 
 
-def _by_value(column: pa.Array, wanted: pa.DataType, convert: Callable[[int], int]) -> pa.Array:
+def _by_value(column: pa.Array, target_type: pa.DataType, convert: Callable[[int], int]) -> pa.Array:
     factor = NANOSECONDS[column.type.unit]
     numbers = column.view(pa.int64()).to_pylist()
-    found = [None if one is None else convert(one * factor) // factor for one in numbers]
-    return pa.array(found, pa.int64()).view(wanted)
+    converted = [None if number is None else convert(number * factor) // factor for number in numbers]
+    return pa.array(converted, pa.int64()).view(target_type)
 
 
 def view(column: Datum, kind: pa.DataType) -> Datum:

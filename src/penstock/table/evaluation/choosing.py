@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.flat import as_mask, flat_value, flat_values, from_flat, is_flat, truths, validity
-from penstock.table.data.values import Datum, array_of
+from penstock.table.data.values import Datum, to_full_array
 
 #: below this many rows Arrow's kernels are as fast
 _FEW: Final = 2_048
@@ -29,15 +29,15 @@ def first_that_holds(conditions: Sequence[Datum], values: Sequence[Datum], other
 
     `conditions`: booleans, with NULL as false. All values have one type.
     """
-    answers = [truths(array_of(one, rows)) for one in conditions]
-    if rows >= _FEW and is_flat(otherwise.type) and all(one.type == otherwise.type for one in values):
+    answers = [truths(to_full_array(condition, rows)) for condition in conditions]
+    if rows >= _FEW and is_flat(otherwise.type) and all(value.type == otherwise.type for value in values):
         return _in_numpy(answers, values, otherwise)
     return _at_once(answers, values, otherwise) if len(answers) >= _MANY else _one_by_one(answers, values, otherwise)
 
 
 def _in_numpy(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Datum) -> pa.Array:
     rows = len(answers[0])
-    numbers = flat_values(array_of(otherwise, rows)).copy()
+    numbers = flat_values(to_full_array(otherwise, rows)).copy()
     valid = validity(otherwise, rows)
     # In reverse order, so that earlier conditions overwrite later ones.
     for answer, value in zip(reversed(answers), reversed(values), strict=True):
@@ -67,7 +67,7 @@ def _at_once(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Da
         holds = pc.and_(undecided, answer)
         first = pc.if_else(holds, pa.scalar(index, pa.int32()), first)
         undecided = pc.and_not(undecided, holds)
-    return pc.choose(first, *[array_of(one, rows) for one in (*values, otherwise)])
+    return pc.choose(first, *[to_full_array(value, rows) for value in (*values, otherwise)])
 
 
 def _put(numbers: Any, mask: Any, value: Datum) -> None:
@@ -78,5 +78,5 @@ def _put(numbers: Any, mask: Any, value: Datum) -> None:
     elif min(count, len(mask) - count) * _ALIKE <= len(mask):
         np.copyto(numbers, flat_values(value), where=mask)
     else:
-        places = np.flatnonzero(mask)
-        numbers[places] = flat_values(value)[places]
+        indices = np.flatnonzero(mask)
+        numbers[indices] = flat_values(value)[indices]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.flat import as_mask, without_nulls_of
+from penstock.table.data.flat import as_mask, drop_masked_nulls
 
 #: A selection keeps most rows if at most one in this many is missing.
 _MOST_OF: Final = 8
@@ -56,17 +56,17 @@ class Columns:
         return self._numbers
 
     def __getitem__(self, index: int) -> pa.Array:
-        found = self._known.get(index)
-        if found is None:
-            found = self._arrays[index] if self.parent is None else self._chosen(index, self._arrays[index])
-            self._known[index] = found
-        return found
+        array = self._known.get(index)
+        if array is None:
+            array = self._arrays[index] if self.parent is None else self._chosen(index, self._arrays[index])
+            self._known[index] = array
+        return array
 
-    def _chosen(self, key: int | tuple[int, ...], whole: pa.Array) -> pa.Array:
+    def _chosen(self, key: int | tuple[int, ...], array: pa.Array) -> pa.Array:
         """Filter a column of the origin, starting from the parent's filtered column if there is one."""
         parent = self.parent
         known = None if parent is None else parent._known.get(key)
-        return self.chosen_of(self.origin, whole) if known is None else self.cut(known)
+        return self.take_chosen(self.origin, array) if known is None else self.cut(known)
 
     @property
     def mask(self) -> pa.Array | None:
@@ -76,9 +76,9 @@ class Columns:
     def whole(self, index: int) -> pa.Array:
         """Return a column with all rows of the origin. If no selected row is NULL, other values may be arbitrary."""
         column, mask = self.origin[index], self.mask
-        return column if mask is None else without_nulls_of(column, mask)
+        return column if mask is None else drop_masked_nulls(column, mask)
 
-    def chosen_of(self, ancestor: Columns, column: pa.Array) -> pa.Array:
+    def take_chosen(self, ancestor: Columns, column: pa.Array) -> pa.Array:
         """Filter a column of the parent or of the origin to the selected rows."""
         return self.cut(column) if ancestor is self.parent else column.take(pa.array(self.numbers))
 
@@ -86,17 +86,17 @@ class Columns:
         """Filter a column of the parent to the selected rows."""
         if self._mask is None:
             return column.take(pa.array(self.places))
-        return without_nulls_of(column, self._mask).filter(self._mask)
+        return drop_masked_nulls(column, self._mask).filter(self._mask)
 
     def field(self, path: tuple[int, ...]) -> pa.Array:
         """Return a field of a ROW column: the column's index, then field indexes. The other fields are not filtered."""
-        found = self._known.get(path)
-        if found is None:
-            found = pc.struct_field(self._arrays[path[0]], list(path[1:]))
+        array = self._known.get(path)
+        if array is None:
+            array = pc.struct_field(self._arrays[path[0]], list(path[1:]))
             if self.parent is not None:
-                found = self._chosen(path, found)
-            self._known[path] = found
-        return found
+                array = self._chosen(path, array)
+            self._known[path] = array
+        return array
 
     def arrays(self) -> list[pa.Array]:
         """Return all columns, filtered."""
@@ -105,16 +105,16 @@ class Columns:
 
     def where(self, mask: pa.Array) -> Columns:
         """Select the rows where a mask without NULLs is true."""
-        found = Columns(self._arrays, mask.true_count, self)
-        if found.rows * _MOST_OF >= self.rows * (_MOST_OF - 1):
+        columns = Columns(self._arrays, mask.true_count, self)
+        if columns.rows * _MOST_OF >= self.rows * (_MOST_OF - 1):
             # A mask copies runs of rows as a whole.
-            found._mask = mask
+            columns._mask = mask
         else:
-            found._places = np.flatnonzero(as_mask(mask))
-        return found
+            columns._places = np.flatnonzero(as_mask(mask))
+        return columns
 
     def take(self, rows: pa.Array) -> Columns:
         """Select rows by their indexes."""
-        found = Columns(self._arrays, len(rows), self)
-        found._places = rows.to_numpy()
-        return found
+        columns = Columns(self._arrays, len(rows), self)
+        columns._places = rows.to_numpy()
+        return columns

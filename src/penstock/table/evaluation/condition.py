@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.flat import truths
-from penstock.table.data.values import array_of
+from penstock.table.data.values import to_full_array
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.failures import explained
 from penstock.table.evaluation.lazy import Part
@@ -41,8 +41,8 @@ class Condition:
                     rows, answers = _narrowed(rows, answers, part.can_fail)
                     if not rows.rows:
                         return rows
-                found = array_of(part.run(rows), rows.rows)
-                answers = found if answers is None else pc.and_kleene(answers, found)
+                answer = to_full_array(part.run(rows), rows.rows)
+                answers = answer if answers is None else pc.and_kleene(answers, answer)
         except pa.ArrowInvalid as error:
             raise explained(error) from error
         return rows if answers is None else _where(rows, truths(answers))

@@ -26,29 +26,31 @@ class Correlation:
         self._kernel = _kernel(node, session)
         self._where = None if node.condition is None else Evaluator([node.condition], session)
         self._keeps = node.keeps
-        self._types = [arrow_type(one) for one in node.schema.types[len(node.input.schema) :]]
+        self._types = [arrow_type(data_type) for data_type in node.schema.types[len(node.input.schema) :]]
 
     def __call__(self, columns: Columns) -> tuple[Any, list[pa.Array]]:
         """Return, for each result row, the index of its input row (an ascending NumPy array), and the new columns."""
-        parents, made = self._kernel(columns.rows, *self._operands(columns))
-        made = [one if one.type == kind else one.cast(kind) for one, kind in zip(made, self._types, strict=True)]
+        parents, arrays = self._kernel(columns.rows, *self._operands(columns))
+        arrays = [
+            array if array.type == kind else array.cast(kind) for array, kind in zip(arrays, self._types, strict=True)
+        ]
         if self._where is not None:
-            parents, made = self._kept(columns, parents, made)
+            parents, arrays = self._kept(columns, parents, arrays)
         if self._keeps:
-            return _with_lonely(columns.rows, parents, made)
-        return parents, made
+            return _with_lonely(columns.rows, parents, arrays)
+        return parents, arrays
 
-    def _kept(self, columns: Columns, parents: Any, made: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
+    def _kept(self, columns: Columns, parents: Any, arrays: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
         """Keep the pairs that satisfy the condition."""
         assert self._where is not None
         rows = columns.take(pa.array(parents, pa.int64()))
-        (answers,) = self._where(Columns([*rows.arrays(), *made], rows.rows))
-        places = np.flatnonzero(pc.fill_null(answers, False).to_numpy(zero_copy_only=False))
-        return parents[places], [one.take(pa.array(places)) for one in made]
+        (answers,) = self._where(Columns([*rows.arrays(), *arrays], rows.rows))
+        indices = np.flatnonzero(pc.fill_null(answers, False).to_numpy(zero_copy_only=False))
+        return parents[indices], [array.take(pa.array(indices)) for array in arrays]
 
 
 def _kernel(node: Correlate, session: Session) -> TableKernel:
-    types = [one.type for one in node.operands]
+    types = [operand.type for operand in node.operands]
     if node.user is None:
         if node.function != "UNNEST":
             raise UnsupportedError(f"table function {node.function} is not supported")
@@ -58,15 +60,15 @@ def _kernel(node: Correlate, session: Session) -> TableKernel:
     return table_kernel(node.user, types, session.functions)
 
 
-def _with_lonely(rows: int, parents: Any, made: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
+def _with_lonely(rows: int, parents: Any, arrays: list[pa.Array]) -> tuple[Any, list[pa.Array]]:
     """Add the rows without results, padded with NULL."""
     lonely = np.ones(rows, bool)
     lonely[parents] = False
-    places = np.flatnonzero(lonely)
-    if not len(places):
-        return parents, made
-    both = np.concatenate([parents, places])
+    indices = np.flatnonzero(lonely)
+    if not len(indices):
+        return parents, arrays
+    both = np.concatenate([parents, indices])
     order = np.argsort(both, kind="stable")
     # An index past the produced rows means NULL.
     chosen = pa.array(order, pa.int64(), mask=order >= len(parents))
-    return both[order], [one.take(chosen) for one in made]
+    return both[order], [array.take(chosen) for array in arrays]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.base.deep_calls import repeats_if_deep
 from penstock.base.errors import UnsupportedError, WrongTimeError
 from penstock.table.data.logical_types import DataType, NullType
-from penstock.table.data.values import Datum, array_of, column_of, scalar_of
+from penstock.table.data.values import Datum, to_column, to_full_array, to_scalar
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.failures import explained
 from penstock.table.evaluation.lazy import LAZY, Part
@@ -32,7 +32,7 @@ from penstock.table.functions.definition import UNKNOWN, Call, Operands, Session
 from penstock.table.functions.registry import SCALAR_FUNCTIONS
 from penstock.table.functions.text_parts import part_kernel
 from penstock.table.typed.nodes import Constant, Constants, Field, FunctionCall, Lambda, Typed
-from penstock.table.typed.user_call import UserCall, calls_in
+from penstock.table.typed.user_call import UserCall, collect_user_calls
 from penstock.table.user_functions.definition import GENERAL
 from penstock.table.user_functions.rows import row_kernel
 from penstock.table.user_functions.vectors import vector_kernel
@@ -42,35 +42,35 @@ class Evaluator:
     """Evaluates expressions on batches of rows. `session` provides the time zone and the clock."""
 
     def __init__(self, expressions: Sequence[Typed], session: Session, shared: Sequence[Part] | None = None) -> None:
-        self._parts = parts_of(expressions, session) if shared is None else list(shared)
+        self._parts = compile_expressions(expressions, session) if shared is None else list(shared)
 
     def __call__(self, columns: Columns) -> list[pa.Array]:
         """Return a column for each expression; raise `TableRuntimeError` for values that a function cannot process."""
         try:
-            return [array_of(part.run(columns), columns.rows) for part in self._parts]
+            return [to_full_array(part.run(columns), columns.rows) for part in self._parts]
         except pa.ArrowInvalid as error:
             raise explained(error) from error
 
 
 def columns_of_rows(rows: Sequence[Sequence[Typed]], types: Sequence[DataType], session: Session) -> list[pa.Array]:
     """Return the columns of rows of expressions that read no columns; raise `TableRuntimeError` if one fails."""
-    found = []
+    columns = []
     for index, kind in enumerate(types):
         cells = [row[index] for row in rows]
-        known = [one for one in cells if isinstance(one, Constant)]
+        known = [cell for cell in cells if isinstance(cell, Constant)]
         if len(known) == len(cells):
-            found.append(column_of([one.value for one in known], kind))
+            columns.append(to_column([constant.value for constant in known], kind))
         else:
-            found.append(pa.concat_arrays([Evaluator([one], session)(Columns((), 1))[0] for one in cells]))
-    return found
+            columns.append(pa.concat_arrays([Evaluator([cell], session)(Columns((), 1))[0] for cell in cells]))
+    return columns
 
 
 @repeats_if_deep
-def parts_of(expressions: Sequence[Typed], session: Session) -> list[Part]:
+def compile_expressions(expressions: Sequence[Typed], session: Session) -> list[Part]:
     """Compile expressions to functions of columns that evaluate repeated subexpressions once."""
     expressions = with_shared_splits(expressions)
     known = _Repeated(expressions)
-    return [part_of(expression, session, known) for expression in expressions]
+    return [compile_expression(expression, session, known) for expression in expressions]
 
 
 class _Repeated:
@@ -79,54 +79,54 @@ class _Repeated:
     def __init__(self, expressions: Sequence[Typed]) -> None:
         self._shared = repeated(expressions)
         self._parts: dict[Typed, Part] = {}
-        found = [call for expression in expressions for call in calls_in(expression)]
-        self._calls = [one for one in found if sum(one.is_same(other) for other in found) > 1]
+        calls = [call for expression in expressions for call in collect_user_calls(expression)]
+        self._calls = [call for call in calls if sum(call.is_same(other) for other in calls) > 1]
         self._made: list[tuple[UserCall, Part]] = []
 
     def shared(self, expression: Typed, make: Callable[[], Part]) -> Part:
         """Return the part of an expression, which all its occurrences share."""
         if not self._shared or not isinstance(expression, FunctionCall | Split) or expression not in self._shared:
             return make()
-        found = self._parts.get(expression)
-        if found is None:
-            made = make()
-            found = self._parts[expression] = Part(Shared(made.run), made.can_fail)
-        return found
+        part = self._parts.get(expression)
+        if part is None:
+            inner = make()
+            part = self._parts[expression] = Part(Shared(inner.run), inner.can_fail)
+        return part
 
     def part(self, call: UserCall, make: Callable[[], Part]) -> Part:
         """Return the part of a call, which all identical calls share."""
-        if not any(call.is_same(one) for one in self._calls):
+        if not any(call.is_same(other) for other in self._calls):
             return make()
-        for one, part in self._made:
-            if call.is_same(one):
+        for known_call, part in self._made:
+            if call.is_same(known_call):
                 return part
-        made = Part(Once(make().run), True)
-        self._made.append((call, made))
-        return made
+        shared_part = Part(Once(make().run), True)
+        self._made.append((call, shared_part))
+        return shared_part
 
 
-def part_of(expression: Typed, session: Session, known: _Repeated | None = None) -> Part:
+def compile_expression(expression: Typed, session: Session, known: _Repeated | None = None) -> Part:
     """Compile an expression to a function of columns."""
-    found = known or _Repeated(())
+    shared_parts = known or _Repeated(())
     if isinstance(expression, UserCall):
         call = expression
-        return found.part(call, lambda: _user_part(call, session, found))
-    return found.shared(expression, lambda: _part_of(expression, session, found))
+        return shared_parts.part(call, lambda: _user_part(call, session, shared_parts))
+    return shared_parts.shared(expression, lambda: _compile_uncached(expression, session, shared_parts))
 
 
-def _part_of(expression: Typed, session: Session, known: _Repeated) -> Part:
+def _compile_uncached(expression: Typed, session: Session, known: _Repeated) -> Part:
     if isinstance(expression, Field):
         index = expression.index
         return Part(lambda columns: columns[index], False)
     if isinstance(expression, Constant):
         is_word = isinstance(expression.type, NullType)  # such as a unit of time
-        scalar = scalar_of(None if is_word else expression.value, expression.type)
+        scalar = to_scalar(None if is_word else expression.value, expression.type)
         return Part(lambda columns: scalar, False)
     if isinstance(expression, Split):
-        text = part_of(expression.text, session, known)
+        text = compile_expression(expression.text, session, known)
         return Part(_calling(split_kernel(expression.separator), [text], False), text.can_fail)
     if isinstance(expression, PartOf):
-        parts = part_of(expression.parts, session, known)
+        parts = compile_expression(expression.parts, session, known)
         return Part(_calling(part_kernel(expression.index), [parts], False), parts.can_fail)
     if not isinstance(expression, FunctionCall):
         raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
@@ -134,11 +134,11 @@ def _part_of(expression: Typed, session: Session, known: _Repeated) -> Part:
     if path is not None:
         return Part(lambda columns: columns.field(path), False)
     function = SCALAR_FUNCTIONS.get(expression.function)
-    call = operands_of(expression.operands, expression.options, session)
+    call = bind_operands(expression.operands, expression.options, session)
     evaluated: Iterable[Typed] = expression.operands
     if function is not None and function.evaluated_operands is not None:
-        evaluated = [expression.operands[place] for place in function.evaluated_operands(call)]
-    operands = [part_of(one, session, known) for one in evaluated if not isinstance(one, Lambda)]
+        evaluated = [expression.operands[index] for index in function.evaluated_operands(call)]
+    operands = [compile_expression(operand, session, known) for operand in evaluated if not isinstance(operand, Lambda)]
     fails = any(part.can_fail for part in operands)
     if expression.function in LAZY:
         return Part(LAZY[expression.function](operands), fails)
@@ -158,28 +158,29 @@ def _path(expression: Typed) -> tuple[int, ...] | None:
         return (expression.index,)
     if not isinstance(expression, FunctionCall) or expression.function != "FIELD":
         return None
-    row, place = expression.operands
+    row, index = expression.operands
     path = _path(row)
-    if path is None or not isinstance(place, Constant) or not isinstance(place.value, int):
+    if path is None or not isinstance(index, Constant) or not isinstance(index.value, int):
         return None
-    return (*path, place.value)
+    return (*path, index.value)
 
 
 def _user_part(call: UserCall, session: Session, known: _Repeated) -> Part:
     if session.functions is None:
         raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
-    parts = [part_of(one, session, known) for one in call.operands]
+    parts = [compile_expression(operand, session, known) for operand in call.operands]
     make = row_kernel if call.user.func_type == GENERAL else vector_kernel
-    kernel = make(call.user, [one.type for one in call.operands], session.functions)
+    kernel = make(call.user, [operand.type for operand in call.operands], session.functions)
     return Part(_calling(kernel, parts, True), True)
 
 
-def operands_of(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:
+def bind_operands(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:
     """Return the operands as a function sees them before it runs."""
     values = tuple(
-        one.value if isinstance(one, Constant) else one if isinstance(one, Constants) else UNKNOWN for one in operands
+        operand.value if isinstance(operand, Constant) else operand if isinstance(operand, Constants) else UNKNOWN
+        for operand in operands
     )
-    return Operands(tuple(one.type for one in operands), values, options, session)
+    return Operands(tuple(operand.type for operand in operands), values, options, session)
 
 
 def _calling(kernel: Callable[..., Datum], parts: list[Part], takes_rows: bool) -> Callable[[Columns], Datum]:

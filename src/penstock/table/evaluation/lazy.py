@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.flat import as_answers, as_mask
-from penstock.table.data.values import Datum, array_of
+from penstock.table.data.values import Datum, to_full_array
 from penstock.table.evaluation.choosing import first_that_holds
 from penstock.table.evaluation.columns import Columns
 
@@ -34,24 +34,24 @@ def case(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
         return partial(_case_by_rows, conditions, values, otherwise)
 
     def run(columns: Columns) -> Datum:
-        answers = [one.run(columns) for one in conditions]
-        return first_that_holds(answers, [one.run(columns) for one in values], otherwise.run(columns), columns.rows)
+        answers = [condition.run(columns) for condition in conditions]
+        return first_that_holds(answers, [value.run(columns) for value in values], otherwise.run(columns), columns.rows)
 
     return run
 
 
 def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> Datum:
     """Evaluate each value only for its rows, then combine the results in row order."""
-    places: list[pa.Array] = []
+    positions: list[pa.Array] = []
     pieces: list[pa.Array] = []
     rest = _numbers(columns.rows)
     for condition, value in zip(conditions, values, strict=True):
         left = columns.take(rest)
-        holds = array_of(pc.fill_null(condition.run(left), False), left.rows)
-        _add(places, pieces, rest.filter(holds), value, columns)
+        holds = to_full_array(pc.fill_null(condition.run(left), False), left.rows)
+        _add(positions, pieces, rest.filter(holds), value, columns)
         rest = rest.filter(pc.invert(holds))
-    _add(places, pieces, rest, otherwise, columns)
-    return _in_order(places, pieces, otherwise, columns)
+    _add(positions, pieces, rest, otherwise, columns)
+    return _in_order(positions, pieces, otherwise, columns)
 
 
 def coalesce(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
@@ -60,17 +60,17 @@ def coalesce(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
         return lambda columns: pc.coalesce(*[part.run(columns) for part in parts])
 
     def run(columns: Columns) -> Datum:
-        places: list[pa.Array] = []
+        positions: list[pa.Array] = []
         pieces: list[pa.Array] = []
         rest = _numbers(columns.rows)
         for part in parts:
             left = columns.take(rest)
-            found = array_of(part.run(left), left.rows)
-            valid = found.is_valid() if part is not parts[-1] else array_of(pa.scalar(True), left.rows)
-            places.append(rest.filter(valid))
-            pieces.append(found.filter(valid))
+            values = to_full_array(part.run(left), left.rows)
+            valid = values.is_valid() if part is not parts[-1] else to_full_array(pa.scalar(True), left.rows)
+            positions.append(rest.filter(valid))
+            pieces.append(values.filter(valid))
             rest = rest.filter(pc.invert(valid))
-        return _in_order(places, pieces, parts[-1], columns)
+        return _in_order(positions, pieces, parts[-1], columns)
 
     return run
 
@@ -82,53 +82,53 @@ def _logic(
 
     def make(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
         def run(columns: Columns) -> Datum:
-            found = parts[0].run(columns)
+            answers = parts[0].run(columns)
             for part in parts[1:]:
                 if not part.can_fail:
-                    found = combine(found, part.run(columns))
+                    answers = combine(answers, part.run(columns))
                     continue
-                found = array_of(found, columns.rows)
+                answers = to_full_array(answers, columns.rows)
                 # NULL decides nothing.
-                undecided = pc.fill_null(pc.invert(found) if ends_with else found, True)
+                undecided = pc.fill_null(pc.invert(answers) if ends_with else answers, True)
                 count = undecided.true_count
                 if count == columns.rows:
-                    found = combine(found, part.run(columns))
+                    answers = combine(answers, part.run(columns))
                 elif count:
                     left = columns.where(undecided)
-                    more = array_of(part.run(left), left.rows)
-                    found = combine(found, _among_all(more, left.places, columns.rows, ends_with))
-            return found
+                    more = to_full_array(part.run(left), left.rows)
+                    answers = combine(answers, _among_all(more, left.places, columns.rows, ends_with))
+            return answers
 
         return run
 
     return make
 
 
-def _among_all(answers: pa.Array, places: Any, rows: int, otherwise: bool) -> pa.Array:
+def _among_all(answers: pa.Array, positions: Any, rows: int, otherwise: bool) -> pa.Array:
     """Write answers to their rows, with one answer for all other rows."""
-    found = np.full(rows, otherwise)
-    found[places] = as_mask(answers)
+    combined = np.full(rows, otherwise)
+    combined[positions] = as_mask(answers)
     if not answers.null_count:
-        return as_answers(found)
+        return as_answers(combined)
     valid = np.ones(rows, bool)
-    valid[places] = as_mask(answers.is_valid())
-    return pc.if_else(as_answers(valid), as_answers(found), None)
+    valid[positions] = as_mask(answers.is_valid())
+    return pc.if_else(as_answers(valid), as_answers(combined), None)
 
 
 def _numbers(rows: int) -> pa.Array:
     return pa.array(np.arange(rows))
 
 
-def _add(places: list[pa.Array], pieces: list[pa.Array], rows: pa.Array, value: Part, columns: Columns) -> None:
+def _add(positions: list[pa.Array], pieces: list[pa.Array], rows: pa.Array, value: Part, columns: Columns) -> None:
     if len(rows):
-        places.append(rows)
-        pieces.append(array_of(value.run(columns.take(rows)), len(rows)))
+        positions.append(rows)
+        pieces.append(to_full_array(value.run(columns.take(rows)), len(rows)))
 
 
-def _in_order(places: list[pa.Array], pieces: list[pa.Array], example: Part, columns: Columns) -> pa.Array:
+def _in_order(positions: list[pa.Array], pieces: list[pa.Array], example: Part, columns: Columns) -> pa.Array:
     if not pieces:
-        return array_of(example.run(columns.take(_numbers(0))), 0)
-    order = np.concatenate([one.to_numpy() for one in places])
+        return to_full_array(example.run(columns.take(_numbers(0))), 0)
+    order = np.concatenate([array.to_numpy() for array in positions])
     of_row = np.empty_like(order)
     of_row[order] = np.arange(len(order))
     return pa.concat_arrays(pieces).take(pa.array(of_row))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from penstock.table.data.values import Datum, array_of
+from penstock.table.data.values import Datum, to_full_array
 from penstock.table.evaluation.columns import Columns
 
 
@@ -30,14 +30,14 @@ class Once:
             self._places = np.full(origin.rows, -1, np.int64)
             self._known: list[pa.Array] = []
             self._count = 0
-        asked = np.arange(origin.rows) if columns.numbers is None else columns.numbers
-        missing = asked[self._places[asked] < 0]
+        row_numbers = np.arange(origin.rows) if columns.numbers is None else columns.numbers
+        missing = row_numbers[self._places[row_numbers] < 0]
         if len(missing) or not self._known:
             rows = origin if len(missing) == origin.rows else origin.take(pa.array(missing, pa.int64()))
-            self._known.append(array_of(self._run(rows), len(missing)))
+            self._known.append(to_full_array(self._run(rows), len(missing)))
             self._places[missing] = np.arange(self._count, self._count + len(missing))
             self._count += len(missing)
         if len(self._known) > 1:
             self._known = [pa.concat_arrays(self._known)]
         (known,) = self._known
-        return known.take(pa.array(self._places[asked], pa.int64()))
+        return known.take(pa.array(self._places[row_numbers], pa.int64()))

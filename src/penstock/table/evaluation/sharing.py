@@ -66,46 +66,48 @@ class Shared:
         if columns is self._columns:
             return self._value
         if self._columns is not None and self._columns in (columns.parent, columns.origin):
-            return columns.chosen_of(self._columns, self._value) if isinstance(self._value, pa.Array) else self._value
+            return columns.take_chosen(self._columns, self._value) if isinstance(self._value, pa.Array) else self._value
         self._columns, self._value = columns, self._run(columns)
         return self._value
 
 
 def with_shared_splits(expressions: Sequence[Typed]) -> list[Typed]:
     """Return the expressions with one split for all parts of a text, if there are several."""
-    splits = Counter(found for one in _walked(expressions) if (found := _split_of(one)) is not None)
+    splits = Counter(
+        candidate for expression in _walked(expressions) if (candidate := _to_split(expression)) is not None
+    )
 
-    def changed(one: Typed) -> Typed:
-        split = _split_of(one)
+    def changed(expression: Typed) -> Typed:
+        split = _to_split(expression)
         if split is None or splits[split] < 2:
-            return one
-        assert isinstance(one, FunctionCall)
-        index = one.operands[2]
+            return expression
+        assert isinstance(expression, FunctionCall)
+        index = expression.operands[2]
         assert isinstance(index, Constant)
         assert isinstance(index.value, int)
-        return PartOf(one.type, split, index.value)
+        return PartOf(expression.type, split, index.value)
 
     if all(count < 2 for count in splits.values()):
         return list(expressions)
-    return [transformed(one, changed) for one in expressions]
+    return [transformed(expression, changed) for expression in expressions]
 
 
 def repeated(expressions: Sequence[Typed]) -> set[Typed]:
     """Return the calls that occur more than once and are worth sharing."""
-    calls = Counter(one for one in _walked(expressions) if _is_worth_it(one))
-    return {one for one, count in calls.items() if count > 1}
+    calls = Counter(expression for expression in _walked(expressions) if _is_worth_it(expression))
+    return {call for call, count in calls.items() if count > 1}
 
 
 def _walked(expressions: Iterable[Typed]) -> list[Typed]:
     """Return all hashable subexpressions whose values depend only on the row, so not those inside lambdas."""
-    found: list[Typed] = []
+    parts: list[Typed] = []
     for expression in expressions:
         if isinstance(expression, Lambda):
             continue
         if _is_known(expression):
-            found.append(expression)
-        found += _walked(expression.children())
-    return found
+            parts.append(expression)
+        parts += _walked(expression.children())
+    return parts
 
 
 def _is_known(expression: Typed) -> bool:
@@ -122,24 +124,26 @@ def _has_zero(value: object) -> bool:
     return isinstance(value, float) and not value
 
 
-def _is_worth_it(one: Typed) -> bool:
-    if isinstance(one, Split):
+def _is_worth_it(expression: Typed) -> bool:
+    if isinstance(expression, Split):
         return True
-    if not isinstance(one, FunctionCall) or isinstance(one, UserCall):
+    if not isinstance(expression, FunctionCall) or isinstance(expression, UserCall):
         return False
-    if one.function in _CHEAP and (one.function not in _ARITHMETIC or not isinstance(one.type, DecimalType)):
+    if expression.function in _CHEAP and (
+        expression.function not in _ARITHMETIC or not isinstance(expression.type, DecimalType)
+    ):
         return False
-    parts = list(one.walk())
+    parts = list(expression.walk())
     # The two zeros are equal, but give different quotients.
     has_zero = any(isinstance(part, Constant) and _has_zero(part.value) for part in parts)
-    return is_stable(one) and not has_zero and any(isinstance(part, Field) for part in parts)
+    return is_stable(expression) and not has_zero and any(isinstance(part, Field) for part in parts)
 
 
-def _split_of(one: Typed) -> Split | None:
+def _to_split(expression: Typed) -> Split | None:
     """Return the split that an expression takes a part from, if separator and index are constant."""
-    if not isinstance(one, FunctionCall) or one.function != "SPLIT_INDEX":
+    if not isinstance(expression, FunctionCall) or expression.function != "SPLIT_INDEX":
         return None
-    text, separator, index = one.operands
+    text, separator, index = expression.operands
     if isinstance(text, Constant) or not isinstance(separator, Constant) or not isinstance(index, Constant):
         return None
     if not isinstance(separator.value, str) or not separator.value or not isinstance(index.value, int):

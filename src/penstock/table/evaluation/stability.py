@@ -14,7 +14,7 @@ CASTS: Final = ("CAST", "TRY_CAST")
 
 def is_stable(expression: Typed) -> bool:
     """Return whether all functions called in an expression are deterministic."""
-    return all(_is_deterministic(one) for one in expression.walk() if isinstance(one, FunctionCall))
+    return all(_is_deterministic(call) for call in expression.walk() if isinstance(call, FunctionCall))
 
 
 def _is_deterministic(call: FunctionCall) -> bool:
@@ -25,12 +25,12 @@ def _is_deterministic(call: FunctionCall) -> bool:
 
 def is_pure(expression: Typed) -> bool:
     """Return whether an expression depends only on its row and calls no user-defined function."""
-    calls = [one for one in expression.walk() if isinstance(one, FunctionCall)]
-    return all(one.function in CASTS or _is_pure(one) for one in calls)
+    calls = [call for call in expression.walk() if isinstance(call, FunctionCall)]
+    return all(call.function in CASTS or _is_pure(call) for call in calls)
 
 
 def _is_pure(call: FunctionCall) -> bool:
     if isinstance(call, UserCall):
         return False
-    found = SCALAR_FUNCTIONS[call.function]
-    return found.is_deterministic and not found.is_dynamic
+    function = SCALAR_FUNCTIONS[call.function]
+    return function.is_deterministic and not function.is_dynamic

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codecs.map_columns import keys_of
+from penstock.codecs.map_columns import get_map_keys
 from penstock.table.data.logical_types import DataType, MapType, MultisetType, RowType
-from penstock.table.data.values import Datum, array_of
+from penstock.table.data.values import Datum, to_full_array
 from penstock.table.user_functions.tables import Made, TableKernel
 
 
@@ -16,13 +16,13 @@ def unnest_kernel(collection: DataType, with_ordinality: bool) -> TableKernel:
     """Return the kernel of UNNEST for a collection type. `with_ordinality`: add each element's position, from 1."""
 
     def kernel(rows: int, column: Datum) -> Made:
-        full = array_of(column, rows)
+        full = to_full_array(column, rows)
         starts, lengths = _spans(full)
         parents = np.repeat(np.arange(rows), lengths)
         within = np.arange(len(parents)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        places = np.repeat(starts, lengths) + within
-        entries = [keys_of(full), full.items] if isinstance(collection, MapType | MultisetType) else [full.values]
-        columns = [entry.take(pa.array(places)) for entry in entries]
+        indices = np.repeat(starts, lengths) + within
+        entries = [get_map_keys(full), full.items] if isinstance(collection, MapType | MultisetType) else [full.values]
+        columns = [entry.take(pa.array(indices)) for entry in entries]
         if isinstance(collection, MultisetType):
             times = columns.pop().to_numpy(zero_copy_only=False).astype(np.int64)
             parents = np.repeat(parents, times)

@@ -44,10 +44,10 @@ def _parsed(text: str) -> _Url | None:
     if rest.startswith("//") and not rest.startswith("////"):
         authority, slash, path = rest[2:].partition("/")
         rest = slash + path
-        found = _host(authority)
-        if found is None:
+        user_and_host = _host(authority)
+        if user_and_host is None:
             return None
-        user, host = found
+        user, host = user_and_host
     return _Url(
         begin.group(1).lower(),
         host,
@@ -68,8 +68,8 @@ def _host(authority: str) -> tuple[str | None, str] | None:
     elif "@" in authority:
         host = ""
     if host.startswith("["):
-        found = re.fullmatch(r"(\[[0-9a-fA-F:.]+(?:%[^\]]*)?\])(?::(\d*))?", host)
-        return None if found is None else (user, found.group(1))
+        match = re.fullmatch(r"(\[[0-9a-fA-F:.]+(?:%[^\]]*)?\])(?::(\d*))?", host)
+        return None if match is None else (user, match.group(1))
     host, _, port = host.partition(":")
     if port and not re.fullmatch(r"[+-]?\d+", port, re.ASCII):
         return None
@@ -121,10 +121,10 @@ def _part(url: _Url, part: str) -> str | None:
 
 def _parse_url(text: str, part: str, key: str | None = None) -> str | None:
     url = _parsed(text)
-    found = None if url is None else _part(url, part)
-    if key is None or found is None:
-        return found
-    match = re.search(f"(?:&|^){re.escape(key)}=([^&]*)", found) if part == "QUERY" else None
+    value = None if url is None else _part(url, part)
+    if key is None or value is None:
+        return value
+    match = re.search(f"(?:&|^){re.escape(key)}=([^&]*)", value) if part == "QUERY" else None
     return match.group(1) if match is not None else None
 
 

@@ -71,18 +71,26 @@ _UNORDERED: Final = (ArrayType, MapType, MultisetType, RowType, BitmapType, Vari
 
 
 def _orderable(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return None if isinstance(found, _UNORDERED) else found
+    operand_type = call.types[index]
+    return None if isinstance(operand_type, _UNORDERED) else operand_type
 
 
 def _sum_type(call: Operands) -> DataType:
-    found = call.types[0]
-    return DecimalType(38, found.scale, found.is_nullable) if isinstance(found, DecimalType) else found
+    operand_type = call.types[0]
+    return (
+        DecimalType(38, operand_type.scale, operand_type.is_nullable)
+        if isinstance(operand_type, DecimalType)
+        else operand_type
+    )
 
 
 def _average_type(call: Operands) -> DataType:
-    found = call.types[0]
-    return DecimalType(38, max(6, found.scale), found.is_nullable) if isinstance(found, DecimalType) else found
+    operand_type = call.types[0]
+    return (
+        DecimalType(38, max(6, operand_type.scale), operand_type.is_nullable)
+        if isinstance(operand_type, DecimalType)
+        else operand_type
+    )
 
 
 def _percentile_type(call: Operands) -> DataType:
@@ -106,17 +114,21 @@ def _is_share(value: object) -> bool:
 
 def _share(call: Operands, index: int) -> DataType | None:
     """Accept a share from 0 to 1."""
-    found = call.types[index]
-    is_taken = isinstance(found, NumericType) and not found.is_nullable and _is_share(call.value(index))
-    return found if is_taken else None
+    operand_type = call.types[index]
+    is_taken = isinstance(operand_type, NumericType) and not operand_type.is_nullable and _is_share(call.value(index))
+    return operand_type if is_taken else None
 
 
 def _shares(call: Operands, index: int) -> DataType | None:
     """Accept an array of shares."""
-    found, values = call.types[index], call.value(index)
-    if not isinstance(found, ArrayType) or found.is_nullable or not isinstance(found.element_type, NumericType):
+    operand_type, values = call.types[index], call.value(index)
+    if (
+        not isinstance(operand_type, ArrayType)
+        or operand_type.is_nullable
+        or not isinstance(operand_type.element_type, NumericType)
+    ):
         return None
-    return found if not isinstance(values, list) or all(map(_is_share, values)) else None
+    return operand_type if not isinstance(values, list) or all(map(_is_share, values)) else None
 
 
 _SHARES: Final = either(where("<NUMERIC NOT NULL>", _share), where("ARRAY<NUMERIC NOT NULL> NOT NULL", _shares))
@@ -130,8 +142,8 @@ def _define(
 
 
 def _json_operand(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if becomes_json(found) or isinstance(found, NullType) else None
+    operand_type = call.types[index]
+    return operand_type if becomes_json(operand_type) or isinstance(operand_type, NullType) else None
 
 
 _TO_INT: Final = where("value <INTEGER>", TINYINT_TO_INT.check)
@@ -287,4 +299,4 @@ _DEFINITIONS: Final = (
     ),
 )
 
-AGGREGATE_FUNCTIONS: Final[dict[str, AggregateFunction]] = {one.name: one for one in _DEFINITIONS}
+AGGREGATE_FUNCTIONS: Final[dict[str, AggregateFunction]] = {function.name: function for function in _DEFINITIONS}

@@ -41,15 +41,15 @@ def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
 
     `exact`: whether to reject floating-point numbers.
     """
-    found, other = call.types[index], call.types[1 - index]
-    if isinstance(found, NullType):
-        found = other.nullable()
-    if not isinstance(found, NumericType) or (exact and isinstance(found, _APPROXIMATE)):
+    operand_type, other = call.types[index], call.types[1 - index]
+    if isinstance(operand_type, NullType):
+        operand_type = other.nullable()
+    if not isinstance(operand_type, NumericType) or (exact and isinstance(operand_type, _APPROXIMATE)):
         return None
-    kinds = (found, other)
-    if any(isinstance(one, DecimalType) for one in kinds) and any(isinstance(one, _APPROXIMATE) for one in kinds):
-        return DOUBLE.nullable() if found.is_nullable else DOUBLE.not_null()
-    return found
+    kinds = (operand_type, other)
+    if any(isinstance(kind, DecimalType) for kind in kinds) and any(isinstance(kind, _APPROXIMATE) for kind in kinds):
+        return DOUBLE.nullable() if operand_type.is_nullable else DOUBLE.not_null()
+    return operand_type
 
 
 _NUMBER = where("<NUMERIC>", _number)
@@ -57,7 +57,7 @@ _EXACT = where("<EXACT_NUMERIC>", partial(_number, exact=True))
 
 
 def _is_temporal(call: Operands | Call) -> bool:
-    return any(isinstance(one, (*TIMES, *INTERVALS)) for one in call.types)
+    return any(isinstance(operand_type, (*TIMES, *INTERVALS)) for operand_type in call.types)
 
 
 # --- what they give --------------------------------------------------------------------------------------------------
@@ -69,32 +69,32 @@ def _result(operator: str) -> Callable[[Operands], DataType]:
             return temporal_arithmetic.result_type(operator, call)
         if operator == "/":
             _check_divisor(call)
-        found = _number_type(operator, call)
-        return found.nullable() if call.any_nullable() else found.not_null()
+        result_type = _number_type(operator, call)
+        return result_type.nullable() if call.any_nullable() else result_type.not_null()
 
     return rule
 
 
 def _number_type(operator: str, call: Operands) -> DataType:
-    one, other = call.types
-    if isinstance(one, _APPROXIMATE) or isinstance(other, _APPROXIMATE):
+    first, other = call.types
+    if isinstance(first, _APPROXIMATE) or isinstance(other, _APPROXIMATE):
         return _common(call.types)
-    if isinstance(one, DecimalType) or isinstance(other, DecimalType):
-        left, right = as_decimal(one), as_decimal(other)
+    if isinstance(first, DecimalType) or isinstance(other, DecimalType):
+        left, right = as_decimal(first), as_decimal(other)
         return other if operator == "MOD" and not left.scale and not right.scale else RESULTS[operator](left, right)
     return other if operator == "MOD" else _common(call.types)
 
 
 def _common(types: tuple[DataType, ...]) -> DataType:
-    found = least_restrictive(types)
-    assert found is not None  # numbers always have a common type
-    return found
+    common_type = least_restrictive(types)
+    assert common_type is not None  # numbers always have a common type
+    return common_type
 
 
 def _check_divisor(call: Operands) -> None:
     """Reject a constant zero as floating-point divisor at planning time, as Flink does; so no constant is infinite."""
     divisor = call.value(1)
-    is_floating = any(isinstance(one, _APPROXIMATE) for one in call.types)
+    is_floating = any(isinstance(operand_type, _APPROXIMATE) for operand_type in call.types)
     if is_floating and divisor is not UNKNOWN and divisor == 0:
         raise ValidationError("Division by zero")
 
@@ -106,11 +106,11 @@ def _bind(operator: str) -> Callable[[Call], Kernel]:
     def bind(call: Call) -> Kernel:
         if _is_temporal(call):
             return temporal_arithmetic.bind(operator, call)
-        if any(isinstance(one, DecimalType) for one in call.types):
+        if any(isinstance(operand_type, DecimalType) for operand_type in call.types):
             return decimal_kernel(operator, call.types[0], call.types[1], call.result)
         common = _common(call.types)
-        found = _FLOATING[operator] if isinstance(common, _APPROXIMATE) else _WHOLE[operator]
-        kernel = _with_types(found, arrow_type(common), arrow_type(call.result))
+        function = _FLOATING[operator] if isinstance(common, _APPROXIMATE) else _WHOLE[operator]
+        kernel = _with_types(function, arrow_type(common), arrow_type(call.result))
         divisor = call.value(1)
         if operator not in ("/", "MOD") or isinstance(common, _APPROXIMATE) or not isinstance(divisor, int):
             return kernel
@@ -125,9 +125,9 @@ def _with_types(function: Kernel, common: pa.DataType, result: pa.DataType) -> K
     def cast(column: Datum) -> Datum:
         return column if column.type == common else pc.cast(column, common, safe=False)
 
-    def kernel(one: Datum, other: Datum) -> Datum:
-        found = function(cast(one), cast(other))
-        return pc.cast(found, result) if casts else found
+    def kernel(first: Datum, other: Datum) -> Datum:
+        values = function(cast(first), cast(other))
+        return pc.cast(values, result) if casts else values
 
     return kernel
 
@@ -143,31 +143,31 @@ def _by_constant(operator: str, divisor: int, common: pa.DataType, result: pa.Da
     else:
         divide = quotients(divisor, lambda column: general(column, constant))
 
-    def kernel(one: Datum, other: Datum) -> Datum:
-        if isinstance(one, pa.Scalar):
-            return general(one, other)
-        return divide(one if one.type == common else pc.cast(one, common, safe=False))
+    def kernel(dividend: Datum, other: Datum) -> Datum:
+        if isinstance(dividend, pa.Scalar):
+            return general(dividend, other)
+        return divide(dividend if dividend.type == common else pc.cast(dividend, common, safe=False))
 
     return kernel
 
 
 def _may_divide_by_zero(call: Operands) -> bool:
     """Return whether a division may fail: not for integers and floats divided by a constant other than zero."""
-    is_plain = all(isinstance(one, (IntegralType, *_APPROXIMATE)) for one in call.types)
+    is_plain = all(isinstance(operand_type, (IntegralType, *_APPROXIMATE)) for operand_type in call.types)
     return not is_plain or call.value(1) is UNKNOWN or not call.value(1)
 
 
-def _quotient(one: Datum, other: Datum) -> Datum:
-    found = pc.divide(one, other)
-    if isinstance(other, pa.Scalar) and other.as_py() != -1:
-        return found
+def _quotient(dividend: Datum, divisor: Datum) -> Datum:
+    quotient = pc.divide(dividend, divisor)
+    if isinstance(divisor, pa.Scalar) and divisor.as_py() != -1:
+        return quotient
     # the least number divided by -1 leaves the type: Arrow gives 0, Java the same number again
-    return pc.if_else(pc.equal(other, pa.scalar(-1, other.type)), pc.negate(one), found)
+    return pc.if_else(pc.equal(divisor, pa.scalar(-1, divisor.type)), pc.negate(dividend), quotient)
 
 
-def _remainder(one: Datum, other: Datum) -> Datum:
-    size = pc.abs(other)
-    return pc.subtract(one, pc.multiply(pc.divide(one, size), size))
+def _remainder(dividend: Datum, divisor: Datum) -> Datum:
+    size = pc.abs(divisor)
+    return pc.subtract(dividend, pc.multiply(pc.divide(dividend, size), size))
 
 
 _FLOATING: Final[dict[str, Kernel]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide}

@@ -14,27 +14,27 @@ from penstock.table.functions.lists import (
     Lists,
     codes,
     first_of_equals,
+    get_valid_flags,
     is_among,
     joined,
-    lists_of,
     singles,
-    valid_of,
+    to_lists,
 )
 from penstock.table.functions.signatures import STRING
 
 
 def _element(call: Call) -> DataType:
-    found = call.types[0]
-    assert isinstance(found, ArrayType)
-    return found.element_type
+    array_type = call.types[0]
+    assert isinstance(array_type, ArrayType)
+    return array_type.element_type
 
 
 def _equals(call: Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Flags]:
     """Return the lists of a column, and which elements equal the needle; NULL equals NULL."""
-    lists = lists_of(haystack).packed()
-    found = codes(pa.concat_arrays([lists.values, needle]), _element(call))
+    lists = to_lists(haystack).packed()
+    element_codes = codes(pa.concat_arrays([lists.values, needle]), _element(call))
     count = len(lists.values)
-    return lists, found[:count] == found[count:][lists.parents()]
+    return lists, element_codes[:count] == element_codes[count:][lists.parents()]
 
 
 def contains(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
@@ -48,9 +48,9 @@ def position(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
     """Return the first position of an element, from 1; 0 if it is absent."""
     lists, equal = _equals(call, haystack, needle)
     rows, first = np.unique(lists.parents()[equal], return_index=True)
-    found = np.zeros(len(haystack), np.int64)
-    found[rows] = np.flatnonzero(equal)[first] - lists.starts[rows] + 1
-    return pa.array(found, pa.int32(), mask=~(lists.valid & valid_of(needle)))
+    positions = np.zeros(len(haystack), np.int64)
+    positions[rows] = np.flatnonzero(equal)[first] - lists.starts[rows] + 1
+    return pa.array(positions, pa.int32(), mask=~(lists.valid & get_valid_flags(needle)))
 
 
 def remove(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
@@ -61,60 +61,62 @@ def remove(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
 
 def append(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
     """Append an element."""
-    return joined([lists_of(array), singles(element)]).column(call.result)
+    return joined([to_lists(array), singles(element)]).column(call.result)
 
 
 def prepend(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
     """Prepend an element."""
-    return joined([singles(element), lists_of(array)]).column(call.result)
+    return joined([singles(element), to_lists(array)]).column(call.result)
 
 
 def concat(call: Call, *arrays: pa.Array) -> pa.Array:
     """Concatenate the elements of all arrays."""
-    return joined([lists_of(one) for one in arrays]).column(call.result)
+    return joined([to_lists(array) for array in arrays]).column(call.result)
 
 
 def _once(call: Call, lists: Lists) -> pa.Array:
-    found = codes(lists.values, _element(call))
-    return lists.kept(first_of_equals(lists.parents(), found)).column(call.result)
+    element_codes = codes(lists.values, _element(call))
+    return lists.kept(first_of_equals(lists.parents(), element_codes)).column(call.result)
 
 
 def distinct(call: Call, array: pa.Array) -> pa.Array:
     """Return each distinct element once."""
-    return _once(call, lists_of(array).packed())
+    return _once(call, to_lists(array).packed())
 
 
-def union(call: Call, one: pa.Array, other: pa.Array) -> pa.Array:
+def union(call: Call, array: pa.Array, other: pa.Array) -> pa.Array:
     """Return each distinct element of two arrays once."""
-    return _once(call, joined([lists_of(one), lists_of(other)]))
+    return _once(call, joined([to_lists(array), to_lists(other)]))
 
 
 def compared(wanted: bool, call: Call, array: pa.Array, other: pa.Array) -> pa.Array:
     """Return once each element that the other array contains, or does not contain."""
-    mine, others = lists_of(array), lists_of(other)
+    mine, others = to_lists(array), to_lists(other)
     mine, others = mine.with_valid(others.valid).packed(), others.with_valid(mine.valid).packed()
-    found = codes(pa.concat_arrays([mine.values, others.values]), _element(call))
+    element_codes = codes(pa.concat_arrays([mine.values, others.values]), _element(call))
     count = len(mine.values)
-    among = is_among(mine.parents(), found[:count], others.parents(), found[count:])
+    among = is_among(mine.parents(), element_codes[:count], others.parents(), element_codes[count:])
     return _once(call, mine.kept(among if wanted else ~among))
 
 
 def reverse(call: Call, array: pa.Array) -> pa.Array:
     """Return the elements from last to first."""
-    lists = lists_of(array).packed()
+    lists = to_lists(array).packed()
     ends = np.repeat(lists.starts * 2 + lists.lengths - 1, lists.lengths)
     values = lists.values.take(pa.array(ends - np.arange(len(ends))))
     return Lists(values, lists.starts, lists.lengths, lists.valid).column(call.result)
 
 
 def _numbers(column: pa.Array) -> Ints:
-    found: Ints = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    numbers: Ints = pc.fill_null(column, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
-def slice_of(call: Call, array: pa.Array, start: pa.Array, end: pa.Array | None = None) -> pa.Array:
+def slice_array(call: Call, array: pa.Array, start: pa.Array, end: pa.Array | None = None) -> pa.Array:
     """Return the elements between two positions, inclusive; negative ones count from the end, zero means one."""
-    lists = lists_of(array).with_valid(valid_of(start) if end is None else valid_of(start) & valid_of(end))
+    lists = to_lists(array).with_valid(
+        get_valid_flags(start) if end is None else get_valid_flags(start) & get_valid_flags(end)
+    )
     size = lists.lengths
     first, last = _numbers(start), size if end is None else _numbers(end)
     first = np.maximum(np.where(first < 0, first + size + 1, first), 1)
@@ -126,8 +128,8 @@ def slice_of(call: Call, array: pa.Array, start: pa.Array, end: pa.Array | None 
 
 def _order(lists: Lists) -> Ints:
     """Return the rank of each element of packed lists, including NULL."""
-    found: Ints = pc.rank(lists.values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
-    return found
+    ranks: Ints = pc.rank(lists.values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return ranks
 
 
 def sort(
@@ -137,11 +139,11 @@ def sort(
     rows = len(array)
     rises = _flags(ascending, rows)
     before = rises if nulls_first is None else _flags(nulls_first, rows)
-    lists = lists_of(array)
+    lists = to_lists(array)
     for flags in (ascending, nulls_first):
-        lists = lists if flags is None else lists.with_valid(valid_of(flags))
+        lists = lists if flags is None else lists.with_valid(get_valid_flags(flags))
     lists = lists.packed()
-    parents, missing = lists.parents(), ~valid_of(lists.values)
+    parents, missing = lists.parents(), ~get_valid_flags(lists.values)
     ranks = _order(lists)
     ranks = np.where(missing, 0, np.where(rises[parents], ranks, -ranks))
     nulls = np.where(missing, np.where(before[parents], -1, 1), 0)
@@ -152,28 +154,28 @@ def sort(
 def _flags(column: pa.Array | None, rows: int) -> Flags:
     if column is None:
         return np.ones(rows, np.bool_)
-    found: Flags = pc.fill_null(column, True).to_numpy(zero_copy_only=False)
-    return found
+    flags: Flags = pc.fill_null(column, True).to_numpy(zero_copy_only=False)
+    return flags
 
 
 def extreme(greatest: bool, call: Call, array: pa.Array) -> pa.Array:
     """Return the greatest element, or the least."""
-    lists = lists_of(array).packed()
-    lists = lists.kept(valid_of(lists.values))
+    lists = to_lists(array).packed()
+    lists = lists.kept(get_valid_flags(lists.values))
     ranks, parents = _order(lists), lists.parents()
     order = np.lexsort((-ranks if greatest else ranks, parents))
     first = np.where(lists.lengths > 0, lists.starts, 0)
-    places = np.append(order, 0)[np.minimum(first, len(order))]
-    return lists.values.take(pa.array(places, mask=lists.lengths == 0))
+    indices = np.append(order, 0)[np.minimum(first, len(order))]
+    return lists.values.take(pa.array(indices, mask=lists.lengths == 0))
 
 
 def join(call: Call, array: pa.Array, delimiter: pa.Array, replacement: pa.Array | None = None) -> pa.Array:
     """Join the elements. NULL is left out, unless there is a replacement."""
-    lists = lists_of(array).packed()
+    lists = to_lists(array).packed()
     if replacement is None:
-        lists = lists.kept(valid_of(lists.values))
+        lists = lists.kept(get_valid_flags(lists.values))
     else:
         instead = replacement.take(pa.array(lists.parents()))
         lists = Lists(pc.coalesce(lists.values, pc.fill_null(instead, "")), lists.starts, lists.lengths, lists.valid)
-        lists = lists.with_valid(valid_of(replacement))
+        lists = lists.with_valid(get_valid_flags(replacement))
     return pc.binary_join(lists.column(ArrayType(STRING)), delimiter)

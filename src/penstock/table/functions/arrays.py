@@ -31,13 +31,13 @@ from penstock.table.functions.type_rules import BYTES, TEXTS, TIMES, can_cast_im
 # --- types -----------------------------------------------------------------------------------------------------------
 
 
-def _is_array(found: DataType) -> bool:
-    return isinstance(found, ArrayType) and not isinstance(found, MultisetType)
+def _is_array(data_type: DataType) -> bool:
+    return isinstance(data_type, ArrayType) and not isinstance(data_type, MultisetType)
 
 
-def _element(found: DataType) -> DataType:
-    assert isinstance(found, ArrayType)
-    return found.element_type
+def _element(data_type: DataType) -> DataType:
+    assert isinstance(data_type, ArrayType)
+    return data_type.element_type
 
 
 def _any_array(call: Operands, index: int) -> DataType | None:
@@ -45,29 +45,29 @@ def _any_array(call: Operands, index: int) -> DataType | None:
 
 
 def _ordered_array(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
+    data_type = call.types[index]
     ordered = (NumericType, NullType, *TEXTS, *BYTES, *TIMES)
-    return found if _is_array(found) and isinstance(_element(found), ordered) else None
+    return data_type if _is_array(data_type) and isinstance(_element(data_type), ordered) else None
 
 
 def _array_of_text(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if _is_array(found) and is_text(_element(found)) else None
+    data_type = call.types[index]
+    return data_type if _is_array(data_type) and is_text(_element(data_type)) else None
 
 
 def _needle(call: Operands, index: int) -> DataType | None:
     """Accept an element, which is cast to the type of the array's elements."""
     if not _is_array(call.types[0]):
         return None
-    element, found = _element(call.types[0]), call.types[index]
-    if not can_cast_implicitly(found, element):
+    element, data_type = _element(call.types[0]), call.types[index]
+    if not can_cast_implicitly(data_type, element):
         return None
-    if is_text(element) and is_text(found):
-        return found  # casting a text to another length would change it
-    return element.nullable() if found.is_nullable else element.not_null()
+    if is_text(element) and is_text(data_type):
+        return data_type  # casting a text to another length would change it
+    return element.nullable() if data_type.is_nullable else element.not_null()
 
 
-def alike_of(is_wanted: Callable[[DataType], bool], call: Operands, index: int) -> DataType | None:
+def find_common_type(is_wanted: Callable[[DataType], bool], call: Operands, index: int) -> DataType | None:
     """Accept one of several operands of a kind, which are all cast to their common type."""
     return call.once(all_in_common) if is_wanted(call.types[index]) else None
 
@@ -82,11 +82,11 @@ def _extended(call: Operands) -> DataType:
     return array.nullable() if nullable else array.not_null()
 
 
-def _by_first(found: DataType | None = None) -> Callable[[Operands], DataType]:
+def _by_first(result_type: DataType | None = None) -> Callable[[Operands], DataType]:
     """Return a rule whose result is nullable only if the first operand is."""
 
     def rule(call: Operands) -> DataType:
-        result = call.types[0] if found is None else found
+        result = call.types[0] if result_type is None else result_type
         return result.nullable() if call.types[0].is_nullable else result.not_null()
 
     return rule
@@ -96,7 +96,7 @@ _ARRAY = where("<ARRAY>", _any_array)
 _ORDERED = where("<ARRAY<COMPARABLE>>", _ordered_array)
 _TEXTS = where("ARRAY<STRING>", _array_of_text)
 _NEEDLE = where("<ARRAY ELEMENT>", _needle)
-_COMMON = where("<COMMON>", partial(alike_of, _is_array))
+_COMMON = where("<COMMON>", partial(find_common_type, _is_array))
 
 
 def _define(
@@ -171,7 +171,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         "ARRAY_SLICE",
         takes(_ARRAY, AS_INT, AS_INT, optional=1),
         returns_operand(0),
-        array_kernels.slice_of,
+        array_kernels.slice_array,
         "array, start[, end]",
         "The elements from one place to another, both in it; places below zero count from the end.",
     ),

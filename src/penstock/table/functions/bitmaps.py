@@ -29,22 +29,22 @@ def bitmap_class() -> Any:
     return BitMap
 
 
-def bitmap_of(raw: object) -> Any:
+def decode_bitmap(raw: object) -> Any:
     """Return a bitmap from its bytes in a column."""
     return bitmap_class().deserialize(raw)
 
 
-def bitmap_bytes(found: Any) -> bytes:
+def bitmap_bytes(bitmap: Any) -> bytes:
     """Return the bytes of a bitmap in a column: equal for equal numbers."""
-    found.run_optimize()
-    return bytes(found.serialize())
+    bitmap.run_optimize()
+    return bytes(bitmap.serialize())
 
 
 def bitmap_text(raw: object) -> str:
     """Return the text `{1,2,3}`, cut off if it is long."""
     parts: list[str] = []
     length = 1
-    for number in bitmap_of(raw):
+    for number in decode_bitmap(raw):
         if length > _TEXT_MAX:
             parts.append("...")
             break
@@ -56,37 +56,37 @@ def bitmap_text(raw: object) -> str:
 def bitmap_from_bytes(raw: object) -> bytes:
     """Return a bitmap from bytes in the Roaring format; raise `TableRuntimeError` for other bytes."""
     try:
-        return bitmap_bytes(bitmap_of(raw))
+        return bitmap_bytes(decode_bitmap(raw))
     except (ValueError, IndexError) as error:
         raise TableRuntimeError("Failed to deserialize bitmap from bytes.") from error
 
 
 def _build(numbers: object) -> bytes:
     assert isinstance(numbers, list)
-    return bitmap_bytes(bitmap_class()([one % _BITS for one in numbers if one is not None]))
+    return bitmap_bytes(bitmap_class()([number % _BITS for number in numbers if number is not None]))
 
 
 def _to_array(raw: object) -> list[int]:
-    found = bitmap_of(raw)
-    if len(found) >= _ARRAY_MAX:
+    bitmap = decode_bitmap(raw)
+    if len(bitmap) >= _ARRAY_MAX:
         raise TableRuntimeError("Failed to convert bitmap to an array: it has too many numbers.")
-    return [one - _BITS if one >= _BITS // 2 else one for one in found]
+    return [number - _BITS if number >= _BITS // 2 else number for number in bitmap]
 
 
 def _combined(combine: Callable[[Any, Any], Any]) -> Callable[[object, object], object]:
-    return lambda one, other: bitmap_bytes(combine(bitmap_of(one), bitmap_of(other)))
+    return lambda bitmap, other: bitmap_bytes(combine(decode_bitmap(bitmap), decode_bitmap(other)))
 
 
 def _bitmap(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return BitmapType() if isinstance(found, NullType) else found if isinstance(found, BitmapType) else None
+    data_type = call.types[index]
+    return BitmapType() if isinstance(data_type, NullType) else data_type if isinstance(data_type, BitmapType) else None
 
 
 def _array_of_int(call: Operands, index: int) -> DataType | None:
-    found, wanted = call.types[index], ArrayType(IntType())
-    if not can_cast_implicitly(found, wanted):
+    data_type, target = call.types[index], ArrayType(IntType())
+    if not can_cast_implicitly(data_type, target):
         return None
-    return wanted.nullable() if found.is_nullable else wanted.not_null()
+    return target.nullable() if data_type.is_nullable else target.not_null()
 
 
 _BITMAP: Final = where("bitmap <BITMAP>", _bitmap)
@@ -110,10 +110,18 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     *(
         _define(name, takes(*_PAIR), BitmapType(), _combined(combine), "bitmap1, bitmap2", summary)
         for name, combine, summary in (
-            ("BITMAP_AND", lambda one, other: one & other, "The numbers that are in both bitmaps."),
-            ("BITMAP_ANDNOT", lambda one, other: one - other, "The numbers of the first that are not in the second."),
-            ("BITMAP_OR", lambda one, other: one | other, "The numbers that are in one of the bitmaps or in both."),
-            ("BITMAP_XOR", lambda one, other: one ^ other, "The numbers that are in just one of the bitmaps."),
+            ("BITMAP_AND", lambda bitmap, other: bitmap & other, "The numbers that are in both bitmaps."),
+            (
+                "BITMAP_ANDNOT",
+                lambda bitmap, other: bitmap - other,
+                "The numbers of the first that are not in the second.",
+            ),
+            (
+                "BITMAP_OR",
+                lambda bitmap, other: bitmap | other,
+                "The numbers that are in one of the bitmaps or in both.",
+            ),
+            ("BITMAP_XOR", lambda bitmap, other: bitmap ^ other, "The numbers that are in just one of the bitmaps."),
         )
     ),
     _define(
@@ -128,7 +136,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         "BITMAP_CARDINALITY",
         takes(_BITMAP),
         BIGINT,
-        lambda raw: len(bitmap_of(raw)),
+        lambda raw: len(decode_bitmap(raw)),
         "bitmap",
         "How many numbers are in the bitmap.",
     ),

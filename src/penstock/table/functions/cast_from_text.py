@@ -58,9 +58,9 @@ _TIMESTAMP: Final = re.compile(
 )
 
 
-def from_text_kernel(found: DataType, to: DataType, session: Session, is_try: bool) -> Kernel:
+def from_text_kernel(source: DataType, to: DataType, session: Session, is_try: bool) -> Kernel:
     """Return the kernel of a cast from text to any type except text and bytes."""
-    slow = value_kernel(_or_null(reader(to, session)) if is_try else reader(to, session), [found], to)
+    slow = value_kernel(_or_null(reader(to, session)) if is_try else reader(to, session), [source], to)
     fast = _FAST.get(type(to))
     if fast is None and isinstance(to, IntegralType):
         fast = _fast_integer
@@ -101,8 +101,8 @@ def _or_null(read: Callable[[str], object]) -> Callable[[str], object]:
     return read_or_null
 
 
-def _wrong(text: str, what: str) -> TableRuntimeError:
-    return TableRuntimeError(f"For input string: {text!r}. It cannot be read as {what}.")
+def _wrong(text: str, expected: str) -> TableRuntimeError:
+    return TableRuntimeError(f"For input string: {text!r}. It cannot be read as {expected}.")
 
 
 # --- single values ---------------------------------------------------------------------------------------------------
@@ -116,20 +116,20 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str, bits: int) -> int:
-    found = _WHOLE.fullmatch(text.strip(" "))
-    if found is None or not (found.group(2) or found.group(3)):
+    match = _WHOLE.fullmatch(text.strip(" "))
+    if match is None or not (match.group(2) or match.group(3)):
         raise _wrong(text, "a whole number")
-    value = int(f"{found.group(1)}{found.group(2) or 0}")
+    value = int(f"{match.group(1)}{match.group(2) or 0}")
     if not -(2**bits) <= value < 2**bits:
         raise _wrong(text, f"a whole number of {bits + 1} bits")
     return value
 
 
 def _double(text: str) -> float:
-    found = _DOUBLE.fullmatch(text.strip())
-    if found is None:
+    match = _DOUBLE.fullmatch(text.strip())
+    if match is None:
         raise _wrong(text, "a number")
-    sign, word, digits = found.groups()
+    sign, word, digits = match.groups()
     return float(sign + (word or digits))
 
 
@@ -164,29 +164,29 @@ def _date(text: str) -> int:
 
 def _time(text: str) -> int:
     """Return the milliseconds of the day. The offset of a trailing time zone is subtracted."""
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
         raise _wrong(text, "TIME")
-    hour, minute, second = (int(one or 0) for one in found.groups()[:3])
-    if found.group(5):
-        sign = 1 if found.group(5) == "-" else -1
-        hour, minute = hour + sign * int(found.group(6)), minute + sign * int(found.group(7) or 0)
+    hour, minute, second = (int(group or 0) for group in match.groups()[:3])
+    if match.group(5):
+        sign = 1 if match.group(5) == "-" else -1
+        hour, minute = hour + sign * int(match.group(6)), minute + sign * int(match.group(7) or 0)
     if not (0 <= hour < 24 and 0 <= minute < 60 and second < 60):
         raise _wrong(text, "TIME")
-    return ((hour * 60 + minute) * 60 + second) * 1000 + int((found.group(4) or "").ljust(3, "0")[:3])
+    return ((hour * 60 + minute) * 60 + second) * 1000 + int((match.group(4) or "").ljust(3, "0")[:3])
 
 
 def _timestamp(text: str) -> int:
     """Return nanoseconds since 1970. Days up to 31 that a month lacks become its last day, as in Java."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise _wrong(text, "TIMESTAMP")
-    year, month, day, hour, minute, second = (int(one or 0) for one in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(group or 0) for group in match.groups()[:6])
     if not (year and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60):
         raise _wrong(text, "TIMESTAMP")
     days = days_from_civil(year, month, min(day, days_of_month(year, month)))
     of_day = ((hour * 60 + minute) * 60 + second) * SECOND_NS
-    return days * DAY_NS + of_day + int((found.group(7) or "").ljust(9, "0"))
+    return days * DAY_NS + of_day + int((match.group(7) or "").ljust(9, "0"))
 
 
 def _cut(nanoseconds: int, digits: int) -> int:

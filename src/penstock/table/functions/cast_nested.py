@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.map_columns import keys_of, map_array
+from penstock.codecs.map_columns import get_map_keys, map_array
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType, MapType, MultisetType, RowType
@@ -16,49 +16,49 @@ from penstock.table.data.values import Datum, Kernel
 MakeCast = Callable[[DataType, DataType], Kernel]
 
 
-def nested_kernel(found: DataType, to: DataType, make: MakeCast, is_try: bool) -> Kernel:
+def nested_kernel(source: DataType, to: DataType, make: MakeCast, is_try: bool) -> Kernel:
     """Return the kernel of a nested cast; `make` casts the parts. With `is_try`, failing values become NULL."""
-    cast = _row(found, to, make) if isinstance(found, RowType) else _entries(found, to, make)
-    wanted = arrow_type(to)
+    cast = _row(source, to, make) if isinstance(source, RowType) else _entries(source, to, make)
+    target = arrow_type(to)
 
     def kernel(column: Datum) -> Datum:
         if isinstance(column, pa.Scalar):
             return kernel(pa.repeat(column, 1))[0]
-        return _tried(cast, column, wanted) if is_try else cast(column)
+        return _tried(cast, column, target) if is_try else cast(column)
 
     return kernel
 
 
-def _tried(cast: Callable[[pa.Array], pa.Array], column: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _tried(cast: Callable[[pa.Array], pa.Array], column: pa.Array, target: pa.DataType) -> pa.Array:
     """Cast the rows that can be cast, with NULL for the others: if some cannot, try each half."""
     try:
         return cast(column)
     except (TableRuntimeError, pa.ArrowInvalid):
         if len(column) == 1:
-            return pa.nulls(1, wanted)
+            return pa.nulls(1, target)
     middle = len(column) // 2
-    return pa.concat_arrays([_tried(cast, half, wanted) for half in (column.slice(0, middle), column.slice(middle))])
+    return pa.concat_arrays([_tried(cast, half, target) for half in (column.slice(0, middle), column.slice(middle))])
 
 
-def _row(found: RowType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
+def _row(source: RowType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
     assert isinstance(to, RowType)
-    casts = [make(one, other) for one, other in zip(found.field_types(), to.field_types(), strict=True)]
-    wanted = arrow_type(to)
+    casts = [make(field_type, other) for field_type, other in zip(source.field_types(), to.field_types(), strict=True)]
+    target = arrow_type(to)
 
     def cast(column: pa.Array) -> pa.Array:
-        parts = [_full(part(one), len(column)) for part, one in zip(casts, column.flatten(), strict=True)]
+        parts = [_full(part(field), len(column)) for part, field in zip(casts, column.flatten(), strict=True)]
         if not parts:
-            return column.cast(wanted)
+            return column.cast(target)
         mask = pc.is_null(column) if column.null_count else None
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=mask)
 
     return cast
 
 
-def _entries(found: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
+def _entries(source: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
     """Cast arrays, maps and multisets, which are lists of their components."""
-    casts = [make(one, other) for one, other in zip(found.children(), to.children(), strict=True)]
-    wanted = arrow_type(to)
+    casts = [make(child, other) for child, other in zip(source.children(), to.children(), strict=True)]
+    target = arrow_type(to)
 
     def cast(column: pa.Array) -> pa.Array:
         if column.null_count:
@@ -70,14 +70,14 @@ def _entries(found: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Arra
             missing = pa.concat_arrays([pc.is_null(column), pa.array([False])])
             offsets = pc.if_else(missing, pa.scalar(None, pa.int32()), offsets)
         count = last - first
-        if isinstance(found, MapType | MultisetType):
-            keys = _full(casts[0](keys_of(column).slice(first, count)), count)
+        if isinstance(source, MapType | MultisetType):
+            keys = _full(casts[0](get_map_keys(column).slice(first, count)), count)
             items = column.items.slice(first, count)
-            if isinstance(found, MapType):
+            if isinstance(source, MapType):
                 items = _full(casts[1](items), count)
-            return map_array(offsets, keys, items, wanted)
+            return map_array(offsets, keys, items, target)
         elements = _full(casts[0](column.values.slice(first, count)), count)
-        return pa.ListArray.from_arrays(offsets, elements, type=wanted)
+        return pa.ListArray.from_arrays(offsets, elements, type=target)
 
     return cast
 

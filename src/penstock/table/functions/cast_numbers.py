@@ -26,7 +26,7 @@ from penstock.table.data.logical_types import (
     IntegralType,
     TinyIntType,
 )
-from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.data.values import Datum, Kernel, to_full_array
 from penstock.table.functions.kernels import value_kernel
 from penstock.table.functions.type_rules import as_decimal
 
@@ -38,33 +38,33 @@ _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
-def number_kernel(found: DataType, to: DataType) -> Kernel:
+def number_kernel(source: DataType, to: DataType) -> Kernel:
     """Return the kernel of a cast between numbers and booleans."""
-    wanted = arrow_type(to)
+    target = arrow_type(to)
     if isinstance(to, BooleanType):
         return lambda column: pc.not_equal(column, pa.scalar(0, column.type))
-    if isinstance(found, BooleanType):
+    if isinstance(source, BooleanType):
         if isinstance(to, DecimalType) and to.precision == to.scale:
             return partial(_zero_of_false, to, number_kernel(TinyIntType(), to))
         return _then(lambda column: pc.cast(column, pa.int8()), number_kernel(TinyIntType(), to))
     if isinstance(to, DecimalType):
-        if isinstance(found, FloatType | DoubleType):
-            return _decimal_of_doubles(found, to)
-        exact = as_decimal(found)
-        if isinstance(found, DecimalType):
+        if isinstance(source, FloatType | DoubleType):
+            return _decimal_of_doubles(source, to)
+        exact = as_decimal(source)
+        if isinstance(source, DecimalType):
             return decimal_kernel(exact, to)
         return _then(lambda column: pc.cast(column, arrow_type(exact)), decimal_kernel(exact, to))
     if isinstance(to, IntegralType):
-        if isinstance(found, DecimalType):
-            return _then(_whole_part(found), lambda column: pc.cast(column, wanted, safe=False))
-        if isinstance(found, FloatType | DoubleType):
+        if isinstance(source, DecimalType):
+            return _then(_whole_part(source), lambda column: pc.cast(column, target, safe=False))
+        if isinstance(source, FloatType | DoubleType):
             return _then(
                 _cut_to_long if isinstance(to, BigIntType) else _cut_to_int,
-                lambda column: pc.cast(column, wanted, safe=False),
+                lambda column: pc.cast(column, target, safe=False),
             )
-    if isinstance(found, DecimalType) and isinstance(to, FloatType | DoubleType):
-        return _then(_double_of_decimal(found), lambda column: pc.cast(column, wanted, safe=False))
-    return lambda column: pc.cast(column, wanted, safe=False)
+    if isinstance(source, DecimalType) and isinstance(to, FloatType | DoubleType):
+        return _then(_double_of_decimal(source), lambda column: pc.cast(column, target, safe=False))
+    return lambda column: pc.cast(column, target, safe=False)
 
 
 def _zero_of_false(to: DecimalType, convert: Kernel, column: Datum) -> Datum:
@@ -74,26 +74,26 @@ def _zero_of_false(to: DecimalType, convert: Kernel, column: Datum) -> Datum:
     return convert(pc.cast(column, pa.int8()))
 
 
-def decimal_kernel(found: DecimalType, to: DecimalType) -> Kernel:
+def decimal_kernel(source: DecimalType, to: DecimalType) -> Kernel:
     """Return the kernel of a cast between decimals: rounded half up, NULL for values that do not fit."""
-    wanted = arrow_type(to)
-    loses_digits = to.scale < found.scale
-    whole = to.precision - to.scale
-    always_fits = whole >= found.precision - found.scale + loses_digits
-    scale = max(to.scale, found.scale)
-    wide = pa.decimal256(min(76, found.precision + scale - found.scale + 1), scale)
-    limit = None if always_fits else pa.scalar(Decimal(10) ** whole, pa.decimal256(whole + 1, 0))
+    target = arrow_type(to)
+    loses_digits = to.scale < source.scale
+    integer_digits = to.precision - to.scale
+    always_fits = integer_digits >= source.precision - source.scale + loses_digits
+    scale = max(to.scale, source.scale)
+    wide = pa.decimal256(min(76, source.precision + scale - source.scale + 1), scale)
+    limit = None if always_fits else pa.scalar(Decimal(10) ** integer_digits, pa.decimal256(integer_digits + 1, 0))
 
     def kernel(column: Datum) -> Datum:
         if always_fits and not loses_digits:
-            return pc.cast(column, wanted)
+            return pc.cast(column, target)
         result = pc.cast(column, wide)
         if loses_digits:
             result = pc.round(result, to.scale, "half_towards_infinity")
         if limit is not None:
             fits = pc.less(pc.abs(result), limit)
             result = pc.if_else(fits, result, pa.scalar(None, result.type))
-        return pc.cast(result, wanted, safe=False)
+        return pc.cast(result, target, safe=False)
 
     return kernel
 
@@ -114,9 +114,9 @@ def decimal_of_double(value: float, precision: int, scale: int) -> Decimal | Non
     return fitted(exact, precision, scale)
 
 
-def _decimal_of_doubles(found: DataType, to: DecimalType) -> Kernel:
+def _decimal_of_doubles(source: DataType, to: DecimalType) -> Kernel:
     """Return `decimal_of_double` for columns: through the shortest texts, if the numbers are of usual size."""
-    by_value = value_kernel(lambda value: decimal_of_double(value, to.precision, to.scale), [found], to)
+    by_value = value_kernel(lambda value: decimal_of_double(value, to.precision, to.scale), [source], to)
     fit = decimal_kernel(_OF_USUAL_SIZE, to)
 
     def kernel(column: Datum) -> Datum:
@@ -132,15 +132,15 @@ def _decimal_of_doubles(found: DataType, to: DecimalType) -> Kernel:
     return kernel
 
 
-def _double_of_decimal(found: DecimalType) -> Kernel:
+def _double_of_decimal(source: DecimalType) -> Kernel:
     """Return the kernel of a cast to the nearest floating-point number. Arrow's own cast is often one step off."""
-    if found.precision > _WHOLE_DIGITS_OF_LONG:
+    if source.precision > _WHOLE_DIGITS_OF_LONG:
         return lambda column: pc.cast(pc.cast(column, pa.string()), pa.float64())
-    digits, divisor = pa.decimal128(found.precision, 0), pa.scalar(10.0**found.scale)
+    digits, divisor = pa.decimal128(source.precision, 0), pa.scalar(10.0**source.scale)
 
     def kernel(column: Datum) -> Datum:
-        whole = array_of(column, 1).view(digits)
-        quotient = pc.divide(pc.cast(pc.cast(whole, pa.int64()), pa.float64(), safe=False), divisor)
+        unscaled = to_full_array(column, 1).view(digits)
+        quotient = pc.divide(pc.cast(pc.cast(unscaled, pa.int64()), pa.float64(), safe=False), divisor)
         return quotient[0] if isinstance(column, pa.Scalar) else quotient
 
     return kernel
@@ -150,20 +150,20 @@ def _then(first: Kernel, second: Kernel) -> Kernel:
     return lambda column: second(first(column))
 
 
-def _whole_part(found: DecimalType) -> Kernel:
+def _whole_part(source: DecimalType) -> Kernel:
     """Return the kernel that drops the fraction of a decimal and keeps the lowest 64 bits."""
-    if found.precision - found.scale <= _WHOLE_DIGITS_OF_LONG:
-        whole = pa.decimal128(max(found.precision - found.scale, 1), 0)
-        return lambda column: pc.cast(pc.cast(column, whole, safe=False), pa.int64())
-    return value_kernel(lambda value: (int(value) - _LONG_MIN) % 2**64 + _LONG_MIN, [found], BigIntType())
+    if source.precision - source.scale <= _WHOLE_DIGITS_OF_LONG:
+        integral = pa.decimal128(max(source.precision - source.scale, 1), 0)
+        return lambda column: pc.cast(pc.cast(column, integral, safe=False), pa.int64())
+    return value_kernel(lambda value: (int(value) - _LONG_MIN) % 2**64 + _LONG_MIN, [source], BigIntType())
 
 
 def _cut_to_int(column: Datum) -> Datum:
-    return pc.cast(_cut(column, _INT_MIN, _INT_MAX, lambda one: one), pa.int32(), safe=False)
+    return pc.cast(_cut(column, _INT_MIN, _INT_MAX, lambda truncated: truncated), pa.int32(), safe=False)
 
 
 def _cut_to_long(column: Datum) -> Datum:
-    return _cut(column, _LONG_MIN, _LONG_MAX, lambda one: pc.cast(one, pa.int64(), safe=False))
+    return _cut(column, _LONG_MIN, _LONG_MAX, lambda truncated: pc.cast(truncated, pa.int64(), safe=False))
 
 
 def _cut(column: Datum, least: int, most: int, convert: Callable[[Datum], Datum]) -> Datum:
@@ -172,6 +172,6 @@ def _cut(column: Datum, least: int, most: int, convert: Callable[[Datum], Datum]
     column = pc.if_else(pc.is_nan(column), pa.scalar(0.0), column)
     too_large, too_small = pc.greater_equal(column, float(most)), pc.less_equal(column, float(least))
     inside = pc.if_else(pc.or_(too_large, too_small), pa.scalar(0.0), column)
-    found = convert(pc.trunc(inside))
-    found = pc.if_else(too_large, pa.scalar(most, found.type), found)
-    return pc.if_else(too_small, pa.scalar(least, found.type), found)
+    result = convert(pc.trunc(inside))
+    result = pc.if_else(too_large, pa.scalar(most, result.type), result)
+    return pc.if_else(too_small, pa.scalar(least, result.type), result)

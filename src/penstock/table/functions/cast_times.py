@@ -19,57 +19,57 @@ from penstock.table.functions.definition import Session
 _MS_DIGITS: Final = 3
 
 
-def time_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
+def time_kernel(source: DataType, to: DataType, session: Session) -> Kernel:
     """Return the kernel of a cast between dates, times and timestamps."""
-    if isinstance(to, LocalZonedTimestampType) and not isinstance(found, LocalZonedTimestampType):
-        clock = time_kernel(found, TimestampType(to.precision), session)
+    if isinstance(to, LocalZonedTimestampType) and not isinstance(source, LocalZonedTimestampType):
+        clock = time_kernel(source, TimestampType(to.precision), session)
         return lambda column: to_moments(clock(column), session.zone)
-    if isinstance(found, LocalZonedTimestampType) and not isinstance(to, LocalZonedTimestampType):
-        shown = time_kernel(TimestampType(found.precision), to, session)
-        return lambda column: shown(to_local(column, session.zone))
-    wanted = arrow_type(to)
-    if isinstance(found, DateType):
-        return lambda column: _with_unit(column, wanted)
-    if isinstance(found, TimeType):
+    if isinstance(source, LocalZonedTimestampType) and not isinstance(to, LocalZonedTimestampType):
+        local_kernel = time_kernel(TimestampType(source.precision), to, session)
+        return lambda column: local_kernel(to_local(column, session.zone))
+    target = arrow_type(to)
+    if isinstance(source, DateType):
+        return lambda column: _with_unit(column, target)
+    if isinstance(source, TimeType):
         if isinstance(to, TimeType):
             return _cut_times(to.precision)
-        return lambda column: pc.cast(view(pc.cast(view(column, pa.int32()), pa.int64()), pa.timestamp("ms")), wanted)
+        return lambda column: pc.cast(view(pc.cast(view(column, pa.int32()), pa.int64()), pa.timestamp("ms")), target)
     if isinstance(to, DateType):
-        return lambda column: pc.cast(column, wanted, safe=False)
+        return lambda column: pc.cast(column, target, safe=False)
     if isinstance(to, TimeType):
         return _time_of_day(to.precision)
-    return cut_timestamp_kernel(found, to)
+    return cut_timestamp_kernel(source, to)
 
 
-def cut_timestamp_kernel(found: DataType, to: DataType) -> Kernel:
+def cut_timestamp_kernel(source: DataType, to: DataType) -> Kernel:
     """Return the kernel of a cast to another precision. Milliseconds are truncated toward 1970, as in Flink."""
-    digits, wanted = to.precision, arrow_type(to)  # type: ignore[attr-defined]
-    held = DIGITS[wanted.unit]
-    is_cut = digits < found.precision and digits < held  # type: ignore[attr-defined]
+    digits, target = to.precision, arrow_type(to)  # type: ignore[attr-defined]
+    unit_digits = DIGITS[target.unit]
+    is_cut = digits < source.precision and digits < unit_digits  # type: ignore[attr-defined]
 
     def kernel(column: Datum) -> Datum:
-        if column.type == wanted and not is_cut:
+        if column.type == target and not is_cut:
             return column
-        if DIGITS[column.type.unit] > held:
-            column = pc.floor_temporal(column, unit=_UNITS[wanted.unit])
-        column = _with_unit(column, wanted)
+        if DIGITS[column.type.unit] > unit_digits:
+            column = pc.floor_temporal(column, unit=_UNITS[target.unit])
+        column = _with_unit(column, target)
         if not is_cut:
             return column
-        step = pa.scalar(10 ** (held - digits), pa.int64())
+        step = pa.scalar(10 ** (unit_digits - digits), pa.int64())
         numbers = view(column, pa.int64())
         if digits > _MS_DIGITS:
             numbers = pc.subtract(numbers, _remainder(numbers, step))
         else:
             numbers = pc.multiply(pc.divide(numbers, step), step)
-        return view(numbers, wanted)
+        return view(numbers, target)
 
     return kernel
 
 
-def _with_unit(column: Datum, wanted: pa.DataType) -> Datum:
+def _with_unit(column: Datum, target: pa.DataType) -> Datum:
     """Convert dates or timestamps to another timestamp unit; raise `TableRuntimeError` if it cannot hold them."""
     try:
-        return pc.cast(column, wanted)
+        return pc.cast(column, target)
     except pa.ArrowInvalid:
         raise TableRuntimeError(FAR_NANOSECONDS) from None
 

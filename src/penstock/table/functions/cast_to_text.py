@@ -52,21 +52,21 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FLOAT: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?")
 
 
-def text_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
+def text_kernel(source: DataType, to: DataType, session: Session) -> Kernel:
     """Return the kernel of a cast to CHAR, VARCHAR or STRING."""
-    whole = _whole_text(found, session)
-    fit = fit_text(found, to, session)
-    return whole if fit is None else lambda column: fit(whole(column))
+    convert = _whole_text(source, session)
+    fit = fit_text(source, to, session)
+    return convert if fit is None else lambda column: fit(convert(column))
 
 
-def fit_text(found: DataType, to: DataType, session: Session) -> Kernel | None:
+def fit_text(source: DataType, to: DataType, session: Session) -> Kernel | None:
     """Return a kernel that pads or truncates text to the length of a type; None if neither is needed."""
     assert isinstance(to, CharType | VarCharType)
     length = to.length
     if session.legacy_cast:
         return None
-    if isinstance(found, CharType | VarCharType) and (
-        found.not_null() == to.not_null() or (isinstance(to, VarCharType) and found.length <= length)
+    if isinstance(source, CharType | VarCharType) and (
+        source.not_null() == to.not_null() or (isinstance(to, VarCharType) and source.length <= length)
     ):
         return None
 
@@ -79,27 +79,27 @@ def fit_text(found: DataType, to: DataType, session: Session) -> Kernel | None:
     return fit if isinstance(to, CharType) else None if length == LENGTH_MAX else cut
 
 
-def _whole_text(found: DataType, session: Session) -> Kernel:
-    slow = value_kernel(text_of(found, session.zone), [found], VarCharType(LENGTH_MAX))
-    if isinstance(found, CharType | VarCharType):
+def _whole_text(source: DataType, session: Session) -> Kernel:
+    slow = value_kernel(build_text_cast(source, session.zone), [source], VarCharType(LENGTH_MAX))
+    if isinstance(source, CharType | VarCharType):
         return lambda column: column
-    if isinstance(found, BooleanType):
+    if isinstance(source, BooleanType):
         return lambda column: pc.if_else(column, "TRUE", "FALSE")
-    if isinstance(found, IntegralType) or (isinstance(found, DecimalType) and found.scale <= _PLAIN_SCALE):
+    if isinstance(source, IntegralType) or (isinstance(source, DecimalType) and source.scale <= _PLAIN_SCALE):
         return lambda column: pc.cast(column, pa.string())
-    if isinstance(found, FloatType | DoubleType):
+    if isinstance(source, FloatType | DoubleType):
         return _text_of_floats
-    if isinstance(found, BinaryType | VarBinaryType):
+    if isinstance(source, BinaryType | VarBinaryType):
         return _or_else(lambda column: pc.cast(column, pa.string()), slow)
-    if isinstance(found, DateType):
+    if isinstance(source, DateType):
         return _where_years_are_short(lambda column: pc.cast(column, pa.string()), slow)
-    if isinstance(found, TimestampType):
-        return _where_years_are_short(_timestamp_text(found.precision), slow)
-    if isinstance(found, LocalZonedTimestampType):
-        zone, clock = session.zone, TimestampType(found.precision)
-        slow = value_kernel(text_of(clock, zone), [clock], VarCharType(LENGTH_MAX))
-        shown = _where_years_are_short(_timestamp_text(found.precision), slow)
-        return lambda column: shown(to_local(column, zone))
+    if isinstance(source, TimestampType):
+        return _where_years_are_short(_timestamp_text(source.precision), slow)
+    if isinstance(source, LocalZonedTimestampType):
+        zone, clock = session.zone, TimestampType(source.precision)
+        slow = value_kernel(build_text_cast(clock, zone), [clock], VarCharType(LENGTH_MAX))
+        timestamp_text = _where_years_are_short(_timestamp_text(source.precision), slow)
+        return lambda column: timestamp_text(to_local(column, zone))
     return slow
 
 
@@ -140,12 +140,12 @@ def _text_of_floats(column: Datum) -> Datum:
     is_plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, _PLAIN_LEAST), pc.less(size, _PLAIN_MOST)))
     if isinstance(column, pa.Scalar):
         return texts if not texts.is_valid else pa.scalar(java_number(texts.as_py(), bits))
-    found = pc.if_else(pc.match_substring(texts, "."), texts, pc.binary_join_element_wise(texts, "0", "."))
+    result = pc.if_else(pc.match_substring(texts, "."), texts, pc.binary_join_element_wise(texts, "0", "."))
     if pc.all(is_plain).as_py() is not False:
-        return found
-    others = pc.fill_null(pc.invert(is_plain), False)
-    shown = [java_number(text, bits) for text in texts.filter(others).to_pylist()]
-    return pc.replace_with_mask(found, others, pa.array(shown, pa.string()))
+        return result
+    scientific = pc.fill_null(pc.invert(is_plain), False)
+    converted = [java_number(text, bits) for text in texts.filter(scientific).to_pylist()]
+    return pc.replace_with_mask(result, scientific, pa.array(converted, pa.string()))
 
 
 #: numbers with more digits than this before the decimal point are written with an exponent
@@ -158,13 +158,13 @@ def java_number(text: str, bits: int = 53) -> str:
     """Format a floating-point number with a significand of `bits` bits as Java does, from its shortest text."""
     if "n" in text:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text.lstrip("+")]
-    found = _FLOAT.fullmatch(text)
-    assert found is not None, text
-    sign, whole, fraction, power = found.groups()
-    digits = (whole + (fraction or "")).lstrip("0")
+    match = _FLOAT.fullmatch(text)
+    assert match is not None, text
+    sign, integer, fraction, power = match.groups()
+    digits = (integer + (fraction or "")).lstrip("0")
     if not digits:
         return f"{sign}0.0"
-    exponent = int(power or 0) + len(whole) - 1 - (len(whole + (fraction or "")) - len(digits))
+    exponent = int(power or 0) + len(integer) - 1 - (len(integer + (fraction or "")) - len(digits))
     if exponent >= _PLAIN_DIGITS:
         value = abs(float(text if bits > _FLOAT_BITS else np.float32(text)))
         if 2.0 ** (bits + 1) <= value < _LONG_END:
@@ -187,9 +187,9 @@ def _whole_digits(value: float, bits: int) -> str:
 # --- single values ---------------------------------------------------------------------------------------------------
 
 
-def text_of(found: DataType, zone: tzinfo) -> Callable[[Any], str]:
+def build_text_cast(data_type: DataType, zone: tzinfo) -> Callable[[Any], str]:
     """Return a function that formats one non-NULL value of a type."""
-    match found:
+    match data_type:
         case BooleanType():
             return lambda value: "TRUE" if value else "FALSE"
         case DecimalType():
@@ -215,30 +215,32 @@ def text_of(found: DataType, zone: tzinfo) -> Callable[[Any], str]:
         case BitmapType():
             return _bitmap_text
         case MapType() | MultisetType() | ArrayType() | RowType():
-            return _nested_text(found, zone)
+            return _nested_text(data_type, zone)
         case _:
             return str
 
 
-def _nested_text(found: DataType, zone: tzinfo) -> Callable[[Any], str]:
-    parts = [_or_null(text_of(part, zone)) for part in found.children()]
-    match found:
+def _nested_text(data_type: DataType, zone: tzinfo) -> Callable[[Any], str]:
+    parts = [_or_null(build_text_cast(part, zone)) for part in data_type.children()]
+    match data_type:
         case MultisetType():
             (element,) = parts
-            return lambda value: f"{{{', '.join(f'{element(one)}={count}' for one, count in value)}}}"
+            return lambda value: f"{{{', '.join(f'{element(member)}={count}' for member, count in value)}}}"
         case ArrayType():
             (element,) = parts
             return lambda value: f"[{', '.join(map(element, value))}]"
         case MapType():
             key, item = parts
-            return lambda value: f"{{{', '.join(f'{key(one)}={item(other)}' for one, other in value)}}}"
+            return lambda value: f"{{{', '.join(f'{key(entry_key)}={item(other)}' for entry_key, other in value)}}}"
         case StructuredType(fields=fields):
             names = [field.name for field in fields]
             return lambda value: (
-                f"({', '.join(f'{name}={show(one)}' for name, show, one in zip(names, parts, value, strict=True))})"
+                f"({', '.join(f'{name}={show(item)}' for name, show, item in zip(names, parts, value, strict=True))})"
             )
         case _:
-            return lambda value: f"({', '.join(show(one) for show, one in zip(parts, value, strict=True))})"
+            return lambda value: (
+                f"({', '.join(show(field_value) for show, field_value in zip(parts, value, strict=True))})"
+            )
 
 
 def _or_null(show: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -250,8 +252,8 @@ def _time_text(milliseconds: int, digits: int) -> str:
     text = format_time(milliseconds * 1_000_000, min(digits, 3))
     if not digits:
         return text
-    whole, _, fraction = text.partition(".")
-    return f"{whole}.{fraction[0]}{fraction[1:].rstrip('0')}"
+    clock_text, _, fraction = text.partition(".")
+    return f"{clock_text}.{fraction[0]}{fraction[1:].rstrip('0')}"
 
 
 def months_text(months: int) -> str:

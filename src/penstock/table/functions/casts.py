@@ -22,7 +22,7 @@ from penstock.table.data.logical_types import (
     NumericType,
     RowType,
 )
-from penstock.table.data.values import Datum, Kernel, scalar_of, values_of
+from penstock.table.data.values import Datum, Kernel, to_scalar, to_values
 from penstock.table.data.zones import view
 from penstock.table.functions.cast_from_text import from_text_kernel
 from penstock.table.functions.cast_nested import nested_kernel
@@ -40,48 +40,48 @@ _NUMBERS: Final = (NumericType, BooleanType)
 _NESTED: Final = (ArrayType, MapType, RowType)
 
 
-def cast_kernel(found: DataType, to: DataType, session: Session, is_try: bool = False) -> Kernel:
+def cast_kernel(source: DataType, to: DataType, session: Session, is_try: bool = False) -> Kernel:
     """Return the kernel of a cast. Values that cannot be cast raise `TableRuntimeError`; with `is_try`, become NULL."""
     is_try = is_try or session.legacy_cast
-    if isinstance(found, NullType):
+    if isinstance(source, NullType):
         return _nothing(to)
-    if found.nullable() == to.nullable():
+    if source.nullable() == to.nullable():
         return lambda column: column
     if isinstance(to, TEXTS):
-        return text_kernel(found, to, session)
-    if not supports_cast(found, to):
-        raise UnsupportedError(f"there is no cast from {found} to {to}")
+        return text_kernel(source, to, session)
+    if not supports_cast(source, to):
+        raise UnsupportedError(f"there is no cast from {source} to {to}")
     if isinstance(to, BYTES):
-        return _bytes_kernel(found, to, session)
-    if isinstance(found, TEXTS):
-        return from_text_kernel(found, to, session, is_try)
-    if isinstance(found, _NESTED):
-        return nested_kernel(found, to, partial(cast_kernel, session=session), is_try)
-    if isinstance(found, INTERVALS) or isinstance(to, INTERVALS):
+        return _bytes_kernel(source, to, session)
+    if isinstance(source, TEXTS):
+        return from_text_kernel(source, to, session, is_try)
+    if isinstance(source, _NESTED):
+        return nested_kernel(source, to, partial(cast_kernel, session=session), is_try)
+    if isinstance(source, INTERVALS) or isinstance(to, INTERVALS):
         return _interval_kernel(to)
-    if isinstance(found, _NUMBERS) and isinstance(to, _NUMBERS):
-        return _trying(number_kernel(found, to), found, to) if is_try else number_kernel(found, to)
-    if isinstance(found, TIMES) and isinstance(to, TIMES):
-        return _trying(time_kernel(found, to, session), found, to) if is_try else time_kernel(found, to, session)
-    raise UnsupportedError(f"there is no cast from {found} to {to}")
+    if isinstance(source, _NUMBERS) and isinstance(to, _NUMBERS):
+        return _trying(number_kernel(source, to), source, to) if is_try else number_kernel(source, to)
+    if isinstance(source, TIMES) and isinstance(to, TIMES):
+        return _trying(time_kernel(source, to, session), source, to) if is_try else time_kernel(source, to, session)
+    raise UnsupportedError(f"there is no cast from {source} to {to}")
 
 
 def _nothing(to: DataType) -> Kernel:
-    wanted = arrow_type(to)
+    target = arrow_type(to)
 
     def kernel(column: Datum) -> Datum:
-        return pa.nulls(len(column), wanted) if isinstance(column, pa.Array) else pa.scalar(None, wanted)
+        return pa.nulls(len(column), target) if isinstance(column, pa.Array) else pa.scalar(None, target)
 
     return kernel
 
 
 def _interval_kernel(to: DataType) -> Kernel:
     """Return the kernel of an interval's cast: it is a number of months or milliseconds, whatever its unit."""
-    wanted = arrow_type(to)
-    return lambda column: view(column, wanted)
+    target = arrow_type(to)
+    return lambda column: view(column, target)
 
 
-def _bytes_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
+def _bytes_kernel(source: DataType, to: DataType, session: Session) -> Kernel:
     """Return the kernel of a cast to bytes, from text, a bitmap or bytes: truncated, or padded with zeros."""
     length: int = to.length  # type: ignore[attr-defined]
     is_fixed = isinstance(to, BinaryType)
@@ -97,9 +97,9 @@ def _bytes_kernel(found: DataType, to: DataType, session: Session) -> Kernel:
     return kernel
 
 
-def _trying(kernel: Kernel, found: DataType, to: DataType) -> Kernel:
+def _trying(kernel: Kernel, source: DataType, to: DataType) -> Kernel:
     """Return a kernel that returns NULL for values that cannot be cast."""
-    one_by_one = value_kernel(partial(_value_or_none, kernel, found, to), [found], to)
+    one_by_one = value_kernel(partial(_value_or_none, kernel, source, to), [source], to)
 
     def tried(column: Datum) -> Datum:
         try:
@@ -110,8 +110,8 @@ def _trying(kernel: Kernel, found: DataType, to: DataType) -> Kernel:
     return tried
 
 
-def _value_or_none(kernel: Kernel, found: DataType, to: DataType, value: object) -> object:
+def _value_or_none(kernel: Kernel, source: DataType, to: DataType, value: object) -> object:
     try:
-        return values_of(kernel(scalar_of(value, found)), to)[0]
+        return to_values(kernel(to_scalar(value, source)), to)[0]
     except TableRuntimeError:
         return None

@@ -23,8 +23,8 @@ _UTC_MS: Final = pa.timestamp("ms", "UTC")
 
 def _local_ms(moment: int, zone: tzinfo) -> int:
     """Return milliseconds since 1970, as local time in the zone."""
-    found = to_local(pa.scalar(moment, pa.int64()).cast(_UTC_MS), zone)
-    return int(found.cast(pa.int64()).as_py())
+    local = to_local(pa.scalar(moment, pa.int64()).cast(_UTC_MS), zone)
+    return int(local.cast(pa.int64()).as_py())
 
 
 def _date(moment: int, zone: tzinfo) -> int:
@@ -44,8 +44,8 @@ def _bind(compute: Callable[[int, tzinfo], int], call: Call) -> Kernel:
     stored = pa.int32() if kind.bit_width == 32 else pa.int64()
 
     def kernel() -> Datum:
-        found = compute(session.now() // MILLISECOND_NS, session.zone)
-        return pa.array([found], stored).view(kind)[0]
+        value = compute(session.now() // MILLISECOND_NS, session.zone)
+        return pa.array([value], stored).view(kind)[0]
 
     return kernel
 

@@ -21,7 +21,7 @@ from penstock.table.data.logical_types import (
     RowType,
     VariantType,
 )
-from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.data.values import Datum, Kernel, to_full_array
 from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
 from penstock.table.functions.kernels import per_value
 from penstock.table.functions.lists import (
@@ -30,9 +30,9 @@ from penstock.table.functions.lists import (
     by_columns,
     codes,
     first_of_equals,
-    items_of,
-    lists_of,
-    valid_of,
+    get_valid_flags,
+    to_lists,
+    to_map_values,
 )
 from penstock.table.functions.rows import field_kernel
 from penstock.table.functions.signatures import ANY, INT, returns, takes, where
@@ -70,8 +70,8 @@ def _common_value(call: Operands) -> DataType | None:
 def _parts_of_map(call: Operands) -> tuple[Sequence[DataType], Sequence[DataType]]:
     """Return the types of keys and of values. If all values are NULL, they get the types of the keys, as in Flink."""
     keys, values = call.types[::2], call.types[1::2]
-    if all(isinstance(one, NullType) for one in values):
-        values = tuple(one.nullable() for one in keys)
+    if all(isinstance(value_type, NullType) for value_type in values):
+        values = tuple(key_type.nullable() for key_type in keys)
     return keys, values
 
 
@@ -81,18 +81,18 @@ def _map_type(call: Operands) -> DataType:
 
 
 def _known_common(types: Sequence[DataType]) -> DataType:
-    found = least_restrictive(types)
-    assert found is not None  # the signature has checked it
-    return found
+    common = least_restrictive(types)
+    assert common is not None  # the signature has checked it
+    return common
 
 
 def _interleaved(columns: Sequence[Datum], rows: int) -> pa.Array:
     """Interleave columns: the values of the first row, then the values of the second one, and so on."""
-    parts = [one if isinstance(one, pa.Array) else array_of(one, 1) for one in columns]
+    parts = [column if isinstance(column, pa.Array) else to_full_array(column, 1) for column in columns]
     offsets = begins(np.array([len(part) for part in parts]))
-    steps = np.array([isinstance(one, pa.Array) for one in columns], np.int64)
-    places = np.arange(rows)[:, np.newaxis] * steps + offsets
-    return pa.concat_arrays(parts).take(pa.array(places.ravel()))
+    steps = np.array([isinstance(column, pa.Array) for column in columns], np.int64)
+    indices = np.arange(rows)[:, np.newaxis] * steps + offsets
+    return pa.concat_arrays(parts).take(pa.array(indices.ravel()))
 
 
 def _of_length(values: pa.Array, rows: int, length: int) -> Lists:
@@ -100,16 +100,16 @@ def _of_length(values: pa.Array, rows: int, length: int) -> Lists:
     return Lists(values, begins(lengths), lengths, np.ones(rows, np.bool_))
 
 
-def _rows_of(columns: Sequence[Datum]) -> int | None:
-    return next((len(one) for one in columns if isinstance(one, pa.Array)), None)
+def _find_row_count(columns: Sequence[Datum]) -> int | None:
+    return next((len(column) for column in columns if isinstance(column, pa.Array)), None)
 
 
 def _array(call: Call) -> Kernel:
     def kernel(*columns: Datum) -> Datum:
-        rows = _rows_of(columns)
+        rows = _find_row_count(columns)
         values = _interleaved(columns, 1 if rows is None else rows)
-        found = _of_length(values, 1 if rows is None else rows, len(columns)).column(call.result)
-        return found[0] if rows is None else found
+        column = _of_length(values, 1 if rows is None else rows, len(columns)).column(call.result)
+        return column[0] if rows is None else column
 
     return kernel
 
@@ -119,11 +119,11 @@ def _map(call: Call) -> Kernel:
     result = call.result
 
     def kernel(*columns: Datum) -> Datum:
-        rows = _rows_of(columns)
+        rows = _find_row_count(columns)
         count = 1 if rows is None else rows
         keys = _of_length(_interleaved(columns[::2], count), count, len(columns) // 2)
-        found = keys.map_column(_interleaved(columns[1::2], count), result)
-        return found[0] if rows is None else found
+        column = keys.map_column(_interleaved(columns[1::2], count), result)
+        return column[0] if rows is None else column
 
     return kernel
 
@@ -137,9 +137,9 @@ def _multiset(call: Call) -> Kernel:
     def count(*columns: pa.Array) -> pa.Array:
         rows = len(columns[0])
         keys = _of_length(_interleaved(columns, rows), rows, len(columns))
-        found = codes(keys.values, element).reshape(rows, len(columns))
-        counts = (found[:, :, np.newaxis] == found[:, np.newaxis, :]).sum(axis=2).ravel()
-        first = first_of_equals(keys.parents(), found.ravel())
+        element_codes = codes(keys.values, element).reshape(rows, len(columns))
+        counts = (element_codes[:, :, np.newaxis] == element_codes[:, np.newaxis, :]).sum(axis=2).ravel()
+        first = first_of_equals(keys.parents(), element_codes.ravel())
         return keys.kept(first).map_column(pa.array(counts[first], pa.int32()), as_map)
 
     return by_columns(lambda _: count)(call)
@@ -149,35 +149,35 @@ def _multiset(call: Call) -> Kernel:
 
 
 def _indexed(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    is_collection = isinstance(found, ArrayType | MapType | VariantType | RowType)
-    return found if is_collection and not isinstance(found, MultisetType) else None
+    data_type = call.types[index]
+    is_collection = isinstance(data_type, ArrayType | MapType | VariantType | RowType)
+    return data_type if is_collection and not isinstance(data_type, MultisetType) else None
 
 
 def _index(call: Operands, index: int) -> DataType | None:
-    within, found = call.types[0], call.types[index]
+    within, index_type = call.types[0], call.types[index]
     if isinstance(within, MapType):
-        return _key_type(within.key_type, found)
-    if isinstance(found, NullType):
+        return _key_type(within.key_type, index_type)
+    if isinstance(index_type, NullType):
         return INT if isinstance(within, ArrayType) else None
     if isinstance(within, RowType):
-        return found if _field_index(within, call.value(index)) is not None else None
-    if isinstance(within, VariantType) and is_text(found):
-        return found
-    if not isinstance(found, IntegralType):
+        return index_type if _field_index(within, call.value(index)) is not None else None
+    if isinstance(within, VariantType) and is_text(index_type):
+        return index_type
+    if not isinstance(index_type, IntegralType):
         return None
     value = call.value(index)
     if isinstance(value, int) and value < 1:
         raise ValidationError(f"Array element access needs an index starting at 1 but was {value}.")
-    return found
+    return index_type
 
 
-def _key_type(key: DataType, found: DataType) -> DataType | None:
-    if is_text(key) and is_text(found):
-        return found  # casting a key to another length would change it
-    if not can_cast_implicitly(found, key):
+def _key_type(key: DataType, index_type: DataType) -> DataType | None:
+    if is_text(key) and is_text(index_type):
+        return index_type  # casting a key to another length would change it
+    if not can_cast_implicitly(index_type, key):
         return None
-    return key.nullable() if found.is_nullable else key.not_null()
+    return key.nullable() if index_type.is_nullable else key.not_null()
 
 
 def _field_index(row: RowType, value: object) -> int | None:
@@ -197,10 +197,10 @@ def _item_type(call: Operands) -> DataType:
     if isinstance(within, MapType):
         return within.value_type.nullable()
     if isinstance(within, RowType):
-        place = _field_index(within, call.value(1))
-        assert place is not None
-        found = within.fields[place].data_type
-        return found.nullable() if within.is_nullable else found
+        index = _field_index(within, call.value(1))
+        assert index is not None
+        field_type = within.fields[index].data_type
+        return field_type.nullable() if within.is_nullable else field_type
     return VariantType()
 
 
@@ -211,22 +211,22 @@ def _item(call: Call) -> Kernel:
     if isinstance(within, MapType):
         return by_columns(lambda _: _item_of_map(within))(call)
     if isinstance(within, RowType):
-        place = _field_index(within, call.value(1))
-        assert place is not None
-        return field_kernel(place)
+        index = _field_index(within, call.value(1))
+        assert index is not None
+        return field_kernel(index)
     return per_value(variant_item)(call)
 
 
 def _item_of_array(call: Call) -> Kernel:
     def item(column: pa.Array, index: pa.Array | int) -> pa.Array:
-        lists = lists_of(column)
+        lists = to_lists(column)
         if isinstance(index, int):
-            places, inside = index - 1, np.ones(len(column), np.bool_)
+            indices, inside = index - 1, np.ones(len(column), np.bool_)
         else:
-            places = pc.fill_null(index, 0).to_numpy(zero_copy_only=False).astype(np.int64) - 1
-            inside = places >= 0
-        inside = inside & (places < lists.lengths)
-        return lists.values.take(pa.array(lists.starts + places, mask=~inside))
+            indices = pc.fill_null(index, 0).to_numpy(zero_copy_only=False).astype(np.int64) - 1
+            inside = indices >= 0
+        inside = inside & (indices < lists.lengths)
+        return lists.values.take(pa.array(lists.starts + indices, mask=~inside))
 
     constant = call.value(1)
     if isinstance(constant, int):
@@ -236,15 +236,15 @@ def _item_of_array(call: Call) -> Kernel:
 
 def _item_of_map(within: MapType) -> Any:
     def item(column: pa.Array, key: pa.Array) -> pa.Array:
-        keys, items = lists_of(column), items_of(column)
+        keys, items = to_lists(column), to_map_values(column)
         packed = keys.packed()
-        found = codes(pa.concat_arrays([packed.values, key]), within.key_type)
-        mine, wanted = found[: len(packed.values)], found[len(packed.values) :]
+        all_codes = codes(pa.concat_arrays([packed.values, key]), within.key_type)
+        mine, lookup_codes = all_codes[: len(packed.values)], all_codes[len(packed.values) :]
         parents = keys.parents()
-        hits = np.flatnonzero((mine == wanted[parents]) & (mine >= 0))
-        places = np.full(len(column), -1, np.int64)
-        places[parents[hits]] = items.places()[hits]
-        return items.values.take(pa.array(places, mask=places < 0))
+        hits = np.flatnonzero((mine == lookup_codes[parents]) & (mine >= 0))
+        indices = np.full(len(column), -1, np.int64)
+        indices[parents[hits]] = items.places()[hits]
+        return items.values.take(pa.array(indices, mask=indices < 0))
 
     return item
 
@@ -253,8 +253,8 @@ def _item_of_map(within: MapType) -> Any:
 
 
 def _collection(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, ArrayType | MapType) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, ArrayType | MapType) else None
 
 
 def _cardinality(call: Call) -> Kernel:
@@ -262,7 +262,7 @@ def _cardinality(call: Call) -> Kernel:
     if isinstance(within, MultisetType):
         return by_columns(lambda _: _count_of_multiset)(call)
     if isinstance(within, MapType):
-        return by_columns(lambda _: lambda column: _numbers(lists_of(column)))(call)
+        return by_columns(lambda _: lambda column: _numbers(to_lists(column)))(call)
     return lambda column: pc.list_value_length(column)
 
 
@@ -271,25 +271,25 @@ def _numbers(lists: Lists) -> pa.Array:
 
 
 def _count_of_multiset(column: pa.Array) -> pa.Array:
-    counts = items_of(column).packed()
+    counts = to_map_values(column).packed()
     weights = pc.fill_null(counts.values, 0).to_numpy(zero_copy_only=False)
     total = np.bincount(counts.parents(), weights, minlength=len(column)).astype(np.int64)
-    return pa.array(total, pa.int32(), mask=~valid_of(column))
+    return pa.array(total, pa.int32(), mask=~get_valid_flags(column))
 
 
 def _array_only(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, ArrayType) and not isinstance(found, MultisetType) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, ArrayType) and not isinstance(data_type, MultisetType) else None
 
 
 def _element_type(call: Operands) -> DataType:
-    found = call.types[0]
-    assert isinstance(found, ArrayType)
-    return found.element_type.nullable()
+    data_type = call.types[0]
+    assert isinstance(data_type, ArrayType)
+    return data_type.element_type.nullable()
 
 
 def _single(column: pa.Array) -> pa.Array:
-    lists = lists_of(column)
+    lists = to_lists(column)
     if (lists.lengths > 1).any():
         raise TableRuntimeError("Array has more than one element.")
     return lists.values.take(pa.array(lists.starts, mask=lists.lengths == 0))

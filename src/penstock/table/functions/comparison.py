@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.state.equality import Canonicalizer, canonicalizer_of
+from penstock.state.equality import Canonicalizer, build_canonicalizer
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.flat import as_answers, flat_value, flat_values, is_flat
 from penstock.table.data.logical_types import (
@@ -97,10 +97,10 @@ def _compared(
     rule: Callable[[Operands], DataType | None], call: Operands, index: int, needs_order: bool = False
 ) -> DataType | None:
     """Return the type that an operand is cast to for comparison. `rule`: returns the common type of all operands."""
-    found = call.once(rule)
-    if found is None or (needs_order and isinstance(found, _WITHOUT_ORDER)):
+    common = call.once(rule)
+    if common is None or (needs_order and isinstance(common, _WITHOUT_ORDER)):
         return None
-    return found.nullable() if call.types[index].is_nullable else found.not_null()
+    return common.nullable() if call.types[index].is_nullable else common.not_null()
 
 
 def _equality_type(call: Operands) -> DataType | None:
@@ -112,8 +112,8 @@ def _order_type(call: Operands) -> DataType | None:
 
 
 def _compared_type(rule: TypeRule, types: tuple[DataType, ...]) -> DataType | None:
-    found = None if mixes_dates(types) else rule(types)
-    return _with_text(types) if found is None else found
+    common = None if mixes_dates(types) else rule(types)
+    return _with_text(types) if common is None else common
 
 
 def _member_type(call: Operands) -> DataType | None:
@@ -123,25 +123,27 @@ def _member_type(call: Operands) -> DataType | None:
     """
     first = call.types[0]
     plain = (NumericType, BooleanType, NullType, *TIMES)
-    others = [one for one in call.types if not is_text(one)]
-    is_text_among_others = is_text(first) and all(isinstance(one, plain) for one in others)
-    if is_text_among_others and not all(isinstance(one, NullType) for one in others):
+    non_text = [data_type for data_type in call.types if not is_text(data_type)]
+    is_text_among_others = is_text(first) and all(isinstance(data_type, plain) for data_type in non_text)
+    if is_text_among_others and not all(isinstance(data_type, NullType) for data_type in non_text):
         return STRING
     types = call.types
     if isinstance(first, FloatType):
-        types = tuple(FloatType(one.is_nullable) if isinstance(one, DecimalType) else one for one in types)
+        types = tuple(
+            FloatType(data_type.is_nullable) if isinstance(data_type, DecimalType) else data_type for data_type in types
+        )
     return _compared_type(equality_type, types)
 
 
 def _with_text(types: tuple[DataType, ...]) -> DataType | None:
     """Return the type for a comparison with text: the other side's type, with more digits if it is a number."""
-    others = [one for one in types if not is_text(one)]
-    found = None if mixes_dates(others) else common_type(others)
-    if len(others) == len(types) or found is None:
+    non_text = [data_type for data_type in types if not is_text(data_type)]
+    common = None if mixes_dates(non_text) else common_type(non_text)
+    if len(non_text) == len(types) or common is None:
         return None
-    if isinstance(found, NumericType):
-        return common_type((found, BIGINT))
-    return found if isinstance(found, (BooleanType, *TIMES)) else None
+    if isinstance(common, NumericType):
+        return common_type((common, BIGINT))
+    return common if isinstance(common, (BooleanType, *TIMES)) else None
 
 
 def _compare(name: str) -> Callable[[Call], Kernel]:
@@ -150,33 +152,35 @@ def _compare(name: str) -> Callable[[Call], Kernel]:
             return _unknown
         if not isinstance(call.types[0], _NESTED):
             return partial(_by_kernel, *_KERNELS[name])
-        canonical = canonicalizer_of(arrow_type(call.types[0]))
+        canonical = build_canonicalizer(arrow_type(call.types[0]))
         assert canonical is not None
         is_equal = partial(_same, canonical)
         if name == "=":
             return value_kernel(is_equal, call.types, call.result)
-        return value_kernel(lambda one, other: not is_equal(one, other), call.types, call.result)
+        return value_kernel(lambda value, other: not is_equal(value, other), call.types, call.result)
 
     return bind
 
 
-def _by_kernel(in_arrow: Callable[..., Datum], in_numpy: Callable[[Any, Any], Any], one: Datum, other: Datum) -> Datum:
-    arrays = [column for column in (one, other) if isinstance(column, pa.Array)]
-    is_plain = arrays and len(arrays[0]) >= _MANY and is_flat(one.type) and one.type == other.type
+def _by_kernel(
+    in_arrow: Callable[..., Datum], in_numpy: Callable[[Any, Any], Any], operand: Datum, other: Datum
+) -> Datum:
+    arrays = [column for column in (operand, other) if isinstance(column, pa.Array)]
+    is_plain = arrays and len(arrays[0]) >= _MANY and is_flat(operand.type) and operand.type == other.type
     if not is_plain or any(column.null_count for column in arrays):
-        return in_arrow(one, other)
-    if any(isinstance(column, pa.Scalar) and not column.is_valid for column in (one, other)):
-        return in_arrow(one, other)
-    return as_answers(in_numpy(*map(_flat, (one, other))))
+        return in_arrow(operand, other)
+    if any(isinstance(column, pa.Scalar) and not column.is_valid for column in (operand, other)):
+        return in_arrow(operand, other)
+    return as_answers(in_numpy(*map(_flat, (operand, other))))
 
 
 def _flat(column: Datum) -> Any:
     return flat_value(column) if isinstance(column, pa.Scalar) else flat_values(column)
 
 
-def _unknown(one: Datum, other: Datum) -> Datum:
+def _unknown(operand: Datum, other: Datum) -> Datum:
     """Compare NULL with NULL, neither of them typed."""
-    arrays = [column for column in (one, other) if isinstance(column, pa.Array)]
+    arrays = [column for column in (operand, other) if isinstance(column, pa.Array)]
     return pa.nulls(len(arrays[0]), pa.bool_()) if arrays else pa.scalar(None, pa.bool_())
 
 
@@ -189,15 +193,15 @@ def _is_distinct(negated: bool) -> Callable[[Call], Kernel]:
     def bind(call: Call) -> Kernel:
         compare = _compare("<>")(call)
 
-        def kernel(one: Datum, other: Datum) -> Datum:
-            if pa.types.is_null(one.type):
-                found = pc.invert(pc.is_null(other))
+        def kernel(operand: Datum, other: Datum) -> Datum:
+            if pa.types.is_null(operand.type):
+                result = pc.invert(pc.is_null(other))
             else:
-                differs = pc.fill_null(compare(one, other), False)
-                if pa.types.is_floating(one.type):
-                    differs = pc.and_not(differs, _both_nan(one, other))
-                found = pc.or_(differs, pc.xor(pc.is_null(one), pc.is_null(other)))
-            return pc.invert(found) if negated else found
+                differs = pc.fill_null(compare(operand, other), False)
+                if pa.types.is_floating(operand.type):
+                    differs = pc.and_not(differs, _both_nan(operand, other))
+                result = pc.or_(differs, pc.xor(pc.is_null(operand), pc.is_null(other)))
+            return pc.invert(result) if negated else result
 
         return kernel
 
@@ -227,7 +231,7 @@ def _choice(is_greatest: bool) -> Callable[[Call], Kernel]:
         if isinstance(call.result, LocalZonedTimestampType):
             kind = arrow_type(call.result)
             # Arrow has no kernel for timestamps with a zone
-            return lambda *columns: choose(*(_without_zone(one) for one in columns), skip_nulls=False).cast(kind)
+            return lambda *columns: choose(*(_without_zone(column) for column in columns), skip_nulls=False).cast(kind)
         return lambda *columns: choose(*columns, skip_nulls=False)
 
     return bind

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.table.data.flat import flat_values, with_validity_of
+from penstock.table.data.flat import apply_validity, flat_values
 
 Quotients: TypeAlias = Callable[[pa.Array], pa.Array]
 
@@ -23,7 +23,7 @@ def quotients(divisor: int, otherwise: Quotients) -> Quotients:
         values = flat_values(column)
         if divisor < 1 or not len(values) or values.min() < 0:
             return otherwise(column)
-        return with_validity_of(column, values // values.dtype.type(divisor), column.type)
+        return apply_validity(column, values // values.dtype.type(divisor), column.type)
 
     return kernel
 
@@ -33,16 +33,16 @@ def remainders(divisor: int, result: pa.DataType) -> Quotients:
 
     def kernel(column: pa.Array) -> pa.Array:
         values = flat_values(column)
-        return with_validity_of(column, _remainders(values, values.dtype.type(divisor)), result)
+        return apply_validity(column, _remainders(values, values.dtype.type(divisor)), result)
 
     return kernel
 
 
 def _remainders(values: Any, divisor: Any) -> Any:
     # Faster than NumPy's own remainder. The product may overflow, but the sum wraps back into the type.
-    found = values // divisor
-    found *= -divisor
-    found += values
+    result = values // divisor
+    result *= -divisor
+    result += values
     if len(values) and values.min() < 0:
-        np.subtract(found, divisor, out=found, where=(values < 0) & (found != 0))
-    return found
+        np.subtract(result, divisor, out=result, where=(values < 0) & (result != 0))
+    return result

@@ -35,8 +35,8 @@ def _branch(call: Operands, index: int) -> DataType | None:
     is_value = index % 2 == 1 or index == len(call) - 1
     if not is_value:
         return AS_BOOLEAN.check(call, index)
-    found = call.once(_least_restrictive_value)
-    return None if found is None else found.nullable() if call.types[index].is_nullable else found.not_null()
+    common = call.once(_least_restrictive_value)
+    return None if common is None else common.nullable() if call.types[index].is_nullable else common.not_null()
 
 
 def _values_of_case(call: Operands) -> tuple[DataType, ...]:
@@ -48,25 +48,25 @@ def _least_restrictive_value(call: Operands) -> DataType | None:
 
 
 def _case_type(call: Operands) -> DataType:
-    found = least_restrictive(_values_of_case(call))
-    assert found is not None  # the signature has checked it
-    return found
+    common = least_restrictive(_values_of_case(call))
+    assert common is not None  # the signature has checked it
+    return common
 
 
 def _common_of_times(types: Sequence[DataType]) -> DataType | None:
     """Return the common type of values; for dates and timestamps without a zone it is DATE, as in Flink."""
-    known = [one for one in types if not isinstance(one, NullType)]
-    kinds = {type(one) for one in known}
+    known = [data_type for data_type in types if not isinstance(data_type, NullType)]
+    kinds = {type(data_type) for data_type in known}
     if DateType not in kinds or len(kinds) == 1:
         return common_type(types)
     return DateType() if kinds == {DateType, TimestampType} else None
 
 
 def _coalesced(call: Operands, index: int) -> DataType | None:
-    found = call.once(_common_value)
-    if found is None:
+    common = call.once(_common_value)
+    if common is None:
         return None
-    return found.nullable() if call.types[index].is_nullable else found.not_null()
+    return common.nullable() if call.types[index].is_nullable else common.not_null()
 
 
 def _common_value(call: Operands) -> DataType | None:
@@ -74,17 +74,17 @@ def _common_value(call: Operands) -> DataType | None:
 
 
 def _coalesce_type(call: Operands) -> DataType:
-    found = _common_of_times(call.types)
-    assert found is not None  # the signature has checked it
-    return found.nullable() if all(one.is_nullable for one in call.types) else found.not_null()
+    common = _common_of_times(call.types)
+    assert common is not None  # the signature has checked it
+    return common.nullable() if all(data_type.is_nullable for data_type in call.types) else common.not_null()
 
 
-def _is(wanted: bool, negated: bool) -> Kernel:
+def _is(expected: bool, negated: bool) -> Kernel:
     """Return the kernel of IS TRUE, IS FALSE or their negations: never NULL."""
 
     def kernel(column: Datum) -> Datum:
-        found = pc.fill_null(column if wanted else pc.invert(column), False)
-        return pc.invert(found) if negated else found
+        result = pc.fill_null(column if expected else pc.invert(column), False)
+        return pc.invert(result) if negated else result
 
     return kernel
 

@@ -39,28 +39,28 @@ _WIDEST: Final = 76
 _EXACT: Final = Context(prec=400)
 
 
-def decimal_kernel(operator: str, one: DataType, other: DataType, result: DataType) -> Kernel:
+def decimal_kernel(operator: str, data_type: DataType, other: DataType, result: DataType) -> Kernel:
     """Return the kernel of an operator for decimals and integers. The result may also be an integer."""
-    left, right = as_decimal(one), as_decimal(other)
+    left, right = as_decimal(data_type), as_decimal(other)
     wide = as_decimal(result)
     if operator in _PLAIN and _has_all_digits(operator, left, right):
         return _plain(operator, left, right)
     make = _WIDE[operator](left, right, wide)
     by_value = value_kernel(_BY_VALUE[operator](wide), (left, right), wide)
-    wanted = arrow_type(result)
+    target = arrow_type(result)
 
     def kernel(first: Datum, second: Datum) -> Datum:
         first, second = as_decimals(first, left), as_decimals(second, right)
-        found = make(first, second)
-        return (by_value(first, second) if found is None else found).cast(wanted)
+        computed = make(first, second)
+        return (by_value(first, second) if computed is None else computed).cast(target)
 
     return kernel
 
 
 def as_decimals(column: Datum, kind: DecimalType) -> Datum:
     """Return a column of exact numbers as decimals."""
-    wanted = arrow_type(kind)
-    return column if column.type == wanted else pc.cast(column, wanted)
+    target = arrow_type(kind)
+    return column if column.type == target else pc.cast(column, target)
 
 
 def fitted(column: Datum, kind: DecimalType, mode: str = "half_towards_infinity") -> Datum:
@@ -79,8 +79,12 @@ def fitted(column: Datum, kind: DecimalType, mode: str = "half_towards_infinity"
 
 def _with_room(column: Datum) -> Datum:
     """Add one digit of precision, which rounding may need."""
-    found = column.type
-    return column if found.precision >= _WIDEST else pc.cast(column, pa.decimal256(found.precision + 1, found.scale))
+    data_type = column.type
+    return (
+        column
+        if data_type.precision >= _WIDEST
+        else pc.cast(column, pa.decimal256(data_type.precision + 1, data_type.scale))
+    )
 
 
 # --- with 38 digits --------------------------------------------------------------------------------------------------
@@ -92,8 +96,8 @@ def _has_all_digits(operator: str, left: DecimalType, right: DecimalType) -> boo
     """Return whether the type of the result has all digits of every result."""
     if operator == "*":
         return left.precision + right.precision < PRECISION_MAX
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    return whole + max(left.scale, right.scale) < PRECISION_MAX
+    integer_digits = max(left.precision - left.scale, right.precision - right.scale)
+    return integer_digits + max(left.scale, right.scale) < PRECISION_MAX
 
 
 def _plain(operator: str, left: DecimalType, right: DecimalType) -> Kernel:
@@ -108,8 +112,8 @@ _Wide = Callable[[Datum, Datum], "Datum | None"]
 
 def _wide_sum(function: Callable[[Datum, Datum], Datum]) -> Callable[[DecimalType, DecimalType, DecimalType], _Wide]:
     def make(left: DecimalType, right: DecimalType, result: DecimalType) -> _Wide:
-        whole = max(left.precision - left.scale, right.precision - right.scale)
-        digits = whole + max(left.scale, right.scale) + 1
+        integer_digits = max(left.precision - left.scale, right.precision - right.scale)
+        digits = integer_digits + max(left.scale, right.scale) + 1
 
         def run(first: Datum, second: Datum) -> Datum | None:
             return None if digits > _WIDEST else fitted(function(_widened(first), _widened(second)), result)
@@ -144,17 +148,17 @@ def _quotient(first: Datum, second: Datum, scale: int) -> Datum | None:
 def _wide_quotient(left: DecimalType, right: DecimalType, result: DecimalType) -> _Wide:
     def run(first: Datum, second: Datum) -> Datum | None:
         try:
-            found = _quotient(first, second, result.scale + 1)
+            quotient = _quotient(first, second, result.scale + 1)
         except pa.ArrowInvalid as error:
             raise _explained(error) from error
-        return None if found is None else fitted(found, result)
+        return None if quotient is None else fitted(quotient, result)
 
     return run
 
 
 def _wide_remainder(left: DecimalType, right: DecimalType, result: DecimalType) -> _Wide:
-    whole = left.precision - left.scale + right.scale
-    digits = whole + right.precision + 1
+    integer_digits = left.precision - left.scale + right.scale
+    digits = integer_digits + right.precision + 1
 
     def run(first: Datum, second: Datum) -> Datum | None:
         if digits >= _WIDEST:
@@ -165,7 +169,7 @@ def _wide_remainder(left: DecimalType, right: DecimalType, result: DecimalType) 
             raise _explained(error) from error
         if times is None:
             return None
-        times = pc.cast(pc.round(times, ndigits=0, round_mode="towards_zero"), pa.decimal256(max(whole, 1), 0))
+        times = pc.cast(pc.round(times, ndigits=0, round_mode="towards_zero"), pa.decimal256(max(integer_digits, 1), 0))
         part = pc.multiply(times, _widened(second))
         # the subtracted part does not exceed the first operand
         part = pc.cast(part, pa.decimal256(max(left.precision + right.scale, 1) + 1, part.type.scale))
@@ -214,27 +218,27 @@ def _explained(error: pa.ArrowInvalid) -> TableRuntimeError:
 
 def rounded(value: Decimal, kind: DecimalType, mode: str = ROUND_HALF_UP) -> Decimal | None:
     """Round a value to a type; return None if it has too many digits."""
-    found = value.quantize(Decimal(1).scaleb(-kind.scale), mode, _EXACT)
-    return found if found.copy_abs() < Decimal(10) ** (kind.precision - kind.scale) else None
+    quantized = value.quantize(Decimal(1).scaleb(-kind.scale), mode, _EXACT)
+    return quantized if quantized.copy_abs() < Decimal(10) ** (kind.precision - kind.scale) else None
 
 
 def _by_value(function: Callable[[Decimal, Decimal], Decimal]) -> Callable[[DecimalType], Callable[..., object]]:
     def make(kind: DecimalType) -> Callable[..., object]:
-        return lambda one, other: rounded(function(one, other), kind)
+        return lambda value, other: rounded(function(value, other), kind)
 
     return make
 
 
-def _divide(one: Decimal, other: Decimal) -> Decimal:
+def _divide(dividend: Decimal, other: Decimal) -> Decimal:
     if not other:
         raise TableRuntimeError("Division by zero")
-    return Context(prec=PRECISION_MAX, rounding=ROUND_HALF_UP).divide(one, other)
+    return Context(prec=PRECISION_MAX, rounding=ROUND_HALF_UP).divide(dividend, other)
 
 
-def _remainder(one: Decimal, other: Decimal) -> Decimal:
+def _remainder(dividend: Decimal, other: Decimal) -> Decimal:
     if not other:
         raise TableRuntimeError("Division by zero")
-    return _EXACT.remainder(one, other)
+    return _EXACT.remainder(dividend, other)
 
 
 _BY_VALUE: Final[dict[str, Callable[[DecimalType], Callable[..., object]]]] = {

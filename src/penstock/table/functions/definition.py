@@ -72,7 +72,7 @@ class Operands:
 
     def any_nullable(self) -> bool:
         """Return whether any operand may be NULL."""
-        return any(one.is_nullable for one in self.types)
+        return any(data_type.is_nullable for data_type in self.types)
 
 
 #: checks one operand of a call; returns the type to cast it to, or None if it is rejected
@@ -100,8 +100,8 @@ class Signature:
         expected = self._expected(len(call))
         if expected is None:
             return None
-        found = [operand.check(call, index) for index, operand in enumerate(expected)]
-        return None if None in found else tuple(one for one in found if one is not None)
+        types = [operand.check(call, index) for index, operand in enumerate(expected)]
+        return None if None in types else tuple(data_type for data_type in types if data_type is not None)
 
     def takes(self, count: int) -> bool:
         """Return whether it accepts `count` operands."""
@@ -117,8 +117,8 @@ class Signature:
         return None
 
     def __str__(self) -> str:
-        shown = [operand.label for operand in self.operands]
-        return f"({', '.join([*shown, '...'] if self.repeated else shown)})"
+        labels = [operand.label for operand in self.operands]
+        return f"({', '.join([*labels, '...'] if self.repeated else labels)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def _sha2_type(call: Operands) -> DataType:
     return returns(VarCharType(128))(call)
 
 
-def _hashed_by(algorithm: str) -> Callable[[Call], Kernel]:
+def _build_hash_kernel(algorithm: str) -> Callable[[Call], Kernel]:
     return lambda call: value_kernel(partial(_hash, algorithm), call.types, call.result)
 
 
@@ -213,7 +213,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
             name,
             takes(_VALUE),
             returns(CharType(length)),
-            _hashed_by(name.lower()),
+            _build_hash_kernel(name.lower()),
             f"The {name} hash in hexadecimal digits.",
             section="hash",
             usage=f"{name}(string)",

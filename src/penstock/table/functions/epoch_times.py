@@ -76,8 +76,8 @@ def _bind(call: Call) -> Kernel:
     types = [*call.types, IntType()][:2]
 
     def moment(number: float | Decimal, digits: int) -> int | None:
-        found = _nanoseconds(number, digits)
-        return found if found is not None and abs(found) < limit else None
+        nanoseconds = _nanoseconds(number, digits)
+        return nanoseconds if nanoseconds is not None and abs(nanoseconds) < limit else None
 
     kernel = value_kernel(moment, types, call.result)
     given = pa.scalar(_LEAST_DIGITS, pa.int32())
@@ -93,8 +93,8 @@ def _of_whole_numbers(digits: int, result: DataType) -> Kernel:
     def kernel(number: Datum, precision: Datum | None = None) -> Datum:
         wide = number.cast(pa.int64())
         is_held = pc.and_(pc.greater_equal(wide, low), pc.less_equal(wide, high))
-        held = pc.if_else(is_held, wide, pa.scalar(None, pa.int64()))
-        return view(pc.multiply(held, factor) if factor > 1 else held, kind)
+        in_range = pc.if_else(is_held, wide, pa.scalar(None, pa.int64()))
+        return view(pc.multiply(in_range, factor) if factor > 1 else in_range, kind)
 
     return kernel
 
@@ -107,11 +107,11 @@ def _nanoseconds(number: float | Decimal, digits: int) -> int | None:
     if isinstance(number, float):
         if not abs(number) < 1e30:
             return None
-        whole = int(number // 1)
-        found = whole * size + int((number - whole) * size)
+        integer = int(number // 1)
+        nanoseconds = integer * size + int((number - integer) * size)
     else:
-        found = int(number) * size
-    return found if _FIRST <= found <= _LAST else None
+        nanoseconds = int(number) * size
+    return nanoseconds if _FIRST <= nanoseconds <= _LAST else None
 
 
 def _of_text(call: Call) -> Kernel:
@@ -120,17 +120,17 @@ def _of_text(call: Call) -> Kernel:
     read = clocks_of_text(TimestampType(call.result.precision), len(call.types))
 
     def kernel(*operands: Datum) -> Datum:
-        found = to_moments(read(*operands), UTC)
+        moments = to_moments(read(*operands), UTC)
         if len(operands) == 1:
-            _check_read(operands[0], found)
-        return found
+            _check_read(operands[0], moments)
+        return moments
 
     return kernel
 
 
-def _check_read(texts: Datum, found: Datum) -> None:
+def _check_read(texts: Datum, moments: Datum) -> None:
     """Raise `TableRuntimeError` for strings that do not parse. Flink does so only without a pattern."""
-    wrong = pc.and_(pc.is_valid(texts), pc.is_null(found))
+    wrong = pc.and_(pc.is_valid(texts), pc.is_null(moments))
     if isinstance(wrong, pa.Scalar):
         if wrong.as_py():
             raise TableRuntimeError(f"Text {texts.as_py()!r} could not be parsed as a TIMESTAMP_LTZ")

@@ -41,10 +41,10 @@ def _of_long(number: int) -> int:
 
 def _of_text(text: str) -> int:
     """Return the absolute value of a string's hash code."""
-    found = 0
+    code = 0
     for unit in units(text):
-        found = (found * 31 + ord(unit)) & 0xFFFFFFFF
-    return _wrapped(abs(_wrapped(found)))
+        code = (code * 31 + ord(unit)) & 0xFFFFFFFF
+    return _wrapped(abs(_wrapped(code)))
 
 
 def _of_double(number: float) -> int:
@@ -58,14 +58,14 @@ def _of_float(number: float) -> int:
 def _of_decimal(number: Decimal) -> int:
     """Return the hash code of the unscaled value, computed from its 32-bit words, combined with the scale."""
     sign, digits, exponent = number.as_tuple()
-    rest, found = int("".join(map(str, digits))), 0
+    rest, code = int("".join(map(str, digits))), 0
     words = []
     while rest:
         rest, word = divmod(rest, 2**32)
         words.append(word)
     for word in reversed(words):
-        found = (31 * found + word) & 0xFFFFFFFF
-    return _wrapped(31 * (-found if sign else found) - int(exponent))
+        code = (31 * code + word) & 0xFFFFFFFF
+    return _wrapped(31 * (-code if sign else code) - int(exponent))
 
 
 def _of_timestamp(nanoseconds: int) -> int:
@@ -73,7 +73,7 @@ def _of_timestamp(nanoseconds: int) -> int:
     return _wrapped(31 * _of_long(milliseconds) + rest)
 
 
-def _hash_of(data_type: DataType) -> Callable[[Any], int]:
+def _select_hash(data_type: DataType) -> Callable[[Any], int]:
     if is_text(data_type):
         return _of_text
     if isinstance(data_type, BooleanType):
@@ -94,7 +94,7 @@ def _hash_of(data_type: DataType) -> Callable[[Any], int]:
 
 
 def _hash_code(call: Call) -> Kernel:
-    return value_kernel(_hash_of(call.types[0]), call.types, call.result)
+    return value_kernel(_select_hash(call.types[0]), call.types, call.result)
 
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (

@@ -17,29 +17,29 @@ LAST: Final = 0x10FFFF
 
 def union(parts: Iterable[tuple[int, int]]) -> Ranges:
     """Sort ranges and merge overlapping and adjacent ones."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for low, high in sorted(parts):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
         else:
-            found.append((low, high))
-    return tuple(found)
+            merged.append((low, high))
+    return tuple(merged)
 
 
 def complement(ranges: Ranges) -> Ranges:
     """Return all other characters."""
-    found: list[tuple[int, int]] = []
+    gaps: list[tuple[int, int]] = []
     begin = 0
     for low, high in ranges:
         if begin < low:
-            found.append((begin, low - 1))
+            gaps.append((begin, low - 1))
         begin = high + 1
-    return (*found, (begin, LAST)) if begin <= LAST else tuple(found)
+    return (*gaps, (begin, LAST)) if begin <= LAST else tuple(gaps)
 
 
-def intersection(one: Ranges, other: Ranges) -> Ranges:
+def intersection(ranges: Ranges, other: Ranges) -> Ranges:
     """Return the characters in both sets."""
-    return complement(union((*complement(one), *complement(other))))
+    return complement(union((*complement(ranges), *complement(other))))
 
 
 def of(text: str) -> Ranges:
@@ -164,9 +164,9 @@ def named(name: str) -> Ranges:
     if short == "LC":
         return _those(lambda char: unicodedata.category(char) in ("Lu", "Ll", "Lt"))
     if 1 <= len(short) <= 2 and short[0] in "LMNPSZC":
-        found = _those(lambda char: unicodedata.category(char).startswith(short))
-        if found:
-            return found
+        ranges = _those(lambda char: unicodedata.category(char).startswith(short))
+        if ranges:
+            return ranges
     raise UnsupportedError(f"regular expressions know no class of characters \\p{{{name}}}")
 
 
@@ -175,10 +175,10 @@ def _those(check: Callable[[str], bool]) -> Ranges:
 
 
 def _runs(codes: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for code in codes:
-        if found and found[-1][1] == code - 1:
-            found[-1] = (found[-1][0], code)
+        if runs and runs[-1][1] == code - 1:
+            runs[-1] = (runs[-1][0], code)
         else:
-            found.append((code, code))
-    return found
+            runs.append((code, code))
+    return runs

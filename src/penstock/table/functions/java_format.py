@@ -49,18 +49,18 @@ _DEFAULT_PRECISION: Final = 6
 
 def formatted(pattern: str, arguments: Sequence[Argument]) -> str:
     """Format arguments. Raises `FormatError`."""
-    found: list[str] = []
+    parts: list[str] = []
     at = ordinary = 0
     last = -1
     while at < len(pattern):
-        place = pattern.find("%", at)
-        if place < 0:
-            found.append(pattern[at:])
+        position = pattern.find("%", at)
+        if position < 0:
+            parts.append(pattern[at:])
             break
-        found.append(pattern[at:place])
-        directive = _DIRECTIVE.match(pattern, place)
+        parts.append(pattern[at:position])
+        directive = _DIRECTIVE.match(pattern, position)
         if directive is None:
-            raise FormatError(f"an unknown directive at character {place}")
+            raise FormatError(f"an unknown directive at character {position}")
         at = directive.end()
         number, flags, width, precision, is_date, conversion = directive.groups()
         if is_date:
@@ -69,7 +69,7 @@ def formatted(pattern: str, arguments: Sequence[Argument]) -> str:
             raise FormatError(f"an unknown conversion {conversion}")
         spec = _Spec(conversion, flags, None if width is None else int(width), _whole(precision))
         if conversion in "%n":
-            found.append(spec.fixed())
+            parts.append(spec.fixed())
             continue
         if "<" in flags:
             index = last
@@ -80,8 +80,8 @@ def formatted(pattern: str, arguments: Sequence[Argument]) -> str:
         if not 0 <= index < len(arguments):
             raise FormatError(f"there is no value for {directive.group()}")
         last = index
-        found.append(spec.of(arguments[index]))
-    return "".join(found)
+        parts.append(spec.of(arguments[index]))
+    return "".join(parts)
 
 
 def _whole(text: str | None) -> int | None:
@@ -114,17 +114,17 @@ class _Spec:
         if kind in "bhs":
             self._check_flags("-")
             text = self._general(value, kind)
-            found = self._wide(text if self.precision is None else text[: self.precision])
+            result = self._wide(text if self.precision is None else text[: self.precision])
         elif kind == "c":
             self._check_flags("-")
-            found = self._wide(self._character(value))
+            result = self._wide(self._character(value))
         elif value is None:
-            found = self._wide("null")
+            result = self._wide("null")
         elif kind in "dox":
-            found = self._whole_number(value, kind)
+            result = self._whole_number(value, kind)
         else:
-            found = self._fraction(value, kind)
-        return found.upper() if self.conversion.isupper() else found
+            result = self._fraction(value, kind)
+        return result.upper() if self.conversion.isupper() else result
 
     def _check_flags(self, allowed: str) -> None:
         if set(self.flags) - set(allowed) - {"<"}:
@@ -179,8 +179,8 @@ class _Spec:
 
     def _signed(self, digits: str, is_negative: bool, takes_zeros: bool = True) -> str:
         if "," in self.flags:
-            whole, point, fraction = digits.partition(".")
-            digits = f"{int(whole):,}{point}{fraction}"
+            integer, point, fraction = digits.partition(".")
+            digits = f"{int(integer):,}{point}{fraction}"
         if ("+" in self.flags and " " in self.flags) or ("-" in self.flags and "0" in self.flags):
             raise FormatError("flags that exclude each other")
         before, behind = "", ""

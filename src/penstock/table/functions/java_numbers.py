@@ -28,12 +28,12 @@ def _special(value: float) -> str:
 
 def _plain_or_scientific(number: Decimal, value: float) -> str:
     sign, digits, _ = number.normalize().as_tuple()
-    shown = "".join(map(str, digits))
+    digit_text = "".join(map(str, digits))
     exponent = number.adjusted()
     prefix = "-" if sign else ""
     if not -3 <= exponent < 7:
-        return f"{prefix}{shown[0]}.{shown[1:] or '0'}E{exponent}"
+        return f"{prefix}{digit_text[0]}.{digit_text[1:] or '0'}E{exponent}"
     if exponent < 0:
-        return f"{prefix}0.{'0' * (-exponent - 1)}{shown}"
-    whole = shown[: exponent + 1].ljust(exponent + 1, "0")
-    return f"{prefix}{whole}.{shown[exponent + 1 :] or '0'}"
+        return f"{prefix}0.{'0' * (-exponent - 1)}{digit_text}"
+    integer = digit_text[: exponent + 1].ljust(exponent + 1, "0")
+    return f"{prefix}{integer}.{digit_text[exponent + 1 :] or '0'}"

@@ -34,18 +34,18 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Find matches as Java does: after an empty match, continue at the next character."""
     at = 0
-    while at <= len(text) and (found := pattern.search(text, at)) is not None:
-        yield found
-        at = found.end() + (found.end() == found.start())
+    while at <= len(text) and (match := pattern.search(text, at)) is not None:
+        yield match
+        at = match.end() + (match.end() == match.start())
 
 
 def replaced(pattern: re.Pattern[str], text: str, replacement: str) -> str:
     """Replace each match."""
     parts: list[str] = []
     at = 0
-    for found in matches(pattern, text):
-        parts += (text[at : found.start()], replacement)
-        at = found.end()
+    for match in matches(pattern, text):
+        parts += (text[at : match.start()], replacement)
+        at = match.end()
     return "".join([*parts, text[at:]])
 
 
@@ -53,13 +53,13 @@ def split(pattern: re.Pattern[str], text: str, limit: int = 0) -> list[str]:
     """Split at matches into at most `limit` parts: 0 returns all parts except empty ones at the end, -1 returns all."""
     parts: list[str] = []
     at = 0
-    for found in matches(pattern, text):
+    for match in matches(pattern, text):
         if len(parts) + 1 == limit:
             break
-        if found.end() == 0:
+        if match.end() == 0:
             continue
-        parts.append(text[at : found.start()])
-        at = found.end()
+        parts.append(text[at : match.start()])
+        at = match.end()
     parts.append(text[at:])
     while limit == 0 and len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -119,19 +119,19 @@ class _Parser:
         return self.pattern[self.at : self.at + count]
 
     def _take(self, count: int = 1) -> str:
-        found = self._peek(count)
-        if len(found) < count:
+        text = self._peek(count)
+        if len(text) < count:
             raise self._invalid("it ends too early")
         self.at += count
-        return found
+        return text
 
     def _until(self, end: str) -> str:
-        place = self.pattern.find(end, self.at)
-        if place < 0:
+        position = self.pattern.find(end, self.at)
+        if position < 0:
             raise self._invalid(f"no {end}")
-        found = self.pattern[self.at : place]
-        self.at = place + len(end)
-        return found
+        text = self.pattern[self.at : position]
+        self.at = position + len(end)
+        return text
 
     def _branches(self) -> list[str]:
         branches, parts = [], list[str]()
@@ -148,11 +148,11 @@ class _Parser:
         return [*branches, "".join(parts)]
 
     def _quantified(self, item: str) -> str:
-        found = re.compile(r"(?:[*+?]|\{(\d+)(?:,(\d*))?\})[?+]?").match(self.pattern, self.at)
-        if found is None or not item:
+        match = re.compile(r"(?:[*+?]|\{(\d+)(?:,(\d*))?\})[?+]?").match(self.pattern, self.at)
+        if match is None or not item:
             return item
-        self.at = found.end()
-        return f"(?:{item}){found.group()}" if len(item) > 1 else item + found.group()
+        self.at = match.end()
+        return f"(?:{item}){match.group()}" if len(item) > 1 else item + match.group()
 
     def _item(self) -> str:
         char = self._take()
@@ -224,12 +224,12 @@ class _Parser:
         return "".join(parts) if begin == "<!" else f"(?:{'|'.join(parts)})"
 
     def _flag_group(self) -> str:
-        found = re.compile(r"([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])").match(self.pattern, self.at)
-        if found is None or not _FLAGS.issuperset(found.group(1) + (found.group(2) or "")):
+        match = re.compile(r"([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])").match(self.pattern, self.at)
+        if match is None or not _FLAGS.issuperset(match.group(1) + (match.group(2) or "")):
             raise self._invalid("an unknown kind of group")
-        self.at = found.end()
-        changed = (self.flags | set(found.group(1))) - set(found.group(2) or "")
-        if found.group(3) == ")":
+        self.at = match.end()
+        changed = (self.flags | set(match.group(1))) - set(match.group(2) or "")
+        if match.group(3) == ")":
             self.flags = changed
             return ""
         before, self.flags = self.flags, changed
@@ -268,9 +268,9 @@ class _Parser:
 
     def _quoted(self) -> str:
         """Quote literal text. A following quantifier applies to its last character."""
-        place = self.pattern.find("\\E", self.at)
-        text = self.pattern[self.at : place if place >= 0 else len(self.pattern)]
-        self.at = place + 2 if place >= 0 else len(self.pattern)
+        position = self.pattern.find("\\E", self.at)
+        text = self.pattern[self.at : position if position >= 0 else len(self.pattern)]
+        self.at = position + 2 if position >= 0 else len(self.pattern)
         quoted = [self._cased(re.escape(char)) for char in text]
         return "".join([*quoted[:-1], self._quantified(quoted[-1])]) if quoted else ""
 
@@ -282,8 +282,8 @@ class _Parser:
         if char in _CONTROLS:
             return _CONTROLS[char]
         if char == "0":
-            found = re.compile("[0-3]?[0-7]{1,2}").match(self.pattern, self.at)
-            return self._coded(found, 8)
+            match = re.compile("[0-3]?[0-7]{1,2}").match(self.pattern, self.at)
+            return self._coded(match, 8)
         if char == "x":
             brace = re.compile(r"\{([0-9a-fA-F]+)\}").match(self.pattern, self.at)
             return self._coded(brace or re.compile("([0-9a-fA-F]{2})").match(self.pattern, self.at), 16, 1)
@@ -295,11 +295,11 @@ class _Parser:
             raise self._invalid(f"\\{char} means nothing")
         return char
 
-    def _coded(self, found: re.Match[str] | None, base: int, group: int = 0) -> str:
-        if found is None or int(found.group(group), base) > characters.LAST:
+    def _coded(self, match: re.Match[str] | None, base: int, group: int = 0) -> str:
+        if match is None or int(match.group(group), base) > characters.LAST:
             raise self._invalid("no code of a character")
-        self.at = found.end()
-        return chr(int(found.group(group), base))
+        self.at = match.end()
+        return chr(int(match.group(group), base))
 
     # --- classes of characters ---------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class _Parser:
         """Parse a class after its `[`. Returns whether it is negated, and its characters."""
         is_negated = self._peek() == "^"
         self.at += is_negated
-        found: Ranges | None = None
+        ranges: Ranges | None = None
         parts: list[tuple[int, int]] = []
         is_first = True
         while is_first or self._peek() != "]":
@@ -315,12 +315,12 @@ class _Parser:
             if self._peek(2) == "&&":
                 self.at += 2
                 if parts:
-                    found = _both(found, parts)
+                    ranges = _both(ranges, parts)
                     parts = []
             else:
                 parts += self._class_part()
         self.at += 1
-        return is_negated, _both(found, parts) if parts or found is None else found
+        return is_negated, _both(ranges, parts) if parts or ranges is None else ranges
 
     def _class_part(self) -> Ranges:
         char = self._take()
@@ -335,7 +335,7 @@ class _Parser:
                 ranges = self._property()
                 return characters.complement(ranges) if char == "P" else ranges
             if char == "Q":
-                return characters.union((ord(one), ord(one)) for one in self._until("\\E"))
+                return characters.union((ord(literal), ord(literal)) for literal in self._until("\\E"))
             char = self._character(char)
         elif "x" in self.flags and char.isspace():
             return ()
@@ -349,6 +349,6 @@ class _Parser:
         return ((low, high),)
 
 
-def _both(found: Ranges | None, parts: list[tuple[int, int]]) -> Ranges:
+def _both(ranges: Ranges | None, parts: list[tuple[int, int]]) -> Ranges:
     here = characters.union(parts)
-    return here if found is None else characters.intersection(found, here)
+    return here if ranges is None else characters.intersection(ranges, here)

@@ -45,23 +45,23 @@ def embedded_operands(name: str, operands: Sequence[Typed]) -> tuple[str, ...]:
     """Return the option that lists the operands of a call that are JSON already."""
     if name not in EMBEDDING:
         return ()
-    places = [
-        str(place)
-        for place, one in enumerate(operands)
-        if isinstance(one, FunctionCall) and one.function in _MAKES_JSON
+    indices = [
+        str(index)
+        for index, operand in enumerate(operands)
+        if isinstance(operand, FunctionCall) and operand.function in _MAKES_JSON
     ]
-    return (f"EMBEDDED {' '.join(places)}",) if places else ()
+    return (f"EMBEDDED {' '.join(indices)}",) if indices else ()
 
 
 def _embedded(call: Call) -> frozenset[int]:
-    found = next((one for one in call.options if one.startswith("EMBEDDED ")), "EMBEDDED")
-    return frozenset(map(int, found.split()[1:]))
+    embedded = next((option for option in call.options if option.startswith("EMBEDDED ")), "EMBEDDED")
+    return frozenset(map(int, embedded.split()[1:]))
 
 
-def _texts(call: Call, operands: Sequence[Datum], places: Sequence[int]) -> list[Datum]:
+def _texts(call: Call, operands: Sequence[Datum], indices: Sequence[int]) -> list[Datum]:
     """Return operands as columns of JSON. NULL stays NULL."""
     ready = _embedded(call)
-    return [operands[one] if one in ready else json_column(operands[one], call.types[one]) for one in places]
+    return [operands[index] if index in ready else json_column(operands[index], call.types[index]) for index in indices]
 
 
 def _joined(parts: Sequence[Datum], begin: str, end: str) -> Datum:
@@ -74,14 +74,14 @@ def _joined(parts: Sequence[Datum], begin: str, end: str) -> Datum:
 
 def _bind_object(call: Call) -> Kernel:
     keeps_null = "ABSENT ON NULL" not in call.options
-    places: dict[str, list[int]] = {}
-    for place in range(0, len(call.types), 2):
-        places.setdefault(str(call.value(place)), []).append(place + 1)
-    names = sorted(places, key=key_order)
+    indices: dict[str, list[int]] = {}
+    for index in range(0, len(call.types), 2):
+        indices.setdefault(str(call.value(index)), []).append(index + 1)
+    names = sorted(indices, key=key_order)
 
     def part(operands: Sequence[Datum], name: str) -> Datum:
         label = f"{text_in_quotes(name)}:"
-        texts = _texts(call, operands, places[name][-1:] if keeps_null else places[name][::-1])
+        texts = _texts(call, operands, indices[name][-1:] if keeps_null else indices[name][::-1])
         text = texts[0] if len(texts) == 1 else pc.coalesce(*texts)
         return pc.binary_join_element_wise(label, pc.fill_null(text, "null") if keeps_null else text, "")
 
@@ -93,7 +93,7 @@ def _bind_array(call: Call) -> Kernel:
 
     def kernel(*operands: Datum) -> Datum:
         texts = _texts(call, operands, range(len(operands)))
-        return _joined([pc.fill_null(one, "null") for one in texts] if keeps_null else texts, "[", "]")
+        return _joined([pc.fill_null(text, "null") for text in texts] if keeps_null else texts, "[", "]")
 
     return kernel
 
@@ -129,7 +129,7 @@ def _ascii(char: str) -> str:
     if " " <= char <= "~":
         return char
     units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
+    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))
 
 
 _ASCII_QUOTED: Final = {code: _QUOTED.get(chr(code)) or _ascii(chr(code)) for code in range(128)}
@@ -139,33 +139,33 @@ def _unquote(text: str) -> str:
     """Return the value of a JSON string, or any other text unchanged."""
     if not (is_json(text) and text[0] == text[-1] == '"'):
         return text
-    found: list[str] = []
-    place, end = 1, len(text) - 1
-    while place < end:
-        char = text[place]
-        place += 1
-        if char != "\\" or place >= end:
-            found.append(char)
+    chars: list[str] = []
+    position, end = 1, len(text) - 1
+    while position < end:
+        char = text[position]
+        position += 1
+        if char != "\\" or position >= end:
+            chars.append(char)
             continue
-        escape = text[place]
-        place += 1
+        escape = text[position]
+        position += 1
         if escape in _UNQUOTED:
-            found.append(_UNQUOTED[escape])
+            chars.append(_UNQUOTED[escape])
             continue
         try:
-            found.append(chr(int(text[place : place + 4], 16)))
+            chars.append(chr(int(text[position : position + 4], 16)))
         except ValueError:
             return text
-        place += 4
-    return storable("".join(found))
+        position += 4
+    return storable("".join(chars))
 
 
 # --- the functions ---------------------------------------------------------------------------------------------------
 
 
 def _json_operand(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if becomes_json(found) or isinstance(found, NullType) else None
+    data_type = call.types[index]
+    return data_type if becomes_json(data_type) or isinstance(data_type, NullType) else None
 
 
 def _key(call: Operands, index: int) -> DataType | None:

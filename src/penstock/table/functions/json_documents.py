@@ -37,10 +37,10 @@ def _no_constant(word: str) -> NoReturn:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise JsonTextError("an object has the same key twice")
-    return found
+    return members
 
 
 _DECODER: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
@@ -90,9 +90,9 @@ def _depth_exceeds(value: Any, most: int) -> bool:
     for _ in range(most + 1):
         level = [
             part
-            for one in level
-            if isinstance(one, dict | list)
-            for part in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            if isinstance(container, dict | list)
+            for part in (container.values() if isinstance(container, dict) else container)
             if isinstance(part, dict | list)
         ]
         if not level:

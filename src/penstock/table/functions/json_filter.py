@@ -52,9 +52,9 @@ class Conditions:
             denied = self._single()
             return lambda value, root: not denied(value, root)
         if self._accept("("):
-            found = self.parse()
+            condition = self.parse()
             self._expect(")")
-            return found
+            return condition
         begins_path = self._sees("@") or self._sees("$")
         left = self._operand()
         operator = _OPERATOR.match(self.text, self.at)
@@ -79,34 +79,38 @@ class Conditions:
         return lambda value, root: constant
 
     def _literal(self) -> Any:
-        for pattern, make in ((_WORD, _word), (_REGEX, _regex), (_NUMBER, lambda found: Decimal(found.group()))):
-            found = pattern.match(self.text, self.at)
-            if found is not None:
-                self.at = found.end()
-                return make(found)
+        for pattern, make in (
+            (_WORD, _word),
+            (_REGEX, _regex),
+            (_NUMBER, lambda number_match: Decimal(number_match.group())),
+        ):
+            match = pattern.match(self.text, self.at)
+            if match is not None:
+                self.at = match.end()
+                return make(match)
         return self._fail("expected a path, a number, a text or another constant")
 
     def _quoted(self, quote: str) -> str:
-        found: list[str] = []
+        chars: list[str] = []
         self.at += 1
         while self.at < len(self.text) and self.text[self.at] != quote:
             if self.text[self.at] == "\\" and self.at + 1 < len(self.text):
                 self.at += 1
-            found.append(self.text[self.at])
+            chars.append(self.text[self.at])
             self.at += 1
         if self.at >= len(self.text):
             self._fail("a text does not end")
         self.at += 1
-        return "".join(found)
+        return "".join(chars)
 
     def _json(self) -> Any:
         end = self._closing(self.at)
         try:
-            found = read_json(self.text[self.at : end].replace("'", '"'))
+            value = read_json(self.text[self.at : end].replace("'", '"'))
         except JsonTextError as error:
             raise JsonPathError(f"{error} in the path {self.text}") from error
         self.at = end
-        return found
+        return value
 
     def _path(self) -> Value:
         begin = self.at
@@ -117,13 +121,13 @@ class Conditions:
         path = self._parse_path(text)
         is_relative = text[0] == "@"
 
-        def value_of(value: Any, root: Any) -> Any:
+        def read_operand(value: Any, root: Any) -> Any:
             try:
                 return path.read(root, False, value, is_relative)
             except JsonPathError:
                 return _MISSING
 
-        return value_of
+        return read_operand
 
     def _ends_path(self) -> bool:
         return self.text[self.at] in " )=!<>&|,]~"
@@ -131,8 +135,8 @@ class Conditions:
     def _closing(self, at: int) -> int:
         """Return the offset after the bracket that closes the one at an offset."""
         depth, quote = 0, ""
-        for place in range(at, len(self.text)):
-            char = self.text[place]
+        for position in range(at, len(self.text)):
+            char = self.text[position]
             if quote:
                 quote = "" if char == quote else quote
             elif char in "'\"":
@@ -142,7 +146,7 @@ class Conditions:
             elif char in "])}":
                 depth -= 1
                 if depth == 0:
-                    return place + 1
+                    return position + 1
         return int(self._fail("a bracket is not closed"))
 
     def _skip(self) -> None:
@@ -154,9 +158,9 @@ class Conditions:
         return self.text.startswith(words, self.at)
 
     def _accept(self, words: str) -> bool:
-        found = self._sees(words)
-        self.at += len(words) if found else 0
-        return found
+        matched = self._sees(words)
+        self.at += len(words) if matched else 0
+        return matched
 
     def _expect(self, words: str) -> None:
         if not self._accept(words):
@@ -166,18 +170,18 @@ class Conditions:
         raise JsonPathError(f"Failed to parse filter: {message} at position {self.at} of {self.text}")
 
 
-def _word(found: re.Match[str]) -> Any:
-    return {"true": True, "false": False, "null": None}[found.group(1)]
+def _word(match: re.Match[str]) -> Any:
+    return {"true": True, "false": False, "null": None}[match.group(1)]
 
 
-def _regex(found: re.Match[str]) -> re.Pattern[str]:
+def _regex(match: re.Match[str]) -> re.Pattern[str]:
     flags = 0
-    for letter in found.group(2):
+    for letter in match.group(2):
         flags |= _FLAGS.get(letter.lower(), 0)
     try:
-        return re.compile(found.group(1), flags)
+        return re.compile(match.group(1), flags)
     except re.error as error:
-        raise JsonPathError(f"{found.group()} is no pattern: {error}") from error
+        raise JsonPathError(f"{match.group()} is no pattern: {error}") from error
 
 
 # --- comparisons -----------------------------------------------------------------------------------------------------
@@ -203,43 +207,43 @@ def _as_number(value: Any) -> Any:
         return _MISSING
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(value: Any, other: Any) -> bool:
     """Compare two values. A number and a string are compared as the type of the first."""
-    if _is_number(one) and (_is_number(other) or isinstance(other, str)):
-        return bool(_as_number(one) == _as_number(other))
-    if isinstance(one, str) and _is_number(other):
-        return one == scalar_text(other)
-    return _same(one, other)
+    if _is_number(value) and (_is_number(other) or isinstance(other, str)):
+        return bool(_as_number(value) == _as_number(other))
+    if isinstance(value, str) and _is_number(other):
+        return value == scalar_text(other)
+    return _same(value, other)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Return whether two values are equal and of the same type."""
-    if _is_number(one) and _is_number(other):
-        return bool(_as_number(one) == _as_number(other))
-    return type(one) is type(other) and bool(one == other)
+    if _is_number(value) and _is_number(other):
+        return bool(_as_number(value) == _as_number(other))
+    return type(value) is type(other) and bool(value == other)
 
 
 def _ordered(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def compare(one: Any, other: Any) -> bool:
-        if _is_number(one) and _is_number(other):
-            return holds(_as_number(one), _as_number(other))
-        return isinstance(one, str) and isinstance(other, str) and holds(one, other)
+    def compare(value: Any, other: Any) -> bool:
+        if _is_number(value) and _is_number(other):
+            return holds(_as_number(value), _as_number(other))
+        return isinstance(value, str) and isinstance(other, str) and holds(value, other)
 
     return compare
 
 
-def _in(one: Any, among: Any) -> bool:
-    return isinstance(among, list) and any(_equal(one, other) for other in among)
+def _is_member(value: Any, among: Any) -> bool:
+    return isinstance(among, list) and any(_equal(value, other) for other in among)
 
 
-def _contains(one: Any, other: Any) -> bool:
-    if isinstance(one, str):
-        return isinstance(other, str) and other in one
-    return _in(other, one)
+def _contains(value: Any, other: Any) -> bool:
+    if isinstance(value, str):
+        return isinstance(other, str) and other in value
+    return _is_member(other, value)
 
 
-def _matches(one: Any, other: Any) -> bool:
-    text, pattern = (one, other) if isinstance(other, re.Pattern) else (other, one)
+def _matches(value: Any, other: Any) -> bool:
+    text, pattern = (value, other) if isinstance(other, re.Pattern) else (other, value)
     if not isinstance(pattern, re.Pattern):
         return False
     texts = text if isinstance(text, list) else [text]
@@ -248,36 +252,36 @@ def _matches(one: Any, other: Any) -> bool:
     )
 
 
-def _size(one: Any, other: Any) -> bool:
-    return isinstance(one, str | list) and _is_number(other) and len(one) == other
+def _size(value: Any, other: Any) -> bool:
+    return isinstance(value, str | list) and _is_number(other) and len(value) == other
 
 
-def _empty(one: Any, other: Any) -> bool:
-    return isinstance(one, str | list | dict) and isinstance(other, bool) and (len(one) == 0) == other
+def _empty(value: Any, other: Any) -> bool:
+    return isinstance(value, str | list | dict) and isinstance(other, bool) and (len(value) == 0) == other
 
 
-def _type(one: Any, other: Any) -> bool:
+def _type(value: Any, other: Any) -> bool:
     kinds = {dict: "json", list: "json", str: "string", bool: "boolean", type(None): "null"}
-    return bool(other == ("number" if _is_number(one) else kinds.get(type(one), "undefined")))
+    return bool(other == ("number" if _is_number(value) else kinds.get(type(value), "undefined")))
 
 
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": _equal,
     "===": _same,
-    "!=": lambda one, other: not _equal(one, other),
-    "!==": lambda one, other: not _same(one, other),
-    "<": _ordered(lambda one, other: one < other),
-    "<=": _ordered(lambda one, other: one <= other),
-    ">": _ordered(lambda one, other: one > other),
-    ">=": _ordered(lambda one, other: one >= other),
+    "!=": lambda value, other: not _equal(value, other),
+    "!==": lambda value, other: not _same(value, other),
+    "<": _ordered(lambda value, other: value < other),
+    "<=": _ordered(lambda value, other: value <= other),
+    ">": _ordered(lambda value, other: value > other),
+    ">=": _ordered(lambda value, other: value >= other),
     "=~": _matches,
-    "in": _in,
-    "nin": lambda one, other: not _in(one, other),
-    "subsetof": lambda one, other: isinstance(one, list) and all(_in(part, other) for part in one),
-    "anyof": lambda one, other: isinstance(one, list) and any(_in(part, other) for part in one),
-    "noneof": lambda one, other: isinstance(one, list) and not any(_in(part, other) for part in one),
-    "all": lambda one, other: (
-        isinstance(one, list) and isinstance(other, list) and all(_in(part, one) for part in other)
+    "in": _is_member,
+    "nin": lambda value, other: not _is_member(value, other),
+    "subsetof": lambda value, other: isinstance(value, list) and all(_is_member(part, other) for part in value),
+    "anyof": lambda value, other: isinstance(value, list) and any(_is_member(part, other) for part in value),
+    "noneof": lambda value, other: isinstance(value, list) and not any(_is_member(part, other) for part in value),
+    "all": lambda value, other: (
+        isinstance(value, list) and isinstance(other, list) and all(_is_member(part, value) for part in other)
     ),
     "contains": _contains,
     "size": _size,

@@ -92,9 +92,9 @@ class Elements(Step):
             return
         length = len(value)
         for index in self.pick(length):
-            place = index + length if index < 0 else index
-            if 0 <= place < length:
-                yield value[place]
+            position = index + length if index < 0 else index
+            if 0 <= position < length:
+                yield value[position]
 
 
 class Wildcard(Step):
@@ -123,7 +123,7 @@ class Filtered(Step):
     def run(self, value: Any, context: Context) -> Iterator[Any]:
         """See `Step.run`."""
         if isinstance(value, list):
-            yield from (one for one in value if self.accepts(one, context.root))
+            yield from (element for element in value if self.accepts(element, context.root))
         elif isinstance(value, dict):
             if self.accepts(value, context.root):
                 yield value
@@ -183,12 +183,12 @@ class JsonPath:
             return None if self.is_definite else []
 
     def _read(self, start: Any, document: Any, is_lax: bool) -> Any:
-        found = list(self._found(start, document, is_lax))
-        value: Any = found
+        results = list(self._found(start, document, is_lax))
+        value: Any = results
         if self.is_definite:
-            if not found:
+            if not results:
                 raise JsonPathError(f"No results for path: {self}")
-            value = found[-1]
+            value = results[-1]
         for function in self.functions:
             value = function(value)
         return value
@@ -196,11 +196,11 @@ class JsonPath:
     def _found(self, start: Any, document: Any, is_lax: bool) -> Iterable[Any]:
         values: Iterable[Any] = (start,)
         is_definite = True
-        for place, step in enumerate(self.steps):
-            context = Context(document, is_lax, is_definite, place == len(self.steps) - 1)
+        for position, step in enumerate(self.steps):
+            context = Context(document, is_lax, is_definite, position == len(self.steps) - 1)
             if is_definite and isinstance(step, Name) and len(step.names) == 1 and type(start) is dict:
-                found = start.get(step.names[0], _MISSING)
-                values = tuple(step.run(start, context)) if found is _MISSING else (found,)
+                member = start.get(step.names[0], _MISSING)
+                values = tuple(step.run(start, context)) if member is _MISSING else (member,)
             else:
                 values = _of_all(step, values, context)
             is_definite = is_definite and step.is_definite

@@ -13,16 +13,16 @@ from penstock.table.functions.json_path import JsonPathError
 
 def _numbers(value: Any) -> list[float]:
     parts = value if isinstance(value, list) else [value]
-    found = [float(one) for one in parts if isinstance(one, int | float | Decimal) and not isinstance(one, bool)]
-    if not found:
+    numbers = [float(part) for part in parts if isinstance(part, int | float | Decimal) and not isinstance(part, bool)]
+    if not numbers:
         raise JsonPathError("Aggregation function attempted to calculate value using empty array")
-    return found
+    return numbers
 
 
 def _deviation(value: Any) -> float:
     numbers = _numbers(value)
     mean = sum(numbers) / len(numbers)
-    return math.sqrt(sum((one - mean) ** 2 for one in numbers) / len(numbers))
+    return math.sqrt(sum((number - mean) ** 2 for number in numbers) / len(numbers))
 
 
 def _average(value: Any) -> float:
@@ -40,10 +40,10 @@ def _keys(value: Any) -> list[str] | None:
 
 def _concat(value: Any) -> str:
     parts = value if isinstance(value, list) else [value]
-    return "".join(scalar_text(one) for one in parts if one is not None and not isinstance(one, dict | list))
+    return "".join(scalar_text(part) for part in parts if part is not None and not isinstance(part, dict | list))
 
 
-def _at(value: Any, index: int) -> Any:
+def _get_element(value: Any, index: int) -> Any:
     if not isinstance(value, list):
         raise JsonPathError("Aggregation function attempted to calculate value using empty array")
     if not -len(value) <= index < len(value):
@@ -61,15 +61,15 @@ _FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "avg": _average,
     "stddev": _deviation,
     "concat": _concat,
-    "first": lambda value: _at(value, 0),
-    "last": lambda value: _at(value, -1),
+    "first": lambda value: _get_element(value, 0),
+    "last": lambda value: _get_element(value, -1),
 }
 
 
 def path_function(name: str, argument: str) -> Callable[[Any], Any]:
     """Return a function by name. Raises `JsonPathError` if it does not exist."""
     if name == "index" and argument.strip().lstrip("-").isdigit():
-        return lambda value: _at(value, int(argument))
+        return lambda value: _get_element(value, int(argument))
     function = _FUNCTIONS.get(name)
     if function is None or argument.strip():
         raise JsonPathError(f"Function with name: {name} does not exist.")

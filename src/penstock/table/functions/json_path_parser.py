@@ -23,10 +23,10 @@ _FILTER: Final = re.compile(r"\[\s*\?\s*\(")
 @lru_cache(maxsize=1024)
 def json_path(specification: str) -> tuple[JsonPath, bool]:
     """Parse a path such as `lax $.a`. Returns it and whether it is lax. Raises `JsonPathError` if it is invalid."""
-    found = _MODE.fullmatch(specification)
-    if found is None:
+    match = _MODE.fullmatch(specification)
+    if match is None:
         return parse_path(specification), False
-    return parse_path(found.group(2)), found.group(1).lower() == "lax"
+    return parse_path(match.group(2)), match.group(1).lower() == "lax"
 
 
 @lru_cache(maxsize=1024)
@@ -110,13 +110,13 @@ class _Parser:
         content = self.text[self.at + 1 : end]
         self.at = end + 1
         if end > 0 and _INDICES.fullmatch(content):
-            indices = [int(one) for one in content.split(",")]
+            indices = [int(index) for index in content.split(",")]
             return Elements(content.strip(), lambda length: indices, len(indices) == 1)
         borders = _SLICE.fullmatch(content) if end > 0 else None
         if borders is None or borders.groups() == (None, None):
             self.fail("Could not parse what is in brackets: expected ?, ', 0-9, *")
         assert borders is not None
-        begin, to = (None if one is None else int(one) for one in borders.groups())
+        begin, to = (None if border is None else int(border) for border in borders.groups())
         return Elements(content.strip(), lambda length: _slice(begin, to, length), False)
 
     def _quoted_names(self) -> Step:
@@ -140,16 +140,16 @@ class _Parser:
 
     def _until(self, quote: str) -> str:
         """Read up to a quote. A backslash escapes the next character."""
-        found: list[str] = []
+        chars: list[str] = []
         while self.at < len(self.text) and self.text[self.at] != quote:
             if self.text[self.at] == "\\" and self.at + 1 < len(self.text):
                 self.at += 1
-            found.append(self.text[self.at])
+            chars.append(self.text[self.at])
             self.at += 1
         if self.at >= len(self.text):
             self.fail("Property has not been closed - missing closing quote")
         self.at += 1
-        return "".join(found)
+        return "".join(chars)
 
     def _skip_blanks(self) -> None:
         while self.at < len(self.text) and self.text[self.at] == " ":

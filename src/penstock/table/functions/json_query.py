@@ -46,9 +46,9 @@ _INT_MAX: Final = 2**31
 
 def _input_type(call: Operands, index: int) -> DataType | None:
     """Accept strings. Numbers and booleans are cast to STRING, which yields their JSON."""
-    found = call.types[index]
-    if isinstance(found, NumericType | BooleanType):
-        return STRING.nullable() if found.is_nullable else STRING.not_null()
+    data_type = call.types[index]
+    if isinstance(data_type, NumericType | BooleanType):
+        return STRING.nullable() if data_type.is_nullable else STRING.not_null()
     return TEXT.check(call, index)
 
 
@@ -59,14 +59,14 @@ _WITH_DEFAULTS: Final = tuple(takes(_JSON, TEXT, *[ANY] * count) for count in ra
 def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
     """Return the value that a path finds, whether the path is lax, and the error, if any."""
     try:
-        found, is_lax = json_path(path)
+        parsed_path, is_lax = json_path(path)
     except TableRuntimeError as wrong_path:
         return None, False, wrong_path
     value, wrong_text = document(text)
     if wrong_text is not None:
         return None, is_lax, None if is_lax else wrong_text
     try:
-        return found.read(value, is_lax), is_lax, None
+        return parsed_path.read(value, is_lax), is_lax, None
     except TableRuntimeError as missing:
         return None, is_lax, missing
 
@@ -74,7 +74,7 @@ def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
 def _behaviour(call: Operands, event: str, default: str) -> str:
     """Return the behaviour that the options set for an event: `NULL`, `ERROR`, `DEFAULT` and so on."""
     ending = f" ON {event}"
-    return next((one.removesuffix(ending) for one in call.options if one.endswith(ending)), default)
+    return next((option.removesuffix(ending) for option in call.options if option.endswith(ending)), default)
 
 
 def _returning(call: Operands) -> DataType:
@@ -107,10 +107,10 @@ def _bind_exists(call: Call) -> Kernel:
 
 
 def _value_type(call: Operands) -> DataType:
-    found = _returning(call)
-    if not isinstance(found, (*TEXTS, BooleanType, IntType, DoubleType)):
-        raise ValidationError(f"Unsupported type {found} for RETURNING in JSON_VALUE()")
-    return found
+    data_type = _returning(call)
+    if not isinstance(data_type, (*TEXTS, BooleanType, IntType, DoubleType)):
+        raise ValidationError(f"Unsupported type {data_type} for RETURNING in JSON_VALUE()")
+    return data_type
 
 
 def _converter(data_type: DataType) -> Callable[[Any], Any]:
@@ -133,7 +133,7 @@ def _converter(data_type: DataType) -> Callable[[Any], Any]:
 def _bind_value(call: Call) -> Kernel:
     convert = _converter(call.result)
     on_empty, on_error = (_behaviour(call.operands, event, "NULL") for event in ("EMPTY", "ERROR"))
-    with_default = [one.rpartition(" ")[2] for one in call.options if one.startswith("DEFAULT ON ")]
+    with_default = [option.rpartition(" ")[2] for option in call.options if option.startswith("DEFAULT ON ")]
 
     def otherwise(behaviour: str, error: TableRuntimeError, event: str, defaults: Sequence[Any]) -> Any:
         if behaviour == "ERROR":
@@ -141,7 +141,7 @@ def _bind_value(call: Call) -> Kernel:
         default = defaults[with_default.index(event)] if behaviour == "DEFAULT" else None
         return None if default is None else convert(default)
 
-    def value_of(text: str | None, path: str | None, *defaults: Any) -> Any:
+    def extract_value(text: str | None, path: str | None, *defaults: Any) -> Any:
         if text is None or path is None:
             return None
         value, is_lax, error = _lookup(text, path)
@@ -151,36 +151,41 @@ def _bind_value(call: Call) -> Kernel:
             empty = TableRuntimeError("Empty result of JSON_VALUE function is not allowed")
             return otherwise(on_empty, empty, "EMPTY", defaults)
         if error is None:
-            shown = write_json(value)
-            error = TableRuntimeError(f"Strict jsonpath mode requires scalar value, and the actual value is: '{shown}'")
+            value_text = write_json(value)
+            error = TableRuntimeError(
+                f"Strict jsonpath mode requires scalar value, and the actual value is: '{value_text}'"
+            )
         return otherwise(on_error, error, "ERROR", defaults)
 
-    return value_kernel(value_of, call.types, call.result, takes_null=True)
+    return value_kernel(extract_value, call.types, call.result, takes_null=True)
 
 
 # --- JSON_QUERY ------------------------------------------------------------------------------------------------------
 
 
 def _query_type(call: Operands) -> DataType:
-    found = _returning(call)
-    if isinstance(found, ArrayType):
-        if not isinstance(found.element_type, VarCharType):
-            kind = found.element_type
+    data_type = _returning(call)
+    if isinstance(data_type, ArrayType):
+        if not isinstance(data_type.element_type, VarCharType):
+            kind = data_type.element_type
             raise ValidationError(f"Unsupported array element type '{kind}' for RETURNING ARRAY in JSON_QUERY()")
         for event in ("EMPTY", "ERROR"):
             if _behaviour(call, event, "NULL") == "EMPTY OBJECT":
-                message = f"Illegal on {event.lower()} behavior 'EMPTY OBJECT' for return type: {found}"
+                message = f"Illegal on {event.lower()} behavior 'EMPTY OBJECT' for return type: {data_type}"
                 raise ValidationError(message)
-    elif not isinstance(found, TEXTS):
-        raise ValidationError(f"Unsupported type '{found}' for RETURNING in JSON_QUERY()")
-    return found
+    elif not isinstance(data_type, TEXTS):
+        raise ValidationError(f"Unsupported type '{data_type}' for RETURNING in JSON_QUERY()")
+    return data_type
 
 
-def _texts_of(value: Any) -> list[str | None]:
+def _to_texts(value: Any) -> list[str | None]:
     """Return the elements of an array as strings: strings unchanged, other values as JSON."""
     if not isinstance(value, list):
         raise TableRuntimeError(f"JSON_QUERY found {write_json(value)}, which is no array")
-    return [None if one is None else storable(one if isinstance(one, str) else write_json(one)) for one in value]
+    return [
+        None if element is None else storable(element if isinstance(element, str) else write_json(element))
+        for element in value
+    ]
 
 
 def _wrap(value: Any, wrapper: str) -> Any:
@@ -190,7 +195,7 @@ def _wrap(value: Any, wrapper: str) -> Any:
 
 
 def _wrapper(call: Operands) -> str:
-    words = next((one for one in call.options if one.endswith("WRAPPER")), "WITHOUT WRAPPER").split()
+    words = next((option for option in call.options if option.endswith("WRAPPER")), "WITHOUT WRAPPER").split()
     if "WITHOUT" in words:
         return "NEVER"
     return "CONDITIONAL" if "CONDITIONAL" in words else "ALWAYS"
@@ -198,7 +203,7 @@ def _wrapper(call: Operands) -> str:
 
 def _bind_query(call: Call) -> Kernel:
     gives_array = isinstance(call.result, ArrayType)
-    convert: Callable[[Any], Any] = _texts_of if gives_array else lambda value: storable(write_json(value))
+    convert: Callable[[Any], Any] = _to_texts if gives_array else lambda value: storable(write_json(value))
     empties: dict[str, Any] = {"EMPTY": [] if gives_array else "[]", "EMPTY ARRAY": [] if gives_array else "[]"}
     empties["EMPTY OBJECT"] = "{}"
     wrapper = _wrapper(call.operands)
@@ -217,8 +222,8 @@ def _bind_query(call: Call) -> Kernel:
         if value is None or (is_lax and not isinstance(value, dict | list)):
             return otherwise(on_empty, TableRuntimeError("Empty result of JSON_QUERY function is not allowed"))
         if not isinstance(value, dict | list):
-            shown = f"'{value}'" if isinstance(value, str) else scalar_text(value)
-            message = f"Strict jsonpath mode requires array or object value, and the actual value is: '{shown}'"
+            value_text = f"'{value}'" if isinstance(value, str) else scalar_text(value)
+            message = f"Strict jsonpath mode requires array or object value, and the actual value is: '{value_text}'"
             return otherwise(on_error, TableRuntimeError(message))
         try:
             return convert(value)
@@ -238,8 +243,8 @@ def is_json(text: str | None, kind: str = "VALUE") -> bool:
     value, error = document(text)
     if error is not None:
         return False
-    found = "OBJECT" if isinstance(value, dict) else "ARRAY" if isinstance(value, list) else "SCALAR"
-    return kind in ("VALUE", found)
+    actual = "OBJECT" if isinstance(value, dict) else "ARRAY" if isinstance(value, list) else "SCALAR"
+    return kind in ("VALUE", actual)
 
 
 def _bind_is_json(kind: str, negated: bool, call: Call) -> Kernel:
@@ -248,8 +253,8 @@ def _bind_is_json(kind: str, negated: bool, call: Call) -> Kernel:
     holds = value_kernel(lambda text: is_json(text, kind), call.types[:1], call.result, takes_null=True)
 
     def kernel(column: Datum, *words: Datum) -> Datum:
-        found = holds(column)
-        return pc.invert(found) if negated else found
+        result = holds(column)
+        return pc.invert(result) if negated else result
 
     return kernel
 

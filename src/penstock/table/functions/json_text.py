@@ -138,9 +138,9 @@ def _floating(value: float) -> str:
 
 def _timestamp(nanoseconds: int) -> str:
     day, _, time = format_timestamp(nanoseconds, 9).partition(" ")
-    whole, _, fraction = time.partition(".")
+    clock, _, fraction = time.partition(".")
     fraction = fraction.rstrip("0")
-    return f"{day}T{whole}.{fraction}" if fraction else f"{day}T{whole}"
+    return f"{day}T{clock}.{fraction}" if fraction else f"{day}T{clock}"
 
 
 def _variant(value: Variant) -> str:
@@ -152,16 +152,16 @@ def _or_null(write: Writer, value: Any) -> str:
 
 
 def _array(write: Writer) -> Writer:
-    return lambda values: f"[{','.join(['null' if one is None else write(one) for one in values])}]"
+    return lambda values: f"[{','.join(['null' if value is None else write(value) for value in values])}]"
 
 
 def _object(write: Writer) -> Writer:
     def text(pairs: Sequence[tuple[str | None, Any]]) -> str:
         by_key: dict[str, Any] = {}
-        for place, (key, value) in enumerate(pairs):
+        for index, (key, value) in enumerate(pairs):
             if key is None:
                 raise TableRuntimeError(
-                    f"Key at index {place} was null. This is not supported during conversion to JSON."
+                    f"Key at index {index} was null. This is not supported during conversion to JSON."
                 )
             by_key[key] = value
         ordered = sorted(by_key.items(), key=lambda pair: key_order(pair[0]))
@@ -171,12 +171,13 @@ def _object(write: Writer) -> Writer:
 
 
 def _row(row: RowType) -> Writer:
-    places = sorted(range(len(row.fields)), key=lambda place: key_order(row.fields[place].name))
+    indices = sorted(range(len(row.fields)), key=lambda index: key_order(row.fields[index].name))
     parts = [
-        (f"{text_in_quotes(row.fields[one].name)}:", one, json_writer(row.fields[one].data_type)) for one in places
+        (f"{text_in_quotes(row.fields[index].name)}:", index, json_writer(row.fields[index].data_type))
+        for index in indices
     ]
 
     def text(values: Sequence[Any]) -> str:
-        return "{" + ",".join([name + _or_null(write, values[place]) for name, place, write in parts]) + "}"
+        return "{" + ",".join([name + _or_null(write, values[index]) for name, index, write in parts]) + "}"
 
     return text

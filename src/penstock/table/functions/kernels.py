@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import Datum, Kernel, column_of, scalar_of, values_of
+from penstock.table.data.values import Datum, Kernel, to_column, to_scalar, to_values
 from penstock.table.functions.definition import Call
 
 
@@ -45,38 +45,38 @@ def value_kernel(
     def checked(*operands: object) -> object:
         return function(*operands) if takes_null or None not in operands else None
 
-    def of_one(column: Datum, others: list[object], place: int) -> Datum:
+    def of_one(column: Datum, constants: list[object], position: int) -> Datum:
         """Evaluate with one column; the other operands are the same for all rows."""
 
-        def made(one: object) -> object:
-            return checked(*others[:place], one, *others[place:])
+        def made(value: object) -> object:
+            return checked(*constants[:position], value, *constants[position:])
 
         if _can_be_encoded(column.type) and len(column) > _FEW:
             encoded = column.dictionary_encode(null_encoding="encode")
             if len(encoded.dictionary) <= len(column) // 2:
-                kept = column_of([made(one) for one in values_of(encoded.dictionary, types[place])], result)
-                return kept.take(encoded.indices)
-        return column_of([made(one) for one in values_of(column, types[place])], result)
+                distinct = to_column([made(value) for value in to_values(encoded.dictionary, types[position])], result)
+                return distinct.take(encoded.indices)
+        return to_column([made(value) for value in to_values(column, types[position])], result)
 
     def kernel(*columns: Datum) -> Datum:
         full = [index for index, column in enumerate(columns) if isinstance(column, pa.Array)]
         if not full:
-            single = [values_of(column, one)[0] for column, one in zip(columns, types, strict=True)]
-            return scalar_of(checked(*single), result)
+            single = [to_values(column, data_type)[0] for column, data_type in zip(columns, types, strict=True)]
+            return to_scalar(checked(*single), result)
         if len(full) == 1:
-            place = full[0]
-            others: list[Any] = [
-                values_of(column, one)[0]
-                for index, (column, one) in enumerate(zip(columns, types, strict=True))
-                if index != place
+            position = full[0]
+            constants: list[Any] = [
+                to_values(column, data_type)[0]
+                for index, (column, data_type) in enumerate(zip(columns, types, strict=True))
+                if index != position
             ]
-            return of_one(columns[place], others, place)
+            return of_one(columns[position], constants, position)
         rows = len(columns[full[0]])
         listed = [
-            values_of(column, one) if isinstance(column, pa.Array) else values_of(column, one) * rows
-            for column, one in zip(columns, types, strict=True)
+            to_values(column, data_type) if isinstance(column, pa.Array) else to_values(column, data_type) * rows
+            for column, data_type in zip(columns, types, strict=True)
         ]
-        return column_of([checked(*operands) for operands in zip(*listed, strict=True)], result)
+        return to_column([checked(*operands) for operands in zip(*listed, strict=True)], result)
 
     return kernel
 
@@ -85,5 +85,5 @@ def value_kernel(
 _FEW = 16
 
 
-def _can_be_encoded(found: pa.DataType) -> bool:
-    return not pa.types.is_nested(found) and not pa.types.is_null(found) and not pa.types.is_floating(found)
+def _can_be_encoded(data_type: pa.DataType) -> bool:
+    return not pa.types.is_nested(data_type) and not pa.types.is_null(data_type) and not pa.types.is_floating(data_type)

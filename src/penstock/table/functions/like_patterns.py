@@ -50,7 +50,7 @@ _CLASSES: Final = {
 }
 
 
-def escape_of(escape: str | None) -> str:
+def check_escape(escape: str | None) -> str:
     """Return the character after ESCAPE, or an empty string. Raises `TableRuntimeError` if it is longer."""
     if escape is not None and (unit_length(escape) > 1 or escape == "\0"):
         raise TableRuntimeError(f"Invalid escape character '{escape}': it must be one character")
@@ -64,7 +64,7 @@ def _wrong_sequence(pattern: str, at: int) -> TableRuntimeError:
 @lru_cache(maxsize=1024)
 def like_pattern(pattern: str, escape: str | None = None) -> LikePattern:
     """Parse a LIKE pattern. Raises `TableRuntimeError` if the escape character precedes an ordinary character."""
-    mark = escape_of(escape)
+    mark = check_escape(escape)
     parts: list[str | None] = []
     ones: set[int] = set()
     at = 0
@@ -96,24 +96,24 @@ def like_pattern(pattern: str, escape: str | None = None) -> LikePattern:
 @lru_cache(maxsize=1024)
 def similar_pattern(pattern: str, escape: str | None = None) -> str:
     """Translate a SIMILAR TO pattern to a Java regular expression. Raises `TableRuntimeError` if it is invalid."""
-    mark = escape_of(escape)
+    mark = check_escape(escape)
     _check_marks(pattern, mark)
-    found: list[str] = []
+    parts: list[str] = []
     at = 0
     while at < len(pattern):
         char = pattern[at]
         at += 1
         if char == mark:
-            found.append(_marked(pattern, at, mark))
+            parts.append(_marked(pattern, at, mark))
             at += 1
         elif char == "[":
             inside, at = _class(pattern, at, mark)
-            found.append(f"[{inside}]")
+            parts.append(f"[{inside}]")
         elif char == "]":
             raise _wrong(pattern)
         else:
-            found.append({"_": ".", "%": _ANY, "\\": "\\\\", "$": "\\$"}.get(char, char))
-    return "".join(found)
+            parts.append({"_": ".", "%": _ANY, "\\": "\\\\", "$": "\\$"}.get(char, char))
+    return "".join(parts)
 
 
 def _wrong(pattern: str) -> TableRuntimeError:
@@ -139,22 +139,22 @@ def _marked(pattern: str, at: int, mark: str) -> str:
 
 def _class(pattern: str, at: int, mark: str) -> tuple[str, int]:
     """Translate the characters between brackets. Returns them and the offset after the closing bracket."""
-    found: list[str] = []
+    parts: list[str] = []
     while at < len(pattern):
         char = pattern[at]
         if char == "]":
-            return "".join(found), at + 1
+            return "".join(parts), at + 1
         if char == mark:
-            found.append(_marked(pattern, at + 1, mark))
+            parts.append(_marked(pattern, at + 1, mark))
             at += 2
             continue
         name = next((name for name in _CLASSES if pattern[at : at + len(name)] in (name, name.lower())), None)
         if name is not None:
-            found.append(_CLASSES[name])
+            parts.append(_CLASSES[name])
             at += len(name)
             continue
         if char in _SIMILAR_SPECIALS and char not in "-^":
             raise _wrong(pattern)
-        found.append(char)
+        parts.append(char)
         at += 1
     raise _wrong(pattern)

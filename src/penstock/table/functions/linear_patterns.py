@@ -49,10 +49,10 @@ class _Translation:
 
     def text(self) -> str:
         """Translate the whole expression."""
-        found = self._branches(0)
+        branches = self._branches(0)
         if self._at < len(self._pattern) or (self._group is not None and self._group > self._groups):
             raise _OtherError
-        return f"(?P<{GROUP}>{found})" if self._group == 0 else found
+        return f"(?P<{GROUP}>{branches})" if self._group == 0 else branches
 
     def _branches(self, depth: int) -> str:
         """Translate the inside of a group. The captured group must not be in one of several branches."""
@@ -137,9 +137,9 @@ class _Translation:
         if self._next() == "{":
             end = self._pattern.index("}", self._at) if "}" in self._pattern[self._at :] else -1
             counts = self._pattern[self._at : end].split(",")
-            if end < 0 or len(counts) > 2 or not all(one.isascii() and one.isdigit() for one in counts if one):
+            if end < 0 or len(counts) > 2 or not all(count.isascii() and count.isdigit() for count in counts if count):
                 raise _OtherError
-            numbers = [int(one) for one in counts if one]
+            numbers = [int(count) for count in counts if count]
             if not counts[0] or max(numbers) > _REPEAT_MAX or numbers != sorted(numbers):
                 raise _OtherError
             self._at = end + 1

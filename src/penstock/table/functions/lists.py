@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.map_columns import keys_of, map_array
+from penstock.codecs.map_columns import get_map_keys, map_array
 from penstock.state.equality import canonical_column, canonical_values
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType, MapType
-from penstock.table.data.values import Datum, Kernel, array_of, values_of
+from penstock.table.data.values import Datum, Kernel, to_full_array, to_values
 from penstock.table.functions.definition import Call
 
 Ints: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -77,38 +77,38 @@ class Lists:
         return offsets, None if self.valid.all() else pa.array(~self.valid), packed.values
 
 
-def lists_of(column: pa.Array) -> Lists:
+def to_lists(column: pa.Array) -> Lists:
     """Return the lists of an array column, or the keys of a map column."""
-    return _lists(column, keys_of(column) if pa.types.is_map(column.type) else column.values)
+    return _lists(column, get_map_keys(column) if pa.types.is_map(column.type) else column.values)
 
 
-def items_of(column: pa.Array) -> Lists:
+def to_map_values(column: pa.Array) -> Lists:
     """Return the values of a map column."""
     return _lists(column, column.items)
 
 
 def _lists(column: pa.Array, values: pa.Array) -> Lists:
     offsets = column.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-    valid = valid_of(column)
+    valid = get_valid_flags(column)
     return Lists(values, offsets[:-1], np.where(valid, np.diff(offsets), 0), valid)
 
 
-def valid_of(column: pa.Array) -> Flags:
+def get_valid_flags(column: pa.Array) -> Flags:
     """Return which values are not NULL."""
-    found: Flags = column.is_valid().to_numpy(zero_copy_only=False)
-    return found
+    flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    return flags
 
 
 def begins(lengths: Ints) -> Ints:
     """Return the starts of contiguous lists of these lengths."""
-    found: Ints = np.cumsum(lengths) - lengths
-    return found
+    starts: Ints = np.cumsum(lengths) - lengths
+    return starts
 
 
 def spans(starts: Ints, lengths: Ints) -> Ints:
     """Return the indexes in all spans, one span after another."""
-    found: Ints = np.repeat(starts - begins(lengths), lengths)
-    return found + np.arange(len(found))
+    offsets: Ints = np.repeat(starts - begins(lengths), lengths)
+    return offsets + np.arange(len(offsets))
 
 
 def joined(parts: Sequence[Lists]) -> Lists:
@@ -137,38 +137,38 @@ def codes(values: pa.Array, data_type: DataType) -> Ints:
         return np.full(len(values), -1, np.int64)
     if pa.types.is_nested(values.type):
         known: dict[object, int] = {None: -1}
-        keys = canonical_values(values_of(values, data_type), values.type)
+        keys = canonical_values(to_values(values, data_type), values.type)
         return np.fromiter((known.setdefault(key, len(known)) for key in keys), np.int64, len(values))
     encoded = canonical_column(values).dictionary_encode()
     numbers: Ints = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
 
 
-def first_of_equals(parents: Ints, found: Ints) -> Flags:
+def first_of_equals(parents: Ints, element_codes: Ints) -> Flags:
     """Return a mask of the first of equal elements in each row."""
-    mask = np.zeros(len(found), np.bool_)
-    mask[np.unique(_pairs(parents, found), return_index=True)[1]] = True
+    mask = np.zeros(len(element_codes), np.bool_)
+    mask[np.unique(_pairs(parents, element_codes), return_index=True)[1]] = True
     return mask
 
 
-def last_of_equals(parents: Ints, found: Ints) -> Flags:
+def last_of_equals(parents: Ints, element_codes: Ints) -> Flags:
     """Return a mask of the last of equal elements in each row."""
-    return first_of_equals(parents[::-1], found[::-1])[::-1]
+    return first_of_equals(parents[::-1], element_codes[::-1])[::-1]
 
 
 def is_among(
     parents: Ints,
-    found: Ints,
-    others: Ints,
+    element_codes: Ints,
+    other_parents: Ints,
     among: Ints,
 ) -> Flags:
-    """Return a mask of the elements that are also in `among` in the same row. `others`: the rows of `among`."""
-    count = int(max(found.max(initial=-1), among.max(initial=-1))) + 2
-    return np.isin(parents * count + found, others * count + among)
+    """Return a mask of the elements that are also in `among` in the same row. `other_parents`: the rows of `among`."""
+    count = int(max(element_codes.max(initial=-1), among.max(initial=-1))) + 2
+    return np.isin(parents * count + element_codes, other_parents * count + among)
 
 
-def _pairs(parents: Ints, found: Ints) -> Ints:
-    return parents * (int(found.max(initial=-1)) + 2) + found
+def _pairs(parents: Ints, element_codes: Ints) -> Ints:
+    return parents * (int(element_codes.max(initial=-1)) + 2) + element_codes
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -181,10 +181,10 @@ def by_columns(make: Callable[[Call], Callable[..., pa.Array]]) -> Callable[[Cal
         function = make(call)
 
         def kernel(*operands: Datum) -> Datum:
-            rows = next((len(one) for one in operands if isinstance(one, pa.Array)), None)
+            rows = next((len(operand) for operand in operands if isinstance(operand, pa.Array)), None)
             if rows is None:
-                return function(*[array_of(one, 1) for one in operands])[0]
-            return function(*[array_of(one, rows) for one in operands])
+                return function(*[to_full_array(operand, 1) for operand in operands])[0]
+            return function(*[to_full_array(operand, rows) for operand in operands])
 
         return kernel
 

@@ -11,20 +11,20 @@ import pyarrow as pa
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RowField, RowType
-from penstock.table.functions.arrays import alike_of
+from penstock.table.functions.arrays import find_common_type
 from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
-from penstock.table.functions.lists import Lists, by_columns, items_of, joined, lists_of
+from penstock.table.functions.lists import Lists, by_columns, joined, to_lists, to_map_values
 from penstock.table.functions.signatures import returns_common, takes, where
 
 
 def _any_map(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, MapType) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, MapType) else None
 
 
 def _any_array(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, ArrayType) and not isinstance(found, MultisetType) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, ArrayType) and not isinstance(data_type, MultisetType) else None
 
 
 def _keys_type(call: Operands) -> DataType:
@@ -36,15 +36,15 @@ def _values_type(call: Operands) -> DataType:
 
 
 def _entries_type(call: Operands) -> DataType:
-    found = _map_type(call)
-    row = RowType([RowField("key", found.key_type), RowField("value", found.value_type)])
+    map_type = _map_type(call)
+    row = RowType([RowField("key", map_type.key_type), RowField("value", map_type.value_type)])
     return ArrayType(row, call.any_nullable())
 
 
 def _map_type(call: Operands) -> MapType:
-    found = call.types[0]
-    assert isinstance(found, MapType)  # checked by the signature
-    return found
+    map_type = call.types[0]
+    assert isinstance(map_type, MapType)  # checked by the signature
+    return map_type
 
 
 def _from_arrays_type(call: Operands) -> DataType:
@@ -55,16 +55,16 @@ def _from_arrays_type(call: Operands) -> DataType:
 
 
 def _keys(call: Call, column: pa.Array) -> pa.Array:
-    return lists_of(column).column(call.result)
+    return to_lists(column).column(call.result)
 
 
 def _values(call: Call, column: pa.Array) -> pa.Array:
-    return items_of(column).column(call.result)
+    return to_map_values(column).column(call.result)
 
 
 def _entries(call: Call, column: pa.Array) -> pa.Array:
     assert isinstance(call.result, ArrayType)
-    keys, items = lists_of(column).packed(), items_of(column).packed()
+    keys, items = to_lists(column).packed(), to_map_values(column).packed()
     fields = list(arrow_type(call.result.element_type))
     rows = pa.StructArray.from_arrays([keys.values, items.values], fields=fields)
     return Lists(rows, keys.starts, keys.lengths, keys.valid).column(call.result)
@@ -72,28 +72,28 @@ def _entries(call: Call, column: pa.Array) -> pa.Array:
 
 def _from_arrays(call: Call, keys: pa.Array, items: pa.Array) -> pa.Array:
     assert isinstance(call.result, MapType)
-    one, other = lists_of(keys), lists_of(items)
-    one, other = one.with_valid(other.valid).packed(), other.with_valid(one.valid).packed()
-    differs = (one.lengths != other.lengths).nonzero()[0]
+    key_lists, other = to_lists(keys), to_lists(items)
+    key_lists, other = key_lists.with_valid(other.valid).packed(), other.with_valid(key_lists.valid).packed()
+    differs = (key_lists.lengths != other.lengths).nonzero()[0]
     if len(differs):
         row = differs[0]
         raise TableRuntimeError(
-            f"Invalid function MAP_FROM_ARRAYS call: the length of the keys array {one.lengths[row]} "
+            f"Invalid function MAP_FROM_ARRAYS call: the length of the keys array {key_lists.lengths[row]} "
             f"is not equal to the length of the values array {other.lengths[row]}"
         )
-    return one.map_column(other.values, call.result)
+    return key_lists.map_column(other.values, call.result)
 
 
 def _union(call: Call, *maps: pa.Array) -> pa.Array:
     """Merge maps. For equal keys the last map wins."""
     assert isinstance(call.result, MapType)
-    items = joined([items_of(one) for one in maps])
-    return joined([lists_of(one) for one in maps]).map_column(items.values, call.result)
+    items = joined([to_map_values(column) for column in maps])
+    return joined([to_lists(column) for column in maps]).map_column(items.values, call.result)
 
 
 _MAP = where("<MAP>", _any_map)
 _ARRAY = where("<ARRAY>", _any_array)
-_COMMON = where("<COMMON>", partial(alike_of, lambda found: isinstance(found, MapType)))
+_COMMON = where("<COMMON>", partial(find_common_type, lambda data_type: isinstance(data_type, MapType)))
 
 
 def _define(

@@ -42,8 +42,8 @@ _DOUBLE = where("<NUMERIC>", _as_double)
 
 
 def _sized(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return NUMERIC.check(call, index) if isinstance(found, NullType) else INTERVAL.check(call, index)
+    data_type = call.types[index]
+    return NUMERIC.check(call, index) if isinstance(data_type, NullType) else INTERVAL.check(call, index)
 
 
 _SIZED: Operand = either(NUMERIC, where("<INTERVAL>", _sized))
@@ -60,8 +60,8 @@ def _sign(call: Call) -> Kernel:
     kind = call.result
     if isinstance(kind, DecimalType):
         return lambda column: fitted(pc.cast(pc.sign(column), pa.decimal128(19, 0)), kind)
-    wanted = arrow_type(kind)
-    return lambda column: pc.cast(pc.sign(column), wanted)
+    target = arrow_type(kind)
+    return lambda column: pc.cast(pc.sign(column), target)
 
 
 def _log_of_base(*columns: Datum) -> Datum:

@@ -17,7 +17,7 @@ from penstock.table.data.logical_types import (
     NullType,
     RowType,
 )
-from penstock.table.data.values import Datum, Kernel, column_of
+from penstock.table.data.values import Datum, Kernel, to_column
 from penstock.table.functions.definition import UNKNOWN, Call, Operands
 from penstock.table.typed.nodes import Constants
 
@@ -31,7 +31,7 @@ def evaluated_operands(call: Operands) -> list[int]:
     """Return the indexes of the operands that the kernel takes: the first one and all that are not in the set."""
     if not _has_set(call.types[0]):
         return list(range(len(call)))
-    return [place for place in range(len(call)) if not place or call.value(place) is UNKNOWN]
+    return [index for index in range(len(call)) if not index or call.value(index) is UNKNOWN]
 
 
 def membership_kernel(equality: Equality, call: Call) -> Kernel:
@@ -39,15 +39,19 @@ def membership_kernel(equality: Equality, call: Call) -> Kernel:
     pair = replace(call.operands, types=call.types[:2], values=())
     equal = equality(replace(call, operands=pair))
     constants = call.operands.values[1:] if _has_set(call.types[0]) else ()
-    given = [value for one in constants for value in (one.values if isinstance(one, Constants) else (one,))]
-    given = [one for one in given if one is not UNKNOWN]
+    given = [
+        value
+        for constant in constants
+        for value in (constant.values if isinstance(constant, Constants) else (constant,))
+    ]
+    given = [value for value in given if value is not UNKNOWN]
     if not given:
         return lambda operand, *among: _any_equal(equal, operand, among)
     contains = _set_kernel(given, call.types[0])
 
     def kernel(operand: Datum, *among: Datum) -> Datum:
-        found = contains(operand)
-        return pc.or_kleene(found, _any_equal(equal, operand, among)) if among else found
+        contained = contains(operand)
+        return pc.or_kleene(contained, _any_equal(equal, operand, among)) if among else contained
 
     return kernel
 
@@ -58,22 +62,22 @@ def _has_set(kind: DataType) -> bool:
 
 def _set_kernel(given: list[object], kind: DataType) -> Kernel:
     # NaN does not equal anything, not even itself.
-    known = [one for one in given if one is not None and one == one]
-    has_null = any(one is None for one in given)
+    known = [value for value in given if value is not None and value == value]
+    has_null = any(value is None for value in given)
     if 0.0 in known and isinstance(kind, FloatType | DoubleType):
         known += [0.0, -0.0]  # They are equal, but distinct in an Arrow value set.
-    values = column_of(known, kind)
+    values = to_column(known, kind)
 
     def kernel(operand: Datum) -> Datum:
-        found = pc.is_in(operand, value_set=values)
-        unknown = pc.or_(pc.is_null(operand), pc.invert(found)) if has_null else pc.is_null(operand)
-        return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
+        contained = pc.is_in(operand, value_set=values)
+        unknown = pc.or_(pc.is_null(operand), pc.invert(contained)) if has_null else pc.is_null(operand)
+        return pc.if_else(unknown, pa.scalar(None, pa.bool_()), contained)
 
     return kernel
 
 
 def _any_equal(equal: Kernel, operand: Datum, among: tuple[Datum, ...]) -> Datum:
-    found = equal(operand, among[0])
-    for one in among[1:]:
-        found = pc.or_kleene(found, equal(operand, one))
-    return found
+    result = equal(operand, among[0])
+    for member in among[1:]:
+        result = pc.or_kleene(result, equal(operand, member))
+    return result

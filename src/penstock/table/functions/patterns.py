@@ -56,21 +56,21 @@ def _like_constant(pattern: LikePattern) -> Kernel:
     """Return an Arrow kernel for a constant pattern."""
     match (pattern.text(), pattern.parts) if not pattern.ones else (None, ()):
         case (str(text), _):
-            found: Callable[[Datum], Datum] = lambda column: pc.equal(column, pa.scalar(text))  # noqa: E731
+            predicate: Callable[[Datum], Datum] = lambda column: pc.equal(column, pa.scalar(text))  # noqa: E731
         case (_, (None,)):
-            found = lambda column: pc.starts_with(column, "")  # noqa: E731
+            predicate = lambda column: pc.starts_with(column, "")  # noqa: E731
         case (_, (str(begin), None)):
-            found = lambda column: pc.starts_with(column, begin)  # noqa: E731
+            predicate = lambda column: pc.starts_with(column, begin)  # noqa: E731
         case (_, (None, str(end))):
-            found = lambda column: pc.ends_with(column, end)  # noqa: E731
+            predicate = lambda column: pc.ends_with(column, end)  # noqa: E731
         case (_, (None, str(inside), None)):
-            found = lambda column: pc.match_substring(column, inside)  # noqa: E731
+            predicate = lambda column: pc.match_substring(column, inside)  # noqa: E731
         case _:
             regular = f"\\A(?:{pattern.regular()})\\z"
-            found = lambda column: pc.match_substring_regex(column, regular)  # noqa: E731
+            predicate = lambda column: pc.match_substring_regex(column, regular)  # noqa: E731
 
-    def kernel(column: Datum, *others: Datum) -> Datum:
-        return found(column)
+    def kernel(column: Datum, *operands: Datum) -> Datum:
+        return predicate(column)
 
     return kernel
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.data.values import Datum, Kernel, to_full_array
 from penstock.table.functions.definition import UNKNOWN, Call, ScalarFunction, scalar
 from penstock.table.functions.kernels import value_kernel
 from penstock.table.functions.signatures import AS_INT, DOUBLE, INT, returns, takes
@@ -39,16 +39,16 @@ class JavaRandom:
             return (bound * self._next(31)) >> 31
         while True:
             bits = self._next(31)
-            found = bits % bound
-            if bits - found + bound <= 1 << 31:
-                return found
+            value = bits % bound
+            if bits - value + bound <= 1 << 31:
+                return value
 
     def doubles(self, count: int) -> npt.NDArray[np.float64]:
         """Return the next `count` numbers of `next_double`, vectorized."""
         states = self._states(2 * count)
         high = (states[0::2] >> np.uint64(22)) << np.uint64(27)
-        found: npt.NDArray[np.float64] = (high + (states[1::2] >> np.uint64(21))) / float(1 << 53)
-        return found
+        values: npt.NDArray[np.float64] = (high + (states[1::2] >> np.uint64(21))) / float(1 << 53)
+        return values
 
     def _next(self, bits: int) -> int:
         self._state = (self._state * _FACTOR + 0xB) & _MASK
@@ -79,7 +79,7 @@ def _doubles(call: Call) -> Kernel:
         return lambda rows: pc.random(rows)
     seed = call.value(0)
     if seed is UNKNOWN:
-        by_value = value_kernel(lambda one: JavaRandom(one).next_double(), call.types, call.result)
+        by_value = value_kernel(lambda row_seed: JavaRandom(row_seed).next_double(), call.types, call.result)
         return lambda rows, column: by_value(column)
     if not isinstance(seed, int):
         return lambda rows, column: pa.scalar(None, pa.float64())
@@ -95,7 +95,7 @@ def _integers(call: Call) -> Kernel:
         return _each(random.randrange)
     seed = call.value(0)
     if seed is UNKNOWN:
-        by_value = value_kernel(lambda one, bound: JavaRandom(one).next_int(bound), call.types, call.result)
+        by_value = value_kernel(lambda row_seed, bound: JavaRandom(row_seed).next_int(bound), call.types, call.result)
         return lambda rows, seeds, bounds: by_value(seeds, bounds)
     if not isinstance(seed, int):
         return lambda rows, seeds, bounds: pa.scalar(None, pa.int32())
@@ -113,7 +113,7 @@ def _each(draw: Callable[[int], int]) -> Kernel:
         return draw(bound)
 
     def kernel(rows: int, bounds: Datum) -> Datum:
-        return pa.array([drawn(bound) for bound in array_of(bounds, rows).to_pylist()], pa.int32())
+        return pa.array([drawn(bound) for bound in to_full_array(bounds, rows).to_pylist()], pa.int32())
 
     return kernel
 

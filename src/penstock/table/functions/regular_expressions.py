@@ -37,17 +37,17 @@ def _known(pattern: str) -> re.Pattern[str] | None:
 
 def contains_match(text: str, pattern: str) -> bool:
     """Return whether any part of a string matches. An empty or invalid expression never matches."""
-    found = _known(pattern) if pattern else None
-    return found is not None and found.search(text) is not None
+    regex = _known(pattern) if pattern else None
+    return regex is not None and regex.search(text) is not None
 
 
 def _contains(call: Call) -> Kernel:
     general = value_kernel(contains_match, call.types, call.result)
     pattern = call.value(1)
-    found = linear(pattern) if isinstance(pattern, str) and pattern and _known(pattern) is not None else None
-    if found is None:
+    re2_pattern = linear(pattern) if isinstance(pattern, str) and pattern and _known(pattern) is not None else None
+    if re2_pattern is None:
         return general
-    return lambda texts, *others: pc.match_substring_regex(texts, found)
+    return lambda texts, *operands: pc.match_substring_regex(texts, re2_pattern)
 
 
 def _extract_group(call: Call) -> Kernel:
@@ -55,47 +55,47 @@ def _extract_group(call: Call) -> Kernel:
     pattern, group = call.value(1), call.value(2) if len(call.types) > 2 else 0
     if not isinstance(pattern, str) or not isinstance(group, int) or _known(pattern) is None:
         return general
-    found = linear(pattern, group) if group >= 0 else None
-    if found is None:
+    re2_pattern = linear(pattern, group) if group >= 0 else None
+    if re2_pattern is None:
         return general
 
-    def kernel(texts: Datum, *others: Datum) -> Datum:
+    def kernel(texts: Datum, *operands: Datum) -> Datum:
         if isinstance(texts, pa.Scalar):
-            return general(texts, *others)
-        return pc.struct_field(pc.extract_regex(texts, found), GROUP)
+            return general(texts, *operands)
+        return pc.struct_field(pc.extract_regex(texts, re2_pattern), GROUP)
 
     return kernel
 
 
 def _count(text: str, pattern: str) -> int | None:
-    found = _known(pattern)
-    return None if found is None else sum(1 for _ in matches(found, text))
+    regex = _known(pattern)
+    return None if regex is None else sum(1 for _ in matches(regex, text))
 
 
 def _extract(text: str, pattern: str, group: int = 0) -> str | None:
-    found = _known(pattern)
-    match = None if found is None else found.search(text)
+    regex = _known(pattern)
+    match = None if regex is None else regex.search(text)
     return match.group(group) if match is not None and 0 <= group <= match.re.groups else None
 
 
 def _extract_all(text: str, pattern: str, group: int = 1) -> list[str | None] | None:
-    found = _known(pattern)
-    if found is None or not 0 <= group <= found.groups:
+    regex = _known(pattern)
+    if regex is None or not 0 <= group <= regex.groups:
         return None
-    return [match.group(group) for match in matches(found, text)]
+    return [match.group(group) for match in matches(regex, text)]
 
 
 def _place(text: str, pattern: str) -> int | None:
-    found = _known(pattern)
-    if found is None:
+    regex = _known(pattern)
+    if regex is None:
         return None
-    match = found.search(text)
+    match = regex.search(text)
     return 0 if match is None else unit_length(text[: match.start()]) + 1
 
 
 def _replace(text: str, pattern: str, replacement: str) -> str | None:
-    found = _known(pattern)
-    return None if found is None else replaced(found, text, replacement)
+    regex = _known(pattern)
+    return None if regex is None else replaced(regex, text, replacement)
 
 
 def _substring(text: str, pattern: str) -> str | None:
@@ -105,8 +105,8 @@ def _substring(text: str, pattern: str) -> str | None:
 def _split(text: str, pattern: str) -> list[str] | None:
     if not pattern:
         return list(text)
-    found = _known(pattern)
-    return None if found is None else split(found, text, -1)
+    regex = _known(pattern)
+    return None if regex is None else split(regex, text, -1)
 
 
 _TEXTS = ArrayType(STRING)

@@ -28,12 +28,12 @@ _Floats = npt.NDArray[np.float64]
 
 def _result(call: Operands) -> DataType:
     """Return the operand's type. A decimal has the digits that remain, if their number is constant."""
-    found = call.types[0]
-    if isinstance(found, DecimalType):
+    data_type = call.types[0]
+    if isinstance(data_type, DecimalType):
         digits = call.value(1) if len(call) == 2 else 0
         if isinstance(digits, int):
-            found = rounded_decimal(found, digits)
-    return found.nullable() if call.any_nullable() else found.not_null()
+            data_type = rounded_decimal(data_type, digits)
+    return data_type.nullable() if call.any_nullable() else data_type.not_null()
 
 
 def _bind(mode: str) -> Callable[[Call], Kernel]:
@@ -45,8 +45,8 @@ def _bind(mode: str) -> Callable[[Call], Kernel]:
         fast = _of_column(call.types[0], call.result, digits, mode)
 
         def kernel(*columns: Datum) -> Datum:
-            found = fast(columns[0]) if isinstance(columns[0], pa.Array) else None
-            return by_value(*columns) if found is None else found
+            rounded = fast(columns[0]) if isinstance(columns[0], pa.Array) else None
+            return by_value(*columns) if rounded is None else rounded
 
         return kernel
 
@@ -73,8 +73,8 @@ def rounded_value(number: Decimal, digits: int, mode: str) -> Decimal:
         return number
     if digits < -400:
         return Decimal(0)
-    found = number.quantize(Decimal(1).scaleb(-digits), mode, _EXACT)
-    return found if digits >= 0 else found.quantize(Decimal(1), context=_EXACT)
+    quantized = number.quantize(Decimal(1).scaleb(-digits), mode, _EXACT)
+    return quantized if digits >= 0 else quantized.quantize(Decimal(1), context=_EXACT)
 
 
 def _within(number: Decimal, limit: Decimal) -> Decimal | None:
@@ -140,9 +140,9 @@ def _of_floats(column: pa.Array, digits: int, mode: str) -> pa.Array | None:
     sizes = np.abs(numbers)
     unsure = np.flatnonzero(~(sizes < _SURE / 10.0 ** max(digits, 0)))
     sizes[unsure] = 0.0
-    found = np.copysign(_round_sizes(sizes, digits, mode), numbers) + 0.0
-    found[unsure] = [float(rounded_value(_written(one), digits, mode)) for one in numbers[unsure].tolist()]
-    return pa.array(found, mask=missing).cast(column.type, safe=False)
+    rounded = np.copysign(_round_sizes(sizes, digits, mode), numbers) + 0.0
+    rounded[unsure] = [float(rounded_value(_written(number), digits, mode)) for number in numbers[unsure].tolist()]
+    return pa.array(rounded, mask=missing).cast(column.type, safe=False)
 
 
 #: below this, all digits of a number and one more are exact

@@ -29,11 +29,11 @@ from penstock.table.data.moments import (
     days_of_months,
     days_of_years,
     local,
-    months_of,
-    numbers_of,
+    to_months,
+    to_numbers,
+    to_years,
     unit_ns,
     weekday,
-    years_of,
 )
 from penstock.table.data.temporal_text import DAY_NS, SECOND_NS
 from penstock.table.data.values import Datum, Kernel
@@ -58,17 +58,19 @@ _DAYS: Final = ("WEEK", "MONTH", "QUARTER", "YEAR", *_SPANS)
 
 def _rounded(call: Operands, index: int) -> DataType | None:
     """Accept temporal values that can be rounded to the unit."""
-    found, unit = call.types[index], call.value(index + 1)
-    if isinstance(found, NullType):
+    data_type, unit = call.types[index], call.value(index + 1)
+    if isinstance(data_type, NullType):
         return TimestampType(3)
-    if isinstance(found, TimeType):
-        return found if unit in _NANOSECONDS and unit != "DAY" else None
-    return found if isinstance(found, TIMES) and (unit in _NANOSECONDS or unit in _DAYS) else None
+    if isinstance(data_type, TimeType):
+        return data_type if unit in _NANOSECONDS and unit != "DAY" else None
+    return data_type if isinstance(data_type, TIMES) and (unit in _NANOSECONDS or unit in _DAYS) else None
 
 
 def _result(call: Operands) -> DataType:
-    found = call.types[0]
-    return DecimalType(found.precision, 0, found.is_nullable) if isinstance(found, DecimalType) else found
+    data_type = call.types[0]
+    return (
+        DecimalType(data_type.precision, 0, data_type.is_nullable) if isinstance(data_type, DecimalType) else data_type
+    )
 
 
 def _days(unit: str, up: bool, days: Numbers) -> Numbers:
@@ -76,17 +78,17 @@ def _days(unit: str, up: bool, days: Numbers) -> Numbers:
     if unit == "WEEK":
         since_sunday = (weekday(days) + 1) % 7
         return days - since_sunday + (7 * (since_sunday > 0) if up else 0)
-    months = months_of(days)
+    months = to_months(days)
     if unit == "MONTH":
         return days_of_months(months + (up & (days > days_of_months(months))))
     if unit == "YEAR":
-        years = years_of(days)
+        years = to_years(days)
         return days_of_years(years + (up & (days > days_of_years(years))))
     if unit == "QUARTER":
-        begins_year = days == days_of_years(years_of(days))
+        begins_year = days == days_of_years(to_years(days))
         return days_of_months(months // 3 * 3 + 3 * (up & ~begins_year))
     span, first = _SPANS[unit]
-    return days_of_years((years_of(days) - first) // span * span + first + span * up)
+    return days_of_years((to_years(days) - first) // span * span + first + span * up)
 
 
 def _point(unit: str, up: bool, per_number: int, numbers: Numbers) -> Numbers:
@@ -103,19 +105,19 @@ def _point(unit: str, up: bool, per_number: int, numbers: Numbers) -> Numbers:
 
 
 def _bind_point(up: bool, call: Call) -> Kernel:
-    found, zone = call.types[0], call.session.zone
+    data_type, zone = call.types[0], call.session.zone
     kind = arrow_type(call.result)
-    compute: Callable[[Numbers], Numbers] = partial(_point, str(call.value(1)), up, unit_ns(found))
-    if isinstance(found, TimeType):
-        day = DAY_NS // unit_ns(found)
+    compute: Callable[[Numbers], Numbers] = partial(_point, str(call.value(1)), up, unit_ns(data_type))
+    if isinstance(data_type, TimeType):
+        day = DAY_NS // unit_ns(data_type)
         around = compute
         compute = lambda numbers: around(numbers) % day  # noqa: E731
-    if not isinstance(found, LocalZonedTimestampType):
-        return lambda column, unit: column_of_numbers(compute(numbers_of(column)), kind, (column,))
+    if not isinstance(data_type, LocalZonedTimestampType):
+        return lambda column, unit: column_of_numbers(compute(to_numbers(column)), kind, (column,))
 
     def in_zone(column: Datum, unit: Datum) -> Datum:
         """Round local time, with the zone's offset to UTC at the original instant."""
-        numbers, as_shown = numbers_of(column), numbers_of(local(column, found, zone))
+        numbers, as_shown = to_numbers(column), to_numbers(local(column, data_type, zone))
         return column_of_numbers(numbers + (compute(as_shown) - as_shown), kind, (column,))
 
     return in_zone
@@ -136,7 +138,7 @@ def _bind(up: bool, call: Call) -> Kernel:
 _SIGNATURES: Final = (takes(where("<DATETIME>", _rounded), UNIT), takes(NUMERIC))
 
 
-def _result_of(call: Operands) -> DataType:
+def _infer_result_type(call: Operands) -> DataType:
     return _result(call) if len(call) == 1 else call.types[0]
 
 
@@ -144,7 +146,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     scalar(
         "FLOOR",
         _SIGNATURES,
-        _result_of,
+        _infer_result_type,
         partial(_bind, False),
         "The greatest whole number up to a number, or the beginning of a unit of time.",
         usage="FLOOR(number) or FLOOR(point_in_time TO unit)",
@@ -153,7 +155,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     scalar(
         "CEIL",
         _SIGNATURES,
-        _result_of,
+        _infer_result_type,
         partial(_bind, True),
         "The least whole number from a number on, or the beginning of the next unit of time.",
         usage="CEIL(number) or CEIL(point_in_time TO unit)",

@@ -16,15 +16,15 @@ Text = Callable[[Any], str]
 
 def row_text(kinds: Sequence[DataType]) -> Callable[[str, tuple[Any, ...]], str]:
     """Return a function that formats a row from its kind (`+I`, …) and its internal values."""
-    texts = list(map(text_of, kinds))
+    texts = list(map(build_text_converter, kinds))
 
     def text(kind: str, values: tuple[Any, ...]) -> str:
-        return f"{kind}[{', '.join([one(value) for one, value in zip(texts, values, strict=True)])}]"
+        return f"{kind}[{', '.join([to_text(value) for to_text, value in zip(texts, values, strict=True)])}]"
 
     return text
 
 
-def text_of(kind: DataType) -> Text:
+def build_text_converter(kind: DataType) -> Text:
     """Return a function that formats internal values of a type."""
     convert = _of_type(kind)
     return lambda value: "null" if value is None else convert(value)
@@ -57,14 +57,16 @@ def _of_type(kind: DataType) -> Text:
         case types.DayTimeIntervalType():
             return _duration
         case types.MultisetType(element_type=element):
-            of_one = text_of(element)
-            return lambda value: "{" + ", ".join(f"{of_one(one)}={count}" for one, count in value) + "}"
+            of_one = build_text_converter(element)
+            return lambda value: "{" + ", ".join(f"{of_one(member)}={count}" for member, count in value) + "}"
         case types.ArrayType(element_type=element):
-            of_element = text_of(element)
+            of_element = build_text_converter(element)
             return lambda value: f"[{', '.join(map(of_element, value))}]"
         case types.MapType(key_type=key, value_type=item):
-            of_key, of_item = text_of(key), text_of(item)
-            return lambda value: "{" + ", ".join(f"{of_key(one)}={of_item(other)}" for one, other in value) + "}"
+            of_key, of_item = build_text_converter(key), build_text_converter(item)
+            return lambda value: (
+                "{" + ", ".join(f"{of_key(entry_key)}={of_item(other)}" for entry_key, other in value) + "}"
+            )
         case types.RowType():
             of_row = row_text(kind.field_types())
             return lambda value: of_row("+I", value)
@@ -101,6 +103,6 @@ def _duration(milliseconds: int) -> str:
     parts = [f"{sign}{hours}H"] if hours else []
     parts += [f"{sign}{minutes}M"] if minutes else []
     if second or fraction:
-        shown = f"{second}.{fraction:03}".rstrip("0").rstrip(".") if fraction else str(second)
-        parts.append(f"{sign}{shown}S")
+        seconds_text = f"{second}.{fraction:03}".rstrip("0").rstrip(".") if fraction else str(second)
+        parts.append(f"{sign}{seconds_text}S")
     return f"PT{''.join(parts)}" if parts else "PT0S"

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, IntegralType, RowField, RowType, StructuredType
-from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.data.values import Datum, Kernel, to_full_array
 from penstock.table.functions.definition import UNKNOWN, Call, Operands, ScalarFunction, scalar
 from penstock.table.functions.lists import by_columns
 from penstock.table.functions.signatures import ANY, takes, where
@@ -18,7 +18,7 @@ from penstock.table.functions.type_rules import is_text
 def _row_type(call: Operands) -> DataType:
     """Return a row type. The options name its fields; by default they are f0, f1 and so on, as in the Table API."""
     names = call.options or tuple(f"f{index}" for index in range(len(call)))
-    return RowType([RowField(name, one) for name, one in zip(names, call.types, strict=True)], False)
+    return RowType([RowField(name, data_type) for name, data_type in zip(names, call.types, strict=True)], False)
 
 
 def _row(call: Call) -> Kernel:
@@ -30,29 +30,29 @@ def _row(call: Call) -> Kernel:
 
 
 def _composite(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, RowType) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, RowType) else None
 
 
 def _position(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    if not isinstance(found, IntegralType) or call.value(index) is UNKNOWN:
+    data_type = call.types[index]
+    if not isinstance(data_type, IntegralType) or call.value(index) is UNKNOWN:
         return None
     assert isinstance(call.types[0], RowType)
-    return found if 0 <= _number(call) < len(call.types[0].fields) else None
+    return data_type if 0 <= _number(call) < len(call.types[0].fields) else None
 
 
 def _number(call: Operands) -> int:
-    found = call.value(1)
-    assert isinstance(found, int)  # checked by the signature
-    return found
+    index = call.value(1)
+    assert isinstance(index, int)  # checked by the signature
+    return index
 
 
 def _field_type(call: Operands) -> DataType:
     row = call.types[0]
     assert isinstance(row, RowType)
-    found = row.fields[_number(call)].data_type
-    return found.nullable() if row.is_nullable else found
+    field_type = row.fields[_number(call)].data_type
+    return field_type.nullable() if row.is_nullable else field_type
 
 
 def field_kernel(index: int) -> Kernel:
@@ -67,13 +67,13 @@ def field_kernel(index: int) -> Kernel:
 # --- structured objects ----------------------------------------------------------------------------------------------
 
 
-def _text_literal(call: Operands, index: int, what: str) -> str:
+def _text_literal(call: Operands, index: int, label: str) -> str:
     if not is_text(call.types[index]):
-        raise ValidationError(f"{what} must be a character string that is not NULL, but was {call.types[index]}.")
-    found = call.value(index)
-    if not isinstance(found, str):
-        raise ValidationError(f"{what} must be a literal character string that is not NULL.")
-    return found
+        raise ValidationError(f"{label} must be a character string that is not NULL, but was {call.types[index]}.")
+    value = call.value(index)
+    if not isinstance(value, str):
+        raise ValidationError(f"{label} must be a literal character string that is not NULL.")
+    return value
 
 
 def _class_name(call: Operands, index: int) -> DataType | None:
@@ -101,25 +101,25 @@ def _known_field(call: Operands, index: int) -> DataType | None:
     row = call.types[0]
     if not isinstance(row, StructuredType):
         return None  # the first operand's check reports this
-    found = _field_name(call, index)
+    data_type = _field_name(call, index)
     name = _names(call)[index // 2]
     if name not in row.field_names():
         raise ValidationError(
             f"The field name '{name}' at position {index + 1} is not part of the structured type. "
             f"It has: {', '.join(row.field_names())}."
         )
-    return found
+    return data_type
 
 
 def _structured(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    if not isinstance(found, StructuredType):
-        raise ValidationError(f"The first argument must be a structured type, but was {found}.")
-    return found
+    data_type = call.types[index]
+    if not isinstance(data_type, StructuredType):
+        raise ValidationError(f"The first argument must be a structured type, but was {data_type}.")
+    return data_type
 
 
 def _object_type(call: Operands) -> DataType:
-    fields = [RowField(name, one) for name, one in zip(_names(call), call.types[2::2], strict=True)]
+    fields = [RowField(name, data_type) for name, data_type in zip(_names(call), call.types[2::2], strict=True)]
     return StructuredType(str(call.value(0)), fields)
 
 
@@ -128,7 +128,7 @@ def _updated_type(call: Operands) -> DataType:
     assert isinstance(row, StructuredType)
     changed = dict(zip(_names(call), call.types[2::2], strict=True))
     return StructuredType(
-        row.class_name, [RowField(one.name, changed.get(one.name, one.data_type)) for one in row.fields]
+        row.class_name, [RowField(field.name, changed.get(field.name, field.data_type)) for field in row.fields]
     )
 
 
@@ -138,7 +138,7 @@ def _object(call: Call) -> Kernel:
     def kernel(rows: int, _: Datum, *pairs: Datum) -> Datum:
         if not fields:
             return pa.array([{}] * rows, pa.struct([]))
-        return pa.StructArray.from_arrays([array_of(one, rows) for one in pairs[1::2]], fields=fields)
+        return pa.StructArray.from_arrays([to_full_array(value, rows) for value in pairs[1::2]], fields=fields)
 
     return kernel
 
@@ -146,13 +146,13 @@ def _object(call: Call) -> Kernel:
 def _update(call: Call) -> Kernel:
     assert isinstance(call.result, StructuredType)
     fields = list(arrow_type(call.result))
-    places = {name: index for index, name in enumerate(_names(call.operands))}
-    sources = [places.get(name) for name in call.result.field_names()]
+    pair_indices = {name: index for index, name in enumerate(_names(call.operands))}
+    sources = [pair_indices.get(name) for name in call.result.field_names()]
 
     def update(row: pa.Array, *pairs: pa.Array) -> pa.Array:
         columns = [
-            pc.struct_field(row, [index]) if place is None else pairs[2 * place + 1]
-            for index, place in enumerate(sources)
+            pc.struct_field(row, [index]) if pair_index is None else pairs[2 * pair_index + 1]
+            for index, pair_index in enumerate(sources)
         ]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=row.is_null())
 

@@ -55,22 +55,22 @@ def family(label: str, kinds: type[DataType] | tuple[type[DataType], ...], defau
     """Accept operands of these type classes without a cast. `default`: the type for a NULL literal."""
 
     def check(call: Operands, index: int) -> DataType | None:
-        found = call.types[index]
-        return default if isinstance(found, NullType) else found if isinstance(found, kinds) else None
+        data_type = call.types[index]
+        return default if isinstance(data_type, NullType) else data_type if isinstance(data_type, kinds) else None
 
     return Operand(f"<{label}>", check)
 
 
-def exactly(wanted: DataType) -> Operand:
+def exactly(target: DataType) -> Operand:
     """Accept operands that can be cast to a type without loss."""
 
     def check(call: Operands, index: int) -> DataType | None:
-        found = call.types[index]
-        if not can_cast_implicitly(found, wanted):
+        data_type = call.types[index]
+        if not can_cast_implicitly(data_type, target):
             return None
-        return wanted.nullable() if found.is_nullable else wanted.not_null()
+        return target.nullable() if data_type.is_nullable else target.not_null()
 
-    return Operand(str(wanted.nullable()), check)
+    return Operand(str(target.nullable()), check)
 
 
 def literal(operand: Operand) -> Operand:
@@ -86,9 +86,9 @@ def either(*operands: Operand) -> Operand:
     """Accept an operand that matches any of several; the first match wins."""
 
     def check(call: Operands, index: int) -> DataType | None:
-        return next((found for one in operands if (found := one.check(call, index)) is not None), None)
+        return next((data_type for operand in operands if (data_type := operand.check(call, index)) is not None), None)
 
-    return Operand(f"[{' | '.join(one.label for one in operands)}]", check)
+    return Operand(f"[{' | '.join(operand.label for operand in operands)}]", check)
 
 
 def where(label: str, accepts: Callable[[Operands, int], DataType | None]) -> Operand:
@@ -100,11 +100,11 @@ def alike(label: str = "COMMON") -> Operand:
     """Cast the operand to the common type of all operands."""
 
     def check(call: Operands, index: int) -> DataType | None:
-        found = call.once(all_in_common)
-        if found is None:
+        common = call.once(all_in_common)
+        if common is None:
             return None
         nullable = call.types[index].is_nullable
-        return found.nullable() if nullable else found.not_null()
+        return common.nullable() if nullable else common.not_null()
 
     return Operand(f"<{label}>", check)
 
@@ -150,40 +150,40 @@ AS_BOOLEAN = exactly(BOOLEAN_TYPE)
 # --- what a function gives -------------------------------------------------------------------------------------------
 
 
-def returns(found: DataType) -> ResultRule:
+def returns(data_type: DataType) -> ResultRule:
     """Return this type, nullable if any operand is."""
 
     def rule(call: Operands) -> DataType:
-        return found.nullable() if call.any_nullable() else found.not_null()
+        return data_type.nullable() if call.any_nullable() else data_type.not_null()
 
     return rule
 
 
-def returns_nullable(found: DataType) -> ResultRule:
+def returns_nullable(data_type: DataType) -> ResultRule:
     """Return this type, always nullable."""
-    return lambda call: found.nullable()
+    return lambda call: data_type.nullable()
 
 
-def returns_not_null(found: DataType) -> ResultRule:
+def returns_not_null(data_type: DataType) -> ResultRule:
     """Return this type, never nullable."""
-    return lambda call: found.not_null()
+    return lambda call: data_type.not_null()
 
 
 def returns_operand(index: int) -> ResultRule:
     """Return the type of an operand, nullable if any operand is."""
 
     def rule(call: Operands) -> DataType:
-        found = call.types[index]
-        return found.nullable() if call.any_nullable() else found.not_null()
+        data_type = call.types[index]
+        return data_type.nullable() if call.any_nullable() else data_type.not_null()
 
     return rule
 
 
 def returns_common(call: Operands) -> DataType:
     """Return the common type of all operands, nullable if any operand is."""
-    found = common_type(call.types)
-    assert found is not None  # checked by the signature
-    return found
+    common = common_type(call.types)
+    assert common is not None  # checked by the signature
+    return common
 
 
 def nullable(rule: ResultRule) -> ResultRule:

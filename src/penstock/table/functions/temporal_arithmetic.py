@@ -41,26 +41,26 @@ from penstock.table.functions.type_rules import INTERVALS, TIMES, common_type
 
 
 def _point(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, TIMES) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, TIMES) else None
 
 
 def _interval(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, INTERVALS) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, INTERVALS) else None
 
 
 def _same_interval(call: Operands, index: int) -> DataType | None:
     """Accept an interval of the same kind as the other operand; either may be a NULL literal."""
-    known = [one for one in call.types if isinstance(one, INTERVALS)]
-    if not known or any(type(one) is not type(known[0]) for one in known):
+    known = [data_type for data_type in call.types if isinstance(data_type, INTERVALS)]
+    if not known or any(type(data_type) is not type(known[0]) for data_type in known):
         return None
     return known[0].nullable() if isinstance(call.types[index], NullType) else _interval(call, index)
 
 
 def _number(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, NumericType) else None
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, NumericType) else None
 
 
 _POINT: Final = Operand("<DATETIME>", _point)
@@ -81,22 +81,22 @@ SIGNATURES: Final[dict[str, tuple[Signature, ...]]] = {
 
 def result_type(operator: str, call: Operands) -> DataType:
     """Return the result type of an operator."""
-    points = [one for one in call.types if isinstance(one, TIMES)]
-    intervals = [one for one in call.types if isinstance(one, INTERVALS)]
-    found = points[0] if points else common_type(intervals)
-    assert found is not None  # checked by a signature
-    return found.nullable() if call.any_nullable() else found.not_null()
+    points = [data_type for data_type in call.types if isinstance(data_type, TIMES)]
+    intervals = [data_type for data_type in call.types if isinstance(data_type, INTERVALS)]
+    common = points[0] if points else common_type(intervals)
+    assert common is not None  # checked by a signature
+    return common.nullable() if call.any_nullable() else common.not_null()
 
 
 def move_may_fail(call: Operands) -> bool:
     """Return whether adding an interval may leave the years that the type supports."""
-    return any(isinstance(one, TIMES) and unit_ns(one) == 1 for one in call.types)
+    return any(isinstance(data_type, TIMES) and unit_ns(data_type) == 1 for data_type in call.types)
 
 
 def product_may_fail(call: Operands) -> bool:
     """Return whether multiplying an interval may overflow or produce NaN."""
-    is_scaled = any(isinstance(one, INTERVALS) for one in call.types)
-    return is_scaled and not any(isinstance(one, IntegralType) for one in call.types)
+    is_scaled = any(isinstance(data_type, INTERVALS) for data_type in call.types)
+    return is_scaled and not any(isinstance(data_type, IntegralType) for data_type in call.types)
 
 
 def bind(operator: str, call: Call) -> Kernel:
@@ -162,8 +162,8 @@ def _check_reach(unit: int, points: Numbers, moved_by: Numbers, factor: int) -> 
     """Raise `TableRuntimeError` if results in nanoseconds overflow 64 bits. `unit`: the nanoseconds of each number."""
     if unit > 1:
         return
-    wanted = points.astype(np.float64) + moved_by.astype(np.float64) * factor
-    if wanted.size and np.abs(wanted).max() >= _REACH:
+    moved = points.astype(np.float64) + moved_by.astype(np.float64) * factor
+    if moved.size and np.abs(moved).max() >= _REACH:
         raise TableRuntimeError(FAR_NANOSECONDS)
 
 
@@ -183,12 +183,12 @@ def _scaled(operator: str, result: DataType) -> Kernel:
     def kernel(interval: Datum, number: Datum) -> Datum:
         plain = interval.cast(stored)
         if operator == "*" and pa.types.is_integer(number.type):
-            found = pc.multiply(plain, number).cast(stored, safe=False)
+            scaled = pc.multiply(plain, number).cast(stored, safe=False)
         elif pa.types.is_integer(number.type):
-            found = pc.divide(plain.cast(pa.int64()), number.cast(pa.int64()))
+            scaled = pc.divide(plain.cast(pa.int64()), number.cast(pa.int64()))
         else:
             scale = pc.multiply if operator == "*" else pc.divide
-            found = pc.trunc(scale(plain.cast(pa.float64()), number.cast(pa.float64())))
-        return found.cast(stored).cast(kind)
+            scaled = pc.trunc(scale(plain.cast(pa.float64()), number.cast(pa.float64())))
+        return scaled.cast(stored).cast(kind)
 
     return kernel

@@ -23,7 +23,7 @@ from penstock.table.data.moments import (
     column_of_numbers,
     days_and_nanos,
     months_between,
-    numbers_of,
+    to_numbers,
     toward_zero,
     unit_ns,
 )
@@ -59,22 +59,31 @@ _NANOSECONDS: Final = {
 _DIGITS: Final = {"MILLISECOND": 3, "MICROSECOND": 6, "FRAC_SECOND": 6, "NANOSECOND": 9}
 
 
-def _unit_of(call: Operands | Call) -> str:
+def _read_unit(call: Operands | Call) -> str:
     return str(call.value(0)).removeprefix("SQL_TSI_")
 
 
 def _point(call: Operands, index: int) -> DataType | None:
-    found, unit = call.types[index], _unit_of(call)
-    if isinstance(found, NullType):
+    data_type, unit = call.types[index], _read_unit(call)
+    if isinstance(data_type, NullType):
         return TimestampType(3)
-    if not isinstance(found, TIMES) or (unit not in _MONTHS and unit not in _NANOSECONDS):
+    if not isinstance(data_type, TIMES) or (unit not in _MONTHS and unit not in _NANOSECONDS):
         return None
-    return found
+    return data_type
 
 
 def _compared(call: Operands, index: int) -> DataType | None:
     """Accept TIMESTAMP_LTZ only together with TIMESTAMP_LTZ."""
-    if len({isinstance(one, LocalZonedTimestampType) for one in call.types[1:] if not isinstance(one, NullType)}) > 1:
+    if (
+        len(
+            {
+                isinstance(data_type, LocalZonedTimestampType)
+                for data_type in call.types[1:]
+                if not isinstance(data_type, NullType)
+            }
+        )
+        > 1
+    ):
         return None
     return _point(call, index)
 
@@ -83,17 +92,17 @@ def _compared(call: Operands, index: int) -> DataType | None:
 
 
 def _moved_type(call: Operands) -> DataType:
-    unit, found = _unit_of(call), call.types[2]
-    nullable = found.is_nullable or call.types[1].is_nullable
-    if isinstance(found, DateType) and unit not in _MONTHS and unit not in ("WEEK", "DAY"):
+    unit, data_type = _read_unit(call), call.types[2]
+    nullable = data_type.is_nullable or call.types[1].is_nullable
+    if isinstance(data_type, DateType) and unit not in _MONTHS and unit not in ("WEEK", "DAY"):
         return TimestampType(_DIGITS.get(unit, 6), nullable)
-    if isinstance(found, TimestampType | LocalZonedTimestampType):
-        return type(found)(max(found.precision, _DIGITS.get(unit, 0)), nullable)
-    return found.nullable() if nullable else found.not_null()
+    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+        return type(data_type)(max(data_type.precision, _DIGITS.get(unit, 0)), nullable)
+    return data_type.nullable() if nullable else data_type.not_null()
 
 
 def _bind_add(call: Call) -> Kernel:
-    unit = _unit_of(call)
+    unit = _read_unit(call)
     before, after = unit_ns(call.types[2]), unit_ns(call.result)
     kind = arrow_type(call.result)
     is_time = isinstance(call.types[2], TimeType)
@@ -106,11 +115,11 @@ def _bind_add(call: Call) -> Kernel:
             days, _ = days_and_nanos(points, after)
             return points + (add_months(days, counts * _MONTHS[unit]) - days) * (DAY_NS // after)
         size = _NANOSECONDS[unit]
-        found = points + (counts * (size // after) if size >= after else counts // (after // size))
-        return found % (DAY_NS // after) if is_time else found
+        shifted = points + (counts * (size // after) if size >= after else counts // (after // size))
+        return shifted % (DAY_NS // after) if is_time else shifted
 
     return lambda word, count, point: column_of_numbers(
-        moved(numbers_of(count), numbers_of(point)), kind, (count, point)
+        moved(to_numbers(count), to_numbers(point)), kind, (count, point)
     )
 
 
@@ -118,12 +127,12 @@ def _bind_add(call: Call) -> Kernel:
 
 
 def _difference_type(call: Operands) -> DataType:
-    found = BIGINT if _unit_of(call) == "NANOSECOND" else INT
-    return found.nullable() if call.types[1].is_nullable or call.types[2].is_nullable else found.not_null()
+    data_type = BIGINT if _read_unit(call) == "NANOSECOND" else INT
+    return data_type.nullable() if call.types[1].is_nullable or call.types[2].is_nullable else data_type.not_null()
 
 
 def _bind_difference(call: Call) -> Kernel:
-    unit = _unit_of(call)
+    unit = _read_unit(call)
     units = unit_ns(call.types[1]), unit_ns(call.types[2])
     finest = min(units)
     kind = arrow_type(call.result)
@@ -140,7 +149,7 @@ def _bind_difference(call: Call) -> Kernel:
         return toward_zero(apart, size // finest)
 
     return lambda word, earlier, later: column_of_numbers(
-        difference(numbers_of(earlier), numbers_of(later)), kind, (earlier, later)
+        difference(to_numbers(earlier), to_numbers(later)), kind, (earlier, later)
     )
 
 
@@ -149,21 +158,27 @@ def _bind_difference(call: Call) -> Kernel:
 
 def _subtracted(call: Operands, index: int) -> DataType | None:
     """Accept two temporal values of the same type; a NULL literal takes the other's type."""
-    known = [one for one in call.types[:2] if isinstance(one, TIMES)]
-    if not known or any(type(one) is not type(known[0]) for one in known):
+    known = [data_type for data_type in call.types[:2] if isinstance(data_type, TIMES)]
+    if not known or any(type(data_type) is not type(known[0]) for data_type in known):
         return None
-    found = call.types[index]
-    return known[0].nullable() if isinstance(found, NullType) else found if isinstance(found, TIMES) else None
+    operand_type = call.types[index]
+    return (
+        known[0].nullable()
+        if isinstance(operand_type, NullType)
+        else operand_type
+        if isinstance(operand_type, TIMES)
+        else None
+    )
 
 
-def _interval_of(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    return found if isinstance(found, INTERVALS) else None
+def _find_interval_type(call: Operands, index: int) -> DataType | None:
+    data_type = call.types[index]
+    return data_type if isinstance(data_type, INTERVALS) else None
 
 
 def _interval_type(call: Operands) -> DataType:
-    found = call.types[2]
-    return found.nullable() if call.types[0].is_nullable or call.types[1].is_nullable else found.not_null()
+    data_type = call.types[2]
+    return data_type.nullable() if call.types[0].is_nullable or call.types[1].is_nullable else data_type.not_null()
 
 
 def _bind_minus(call: Call) -> Kernel:
@@ -182,7 +197,7 @@ def _bind_minus(call: Call) -> Kernel:
         return toward_zero(apart, MILLISECOND_NS // finest)
 
     return lambda later, earlier, interval: column_of_numbers(
-        difference(numbers_of(later), numbers_of(earlier)), kind, (later, earlier)
+        difference(to_numbers(later), to_numbers(earlier)), kind, (later, earlier)
     )
 
 
@@ -191,26 +206,26 @@ def _bind_minus(call: Call) -> Kernel:
 
 def _period(call: Operands, index: int) -> DataType | None:
     """Accept a temporal value or, as the second of a pair, the length of the period."""
-    found = call.types[index]
-    points = [one for one in call.types if isinstance(one, TIMES)]
+    operand_type = call.types[index]
+    points = [data_type for data_type in call.types if isinstance(data_type, TIMES)]
     common = common_type(points) if points else None
     if common is None:
         return None
-    if index % 2 and isinstance(found, INTERVALS):
-        is_wrong = isinstance(common, TimeType) and isinstance(found, YearMonthIntervalType)
-        return None if is_wrong else found
-    if not isinstance(found, TIMES) and not isinstance(found, NullType):
+    if index % 2 and isinstance(operand_type, INTERVALS):
+        is_wrong = isinstance(common, TimeType) and isinstance(operand_type, YearMonthIntervalType)
+        return None if is_wrong else operand_type
+    if not isinstance(operand_type, TIMES) and not isinstance(operand_type, NullType):
         return None
-    return common.nullable() if found.is_nullable else common.not_null()
+    return common.nullable() if operand_type.is_nullable else common.not_null()
 
 
 def _bind_overlaps(call: Call) -> Kernel:
     first, second = _end(call, 0), _end(call, 2)
 
     def kernel(start: Datum, end: Datum, other_start: Datum, other_end: Datum) -> Datum:
-        one, one_end = _in_order(start, first(start, end))
+        begin, one_end = _in_order(start, first(start, end))
         other, last = _in_order(other_start, second(other_start, other_end))
-        return pc.and_kleene(pc.greater_equal(one_end, other), pc.greater_equal(last, one))
+        return pc.and_kleene(pc.greater_equal(one_end, other), pc.greater_equal(last, begin))
 
     return kernel
 
@@ -219,13 +234,13 @@ def _end(call: Call, index: int) -> Kernel:
     """Return a kernel for the end of a period."""
     point, end = call.types[index : index + 2]
     if not isinstance(end, INTERVALS):
-        return lambda start, found: found
+        return lambda start, stop: stop
     return temporal_arithmetic.bind("+", Call(Operands((point, end), session=call.session), point))
 
 
-def _in_order(one: Datum, other: Datum) -> tuple[Datum, Datum]:
-    is_ordered = pc.fill_null(pc.less_equal(one, other), False)
-    return pc.if_else(is_ordered, one, other), pc.if_else(is_ordered, other, one)
+def _in_order(point: Datum, other: Datum) -> tuple[Datum, Datum]:
+    is_ordered = pc.fill_null(pc.less_equal(point, other), False)
+    return pc.if_else(is_ordered, point, other), pc.if_else(is_ordered, other, point)
 
 
 def _overlap_type(call: Operands) -> DataType:
@@ -235,7 +250,9 @@ def _overlap_type(call: Operands) -> DataType:
 FUNCTIONS: tuple[ScalarFunction, ...] = (
     scalar(
         "MINUS_DATE",
-        takes(where("<DATETIME>", _subtracted), where("<DATETIME>", _subtracted), where("<INTERVAL>", _interval_of)),
+        takes(
+            where("<DATETIME>", _subtracted), where("<DATETIME>", _subtracted), where("<INTERVAL>", _find_interval_type)
+        ),
         _interval_type,
         _bind_minus,
         "How far two points in time are apart: in full months for units from months on, else in milliseconds.",

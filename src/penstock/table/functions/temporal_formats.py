@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.table.data.flat import flat_values, with_validity_of
+from penstock.table.data.flat import apply_validity, flat_values
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, NullType, TimestampType, TimeType
-from penstock.table.data.moments import Numbers, days_and_nanos, numbers_of, unit_ns
+from penstock.table.data.moments import Numbers, days_and_nanos, to_numbers, unit_ns
 from penstock.table.data.temporal_text import SECOND_NS, format_timestamp
-from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.data.values import Datum, Kernel, to_full_array
 from penstock.table.data.zone_names import zone_or_gmt
 from penstock.table.data.zones import local_ns, to_local, view
 from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
@@ -46,11 +46,11 @@ def _formatted(show: Show, dialect: Dialect) -> Kernel:
 
     def kernel(column: Datum, patterns: Datum) -> Datum:
         if isinstance(column, pa.Scalar) and isinstance(patterns, pa.Scalar):
-            return kernel(array_of(column, 1), patterns)[0]
+            return kernel(to_full_array(column, 1), patterns)[0]
         rows = len(column if isinstance(column, pa.Array) else patterns)
         if isinstance(patterns, pa.Scalar):
             return _by_pattern(column, patterns.as_py(), show, dialect)
-        column = array_of(column, rows)
+        column = to_full_array(column, rows)
         encoded = patterns.dictionary_encode()
         pieces = [pa.array([None], _TEXT)]
         order = np.zeros(rows, np.int64)
@@ -67,8 +67,8 @@ def _formatted(show: Show, dialect: Dialect) -> Kernel:
 def _by_pattern(column: pa.Array, pattern: str | None, show: Show, dialect: Dialect) -> pa.Array:
     if pattern is None:
         return pa.nulls(len(column), _TEXT)
-    found = formatter(pattern, dialect)(show(column))
-    return pc.if_else(column.is_valid(), found, pa.scalar(None, _TEXT)) if column.null_count else found
+    texts = formatter(pattern, dialect)(show(column))
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, _TEXT)) if column.null_count else texts
 
 
 def _show_point(data_type: DataType, zone: tzinfo) -> Show:
@@ -76,8 +76,8 @@ def _show_point(data_type: DataType, zone: tzinfo) -> Show:
     unit = unit_ns(data_type)
 
     def show(column: pa.Array) -> Shown:
-        found = to_local(column, zone) if isinstance(data_type, LocalZonedTimestampType) else column
-        numbers = numbers_of(found)
+        local = to_local(column, zone) if isinstance(data_type, LocalZonedTimestampType) else column
+        numbers = to_numbers(local)
         if isinstance(data_type, TimeType):
             return Shown(np.zeros_like(numbers), numbers * unit)
         return Shown(*days_and_nanos(numbers, unit))
@@ -91,7 +91,7 @@ def _show_moment(unit: str, zone: tzinfo) -> Show:
 
     def show(column: pa.Array) -> Shown:
         moments = view(column, pa.int64()).view(pa.timestamp(unit, "UTC"))
-        numbers, clock = numbers_of(moments), numbers_of(to_local(moments, zone))
+        numbers, clock = to_numbers(moments), to_numbers(to_local(moments, zone))
         offsets: Numbers = (clock - numbers) * size // SECOND_NS
 
         def name(row: int) -> str:
@@ -105,16 +105,16 @@ def _show_moment(unit: str, zone: tzinfo) -> Show:
 
 
 def _point(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    if isinstance(found, NullType):
+    data_type = call.types[index]
+    if isinstance(data_type, NullType):
         return TimestampType(3)
-    return found if isinstance(found, TimestampType | LocalZonedTimestampType) else None
+    return data_type if isinstance(data_type, TimestampType | LocalZonedTimestampType) else None
 
 
 def _date_format(call: Call) -> Kernel:
-    found = call.types[0]
-    if not is_text(found):
-        return _formatted(_show_point(found, call.session.zone), Dialect.MODERN)
+    data_type = call.types[0]
+    if not is_text(data_type):
+        return _formatted(_show_point(data_type, call.session.zone), Dialect.MODERN)
     kernel = _formatted(_show_moment("ms", UTC), Dialect.SIMPLE)
     read = moments_of_text(UTC)
 
@@ -131,7 +131,7 @@ def _from_unixtime(call: Call) -> Kernel:
     def show_wrapped(column: pa.Array) -> Shown:
         """Wrap on overflow of milliseconds, as Flink does."""
         wrapped = flat_values(column) * 1000 // 1000
-        return show(with_validity_of(column, wrapped, pa.int64()))
+        return show(apply_validity(column, wrapped, pa.int64()))
 
     kernel = _formatted(show_wrapped, Dialect.SIMPLE)
     default = pa.scalar(_DEFAULT)

@@ -32,18 +32,18 @@ def _by_sign(years: Numbers, span: int) -> Numbers:
 
 #: parts of a day number
 _OF_DAY: Final[dict[str, Callable[[Numbers], Numbers]]] = {
-    "YEAR": moments.years_of,
+    "YEAR": moments.to_years,
     "ISOYEAR": moments.iso_year,
-    "QUARTER": lambda days: moments.months_of(days) % 12 // 3 + 1,
-    "MONTH": lambda days: moments.months_of(days) % 12 + 1,
+    "QUARTER": lambda days: moments.to_months(days) % 12 // 3 + 1,
+    "MONTH": lambda days: moments.to_months(days) % 12 + 1,
     "WEEK": moments.iso_week,
     "DAY": moments.day_of_month,
     "DOY": moments.day_of_year,
     "DOW": lambda days: (days + 4) % 7 + 1,
     "ISODOW": lambda days: moments.weekday(days) + 1,
-    "DECADE": lambda days: moments.years_of(days) // 10,
-    "CENTURY": lambda days: _by_sign(moments.years_of(days), 100),
-    "MILLENNIUM": lambda days: _by_sign(moments.years_of(days), 1000),
+    "DECADE": lambda days: moments.to_years(days) // 10,
+    "CENTURY": lambda days: _by_sign(moments.to_years(days), 100),
+    "MILLENNIUM": lambda days: _by_sign(moments.to_years(days), 1000),
 }
 _HOUR_NS: Final = 3_600 * SECOND_NS
 #: parts of a time of day: nanoseconds in the unit and in the next larger one
@@ -68,47 +68,47 @@ def _unit(call: Operands, index: int) -> DataType | None:
 UNIT: Final[Operand] = where("<UNIT>", _unit)
 
 
-def _has_part(found: DataType, unit: str) -> bool:
-    if isinstance(found, YearMonthIntervalType):
+def _has_part(data_type: DataType, unit: str) -> bool:
+    if isinstance(data_type, YearMonthIntervalType):
         return unit in _OF_MONTHS or unit in ("QUARTER", "MILLENNIUM")
-    if isinstance(found, DayTimeIntervalType):
+    if isinstance(data_type, DayTimeIntervalType):
         return unit in _OF_TIME or unit in ("DAY", "WEEK", "EPOCH")
-    if isinstance(found, TimeType):
+    if isinstance(data_type, TimeType):
         return unit in _OF_TIME or unit == "EPOCH"
-    return isinstance(found, TIMES) and (unit in _OF_DAY or unit in _OF_TIME or unit == "EPOCH")
+    return isinstance(data_type, TIMES) and (unit in _OF_DAY or unit in _OF_TIME or unit == "EPOCH")
 
 
 def _extracted(call: Operands, index: int) -> DataType | None:
-    found = call.types[index]
-    if isinstance(found, NullType):
+    data_type = call.types[index]
+    if isinstance(data_type, NullType):
         return TimestampType(3)
-    return found if _has_part(found, str(call.value(0))) else None
+    return data_type if _has_part(data_type, str(call.value(0))) else None
 
 
 def _whole(call: Operands, index: int, unit: str) -> DataType | None:
     """Accept the operand of YEAR, MONTH and so on."""
-    found = call.types[index]
-    if isinstance(found, NullType):
+    data_type = call.types[index]
+    if isinstance(data_type, NullType):
         return TimestampType(3)
-    return found if _has_part(found, unit) and (unit != "WEEK" or isinstance(found, TIMES)) else None
+    return data_type if _has_part(data_type, unit) and (unit != "WEEK" or isinstance(data_type, TIMES)) else None
 
 
 def _result(call: Operands) -> DataType:
     return BIGINT.nullable() if call.types[-1].is_nullable else BIGINT.not_null()
 
 
-def _part(unit: str, found: DataType) -> Callable[[Numbers], Numbers]:
+def _part(unit: str, data_type: DataType) -> Callable[[Numbers], Numbers]:
     """Return a function that extracts a part from a type's internal numbers."""
-    if isinstance(found, YearMonthIntervalType):
+    if isinstance(data_type, YearMonthIntervalType):
         if unit == "QUARTER":
             return _quarter_of_months
         return partial(_of_months, *_OF_MONTHS.get(unit, (_MILLENNIUM_MONTHS, 0)))
-    per_number = unit_ns(found)
+    per_number = unit_ns(data_type)
     if unit == "EPOCH":
         return lambda numbers: (
             numbers * (per_number // SECOND_NS) if per_number > SECOND_NS else numbers // (SECOND_NS // per_number)
         )
-    if isinstance(found, DayTimeIntervalType):
+    if isinstance(data_type, DayTimeIntervalType):
         size, greater = {"DAY": (DAY_NS, 0), "WEEK": (7 * DAY_NS, 0)}.get(unit, _OF_TIME.get(unit, (1, 0)))
         return partial(_of_milliseconds, size, greater)
     if unit in _OF_DAY:
@@ -134,10 +134,10 @@ def _of_milliseconds(size: int, greater: int, milliseconds: Numbers) -> Numbers:
 
 
 def _bind(unit: str, call: Call) -> Kernel:
-    found = call.types[-1]
-    kernel = number_kernel(_part(unit, found), call.result)
+    data_type = call.types[-1]
+    kernel = number_kernel(_part(unit, data_type), call.result)
     zone = call.session.zone
-    return lambda *columns: kernel(local(columns[-1], found, zone))
+    return lambda *columns: kernel(local(columns[-1], data_type, zone))
 
 
 def _extract(call: Call) -> Kernel:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType, DateType, LocalZonedTimestampType, TimestampType
-from penstock.table.data.moments import column_of_numbers, numbers_of
+from penstock.table.data.moments import column_of_numbers, to_numbers
 from penstock.table.data.temporal_text import (
     DAY_MS,
     DAY_NS,
@@ -60,9 +60,9 @@ def read_at_once(column: Datum, pattern: str, kind: pa.DataType) -> pa.Array | N
         precise = column.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:  # a nonexistent day or time
         return None
-    found = column_of_numbers(numbers_of(precise) // 1000, kind, (column,))
-    assert isinstance(found, pa.Array)
-    return found
+    timestamps = column_of_numbers(to_numbers(precise) // 1000, kind, (column,))
+    assert isinstance(timestamps, pa.Array)
+    return timestamps
 
 
 # --- SimpleDateFormat ------------------------------------------------------------------------------------------------
@@ -91,11 +91,11 @@ def _calendar_moments(clock: pa.Array, zone: tzinfo) -> Datum:
     first = to_moments(clock, zone)
     if fixed_offset(zone) is not None:
         return first
-    shown, numbers = numbers_of(clock), numbers_of(first)
+    local_numbers, numbers = to_numbers(clock), to_numbers(first)
     kind = first.type
     later = numbers + DAY_MS
-    second = shown - (numbers_of(to_local(pa.array(later).view(kind), zone)) - later)
-    is_second = (second > numbers) & (numbers_of(to_local(pa.array(second).view(kind), zone)) == shown)
+    second = local_numbers - (to_numbers(to_local(pa.array(later).view(kind), zone)) - later)
+    is_second = (second > numbers) & (to_numbers(to_local(pa.array(second).view(kind), zone)) == local_numbers)
     return pc.if_else(pa.array(is_second), column_of_numbers(second, kind, (clock,)), first)
 
 
@@ -139,21 +139,21 @@ def _date(text: str) -> int | None:
     return days_from_civil(year, month, day)
 
 
-def _date_by(text: str, pattern: str) -> int | None:
+def _parse_date(text: str, pattern: str) -> int | None:
     moment = simple_parser(pattern)(text, UTC)
     return None if moment is None else moment // DAY_NS
 
 
 def _to_date(call: Call) -> Kernel:
     if len(call.types) == 2:
-        return per_value(_date_by)(call)
+        return per_value(_parse_date)(call)
     slow = per_value(_date)(call)
 
     def kernel(text: Datum) -> Datum:
-        found = read_at_once(pc.utf8_slice_codeunits(text, 0, _DAY_LENGTH), "yyyy-MM-dd", pa.timestamp("us"))
-        if found is None or not pc.all(pc.match_substring_regex(text, _DAY_OR_MORE), min_count=0).as_py():
+        timestamps = read_at_once(pc.utf8_slice_codeunits(text, 0, _DAY_LENGTH), "yyyy-MM-dd", pa.timestamp("us"))
+        if timestamps is None or not pc.all(pc.match_substring_regex(text, _DAY_OR_MORE), min_count=0).as_py():
             return slow(text)
-        return found.cast(pa.date32())
+        return timestamps.cast(pa.date32())
 
     return kernel
 
@@ -167,10 +167,10 @@ def read_modern(text: str, pattern: str) -> int | None:
     Also returns None for an unusable pattern, as in Flink.
     """
     try:
-        found = modern_parser(pattern)(text)
+        nanoseconds = modern_parser(pattern)(text)
     except UnusablePatternError:
         return None
-    return parse_sql(text) if found is None else found
+    return parse_sql(text) if nanoseconds is None else nanoseconds
 
 
 def clocks_of_text(result: DataType, count: int) -> Kernel:
@@ -181,8 +181,8 @@ def clocks_of_text(result: DataType, count: int) -> Kernel:
 
     def kernel(text: Datum, *patterns: Datum) -> Datum:
         constant = not patterns or (isinstance(patterns[0], pa.Scalar) and patterns[0].is_valid)
-        found = read_at_once(text, patterns[0].as_py() if patterns else "", kind) if constant else None
-        return slow(text, *patterns) if found is None else found
+        timestamps = read_at_once(text, patterns[0].as_py() if patterns else "", kind) if constant else None
+        return slow(text, *patterns) if timestamps is None else timestamps
 
     return kernel
 

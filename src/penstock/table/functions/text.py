@@ -71,8 +71,8 @@ def _trim(side: str) -> Callable[[Call], Kernel]:
         if not isinstance(characters, str):
             return value_kernel(slow, call.types, call.result)
         if not characters:
-            return lambda column, *others: column
-        return lambda column, *others: fast(column, characters)
+            return lambda column, *operands: column
+        return lambda column, *operands: fast(column, characters)
 
     return bind
 

@@ -40,7 +40,7 @@ def _join(*columns: Datum) -> Datum:
     return columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "", null_handling="emit_null")
 
 
-def _join_with(separator: Datum, *columns: Datum) -> Datum:
+def _concat_ws(separator: Datum, *columns: Datum) -> Datum:
     """Join the strings that are not NULL with a separator."""
     if not columns:
         return pc.if_else(pc.is_null(separator), separator, "")
@@ -49,15 +49,15 @@ def _join_with(separator: Datum, *columns: Datum) -> Datum:
 
 def _joined_type(call: Operands) -> DataType:
     """Return the type of a concatenation: the sum of the lengths, CHAR if all operands are."""
-    lengths = [getattr(one, "length", LENGTH_MAX) for one in call.types]
+    lengths = [getattr(data_type, "length", LENGTH_MAX) for data_type in call.types]
     if sum(lengths) > LENGTH_MAX:
         return VarCharType(LENGTH_MAX, call.any_nullable())
-    kind = CharType if all(isinstance(one, CharType) for one in call.types) else VarCharType
+    kind = CharType if all(isinstance(data_type, CharType) for data_type in call.types) else VarCharType
     return kind(max(sum(lengths), 1), call.any_nullable())
 
 
 def _overlaid_type(call: Operands) -> DataType:
-    lengths = [getattr(one, "length", LENGTH_MAX) for one in call.types[:2]]
+    lengths = [getattr(data_type, "length", LENGTH_MAX) for data_type in call.types[:2]]
     return VarCharType(min(max(sum(lengths), 1), LENGTH_MAX), call.any_nullable())
 
 
@@ -65,8 +65,8 @@ def _overlay(text: str, other: str, start: int, length: int | None = None) -> st
     text, other = units(text), units(other)
     if not 0 < start <= len(text):
         return from_units(text)
-    taken = len(other) if length is None else length
-    rest = text[start - 1 + taken :] if taken > 0 and start + taken <= len(text) else ""
+    replaced_length = len(other) if length is None else length
+    rest = text[start - 1 + replaced_length :] if replaced_length > 0 and start + replaced_length <= len(text) else ""
     return from_units(text[: start - 1] + other + rest)
 
 
@@ -81,7 +81,7 @@ def _replace(call: Call) -> Kernel:
     old, new = call.value(1), call.value(2)
     if not isinstance(old, str) or not isinstance(new, str) or not old:
         return value_kernel(str.replace, call.types, call.result)
-    return lambda column, *others: pc.replace_substring(column, old, new)
+    return lambda column, *operands: pc.replace_substring(column, old, new)
 
 
 def _translate(text: str | None, before: str | None, after: str | None) -> str | None:
@@ -133,7 +133,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         "CONCAT_WS",
         (takes(TEXT), takes(TEXT, TEXT, repeated=1)),
         returns(STRING),
-        arrow(_join_with),
+        arrow(_concat_ws),
         "CONCAT_WS(separator, string1, string2, ...)",
         "All texts that are not NULL, with a separator between them; NULL where that is NULL.",
     ),

@@ -75,12 +75,12 @@ def _argument(data_type: DataType) -> Callable[[Any], Argument]:
 
 
 def _printf(call: Call) -> Kernel:
-    seen = [_argument(one) for one in call.types[1:]]
+    converters = [_argument(data_type) for data_type in call.types[1:]]
 
     def one(pattern: str | None, *values: Any) -> str | None:
         if pattern is None:
             return None
-        arguments = [None if value is None else see(value) for see, value in zip(seen, values, strict=True)]
+        arguments = [None if value is None else see(value) for see, value in zip(converters, values, strict=True)]
         try:
             return formatted(pattern, arguments)
         except FormatError:

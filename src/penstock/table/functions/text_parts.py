@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.data.logical_types import LENGTH_MAX, ArrayType, DataType, IntegralType, MapType, NullType
-from penstock.table.data.values import Datum, Kernel, array_of
+from penstock.table.data.values import Datum, Kernel, to_full_array
 from penstock.table.functions.definition import Call, Operands, ResultRule, ScalarFunction, Signature, scalar
 from penstock.table.functions.java_patterns import compiled, split
 from penstock.table.functions.kernels import per_value, value_kernel
@@ -48,10 +48,10 @@ def _substring(call: Call) -> Kernel:
         return value_kernel(_part, call.types, call.result)
     if start >= 0:
         begin = max(start - 1, 0)
-        return lambda column, *others: _slice(column, begin, begin + length)
+        return lambda column, *operands: _slice(column, begin, begin + length)
     stop = start + length if start + length < 0 else None
 
-    def from_end(column: Datum, *others: Datum) -> Datum:
+    def from_end(column: Datum, *operands: Datum) -> Datum:
         is_too_short = pc.less(pc.utf8_length(column), -start)
         return pc.if_else(is_too_short, "", _slice(column, start, stop))
 
@@ -94,15 +94,15 @@ def _instr(text: str, part: str, start: int = 1, occurrence: int = 1) -> int:
     if start == 0:
         return 0
     if start < 0:
-        place = _instr(text[::-1], part[::-1], -start, occurrence)
-        return len(text) + 2 - place - len(part) if place else 0
-    place = 0
+        position = _instr(text[::-1], part[::-1], -start, occurrence)
+        return len(text) + 2 - position - len(part) if position else 0
+    position = 0
     for _ in range(occurrence):
-        place = _find(text, part, start - 1) + 1
-        if not place:
+        position = _find(text, part, start - 1) + 1
+        if not position:
             return 0
-        start = place + 1
-    return place
+        start = position + 1
+    return position
 
 
 def _at_end(kernel: Callable[..., Datum], function: Callable[[Any, Any], bool]) -> Callable[[Call], Kernel]:
@@ -129,16 +129,16 @@ def _split(text: str, separator: str) -> list[str]:
 
 def _by_whitespace(text: str) -> list[str]:
     """Split at every whitespace character."""
-    found = [""]
+    parts = [""]
     for char in text:
         if char.isspace() and char not in "\x85\xa0\u2007\u202f":
-            found.append("")
+            parts.append("")
         else:
-            found[-1] += char
-    return found if text else []
+            parts[-1] += char
+    return parts if text else []
 
 
-def _part_at(text: str, separator: str | int, index: int) -> str | None:
+def _get_part(text: str, separator: str | int, index: int) -> str | None:
     """Return a part by its index, counted from 0. A numeric separator is a character code."""
     if index < 0:
         return None
@@ -153,28 +153,28 @@ def part_kernel(index: int) -> Callable[[Datum], Datum]:
     """Return a function that picks the part at an index from lists of parts."""
 
     def kernel(lists: Datum) -> Datum:
-        places = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
-        is_there = pc.fill_null(pc.less(places, lists.offsets[1:]), False)
-        found = lists.values.take(pc.if_else(is_there, places, pa.scalar(None, pa.int32())))
+        positions = pc.add(lists.offsets[:-1], pa.scalar(index, pa.int32()))
+        is_there = pc.fill_null(pc.less(positions, lists.offsets[1:]), False)
+        parts = lists.values.take(pc.if_else(is_there, positions, pa.scalar(None, pa.int32())))
         if index:
-            return found
+            return parts
         # A single empty part comes from an empty string, which has zero parts.
-        is_empty = pc.and_(pc.equal(pc.list_value_length(lists), 1), pc.equal(found, ""))
-        return pc.if_else(pc.fill_null(is_empty, False), pa.scalar(None, found.type), found)
+        is_empty = pc.and_(pc.equal(pc.list_value_length(lists), 1), pc.equal(parts, ""))
+        return pc.if_else(pc.fill_null(is_empty, False), pa.scalar(None, parts.type), parts)
 
     return kernel
 
 
 def _split_index(call: Call) -> Kernel:
-    general = value_kernel(_part_at, call.types, call.result)
+    general = value_kernel(_get_part, call.types, call.result)
     separator, index = call.value(1), call.value(2)
     if not isinstance(separator, str) or not separator or not isinstance(index, int) or index < 0:
         return general
     take = part_kernel(index)
 
-    def kernel(column: Datum, *others: Datum) -> Datum:
+    def kernel(column: Datum, *operands: Datum) -> Datum:
         if isinstance(column, pa.Scalar):
-            return general(column, *others)
+            return general(column, *operands)
         return take(pc.split_pattern(column, separator, max_splits=index + 1))
 
     return kernel
@@ -187,25 +187,25 @@ def _up_to_count(text: Any, separator: Any, count: int) -> Any:
     """
     if not text or not separator or not count:
         return text[:0]
-    place = -1 if count > 0 else len(text)
+    position = -1 if count > 0 else len(text)
     for _ in range(abs(count)):
-        place = text.find(separator, place + 1) if count > 0 else _find_before(text, separator, place)
-        if place < 0:
+        position = text.find(separator, position + 1) if count > 0 else _find_before(text, separator, position)
+        if position < 0:
             return text
-    return text[:place] if count > 0 else text[place + len(separator) :]
+    return text[:position] if count > 0 else text[position + len(separator) :]
 
 
-def _find_before(text: Any, part: Any, place: int) -> int:
+def _find_before(text: Any, part: Any, position: int) -> int:
     """Return the last index of a part before another index, or -1."""
-    return int(text.rfind(part, 0, place - 1 + len(part))) if place > 0 else -1
+    return int(text.rfind(part, 0, position - 1 + len(part))) if position > 0 else -1
 
 
 def _to_map(text: str, pairs: str = ",", values: str = "=") -> list[tuple[str, str | None]]:
-    found: dict[str, str | None] = {}
+    entries: dict[str, str | None] = {}
     for pair in split(compiled(pairs), text) if text else []:
         parts = split(compiled(values), pair, 2)
-        found[parts[0] if len(parts) == 2 else pair] = parts[1] if len(parts) == 2 else None
-    return list(found.items())
+        entries[parts[0] if len(parts) == 2 else pair] = parts[1] if len(parts) == 2 else None
+    return list(entries.items())
 
 
 # --- one of several --------------------------------------------------------------------------------------------------
@@ -213,24 +213,26 @@ def _to_map(text: str, pairs: str = ",", values: str = "=") -> list[tuple[str, s
 
 def _index(call: Operands, index: int) -> DataType | None:
     """Accept an integer. Raises `ValidationError` if it is a negative constant."""
-    found, value = call.types[index], call.value(index)
+    data_type, value = call.types[index], call.value(index)
     if isinstance(value, int) and value < 0:
         raise ValidationError(f"Index must be an integer starting from '0', but was '{value}'.")
-    return INT if isinstance(found, NullType) else found if isinstance(found, IntegralType) else None
+    return INT if isinstance(data_type, NullType) else data_type if isinstance(data_type, IntegralType) else None
 
 
 def _choice_type(call: Operands) -> DataType:
-    found = common_type(call.types[1:])
-    return STRING if found is None or isinstance(found, NullType) else found
+    common = common_type(call.types[1:])
+    return STRING if common is None or isinstance(common, NullType) else common
 
 
 def _elt(index: Datum, *columns: Datum) -> Datum:
     numbers = index.cast(pa.int64())
     is_there = pc.and_(pc.greater_equal(numbers, 1), pc.less_equal(numbers, len(columns)))
-    places = pc.if_else(is_there, pc.subtract_checked(pc.if_else(is_there, numbers, 1), 1), pa.scalar(None, pa.int64()))
-    if isinstance(places, pa.Scalar):
-        return columns[places.as_py()] if places.is_valid else pa.scalar(None, columns[0].type)
-    return pc.choose(places, *[array_of(column, len(places)) for column in columns])
+    positions = pc.if_else(
+        is_there, pc.subtract_checked(pc.if_else(is_there, numbers, 1), 1), pa.scalar(None, pa.int64())
+    )
+    if isinstance(positions, pa.Scalar):
+        return columns[positions.as_py()] if positions.is_valid else pa.scalar(None, columns[0].type)
+    return pc.choose(positions, *[to_full_array(column, len(positions)) for column in columns])
 
 
 def _define(

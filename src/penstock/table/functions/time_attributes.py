@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.data.logical_types import DataType, LocalZonedTimestampType, TimestampType
-from penstock.table.data.values import Datum, Kernel, scalar_of
+from penstock.table.data.values import Datum, Kernel, to_scalar
 from penstock.table.functions.definition import Call, Operands, ScalarFunction, scalar
 from penstock.table.functions.signatures import POINT_IN_TIME, takes
 
@@ -15,7 +15,7 @@ def _now(call: Call) -> Kernel:
     clock = call.session.now
 
     def kernel(rows: int) -> Datum:
-        return scalar_of(clock(), call.result)
+        return to_scalar(clock(), call.result)
 
     return kernel
 
@@ -33,8 +33,8 @@ def _watermark(call: Call) -> Kernel:
     watermark = call.session.watermark
 
     def kernel(column: Datum) -> Datum:
-        found = watermark()
-        return scalar_of(None if found is None else found * _MILLISECOND_NS, call.result)
+        milliseconds = watermark()
+        return to_scalar(None if milliseconds is None else milliseconds * _MILLISECOND_NS, call.result)
 
     return kernel
 

@@ -23,40 +23,40 @@ from penstock.table.functions.definition import Call, ScalarFunction, scalar
 from penstock.table.functions.signatures import ANY, BOOLEAN, STRING, literal, returns_nullable, takes
 
 
-def full_text(found: DataType) -> str | None:
+def full_text(data_type: DataType) -> str | None:
     """Return a type in standard SQL syntax, which can be parsed again; None for the type of a bare NULL."""
-    inner = _inner(found)
-    return inner if inner is None or found.is_nullable else f"{inner} NOT NULL"
+    inner = _inner(data_type)
+    return inner if inner is None or data_type.is_nullable else f"{inner} NOT NULL"
 
 
-def _inner(found: DataType) -> str | None:
-    match found:
+def _inner(data_type: DataType) -> str | None:
+    match data_type:
         case NullType():
             return None
         case VarCharType(length=length) | VarBinaryType(length=length):
-            return f"{found.root}({length})"
+            return f"{data_type.root}({length})"
         case LocalZonedTimestampType(precision=precision):
             return f"TIMESTAMP({precision}) WITH LOCAL TIME ZONE"
         case ArrayType() | MapType() | MultisetType() | RowType():
-            return _nested(found)
+            return _nested(data_type)
         case _:
-            return str(found.nullable())
+            return str(data_type.nullable())
 
 
-def _nested(found: DataType) -> str | None:
-    parts = [full_text(part) for part in found.children()]
+def _nested(data_type: DataType) -> str | None:
+    parts = [full_text(part) for part in data_type.children()]
     if None in parts:
         return None
-    if isinstance(found, RowType):
-        parts = [f"{quoted(field.name)} {part}" for field, part in zip(found.fields, parts, strict=True)]
-    if isinstance(found, StructuredType):
-        parts = [text_literal(found.class_name), *parts]
-    return f"{found.root}<{', '.join(map(str, parts))}>"
+    if isinstance(data_type, RowType):
+        parts = [f"{quoted(field.name)} {part}" for field, part in zip(data_type.fields, parts, strict=True)]
+    if isinstance(data_type, StructuredType):
+        parts = [text_literal(data_type.class_name), *parts]
+    return f"{data_type.root}<{', '.join(map(str, parts))}>"
 
 
-def _type_of(call: Call) -> Kernel:
-    (found, *_), is_full = call.types, call.value(1) is True
-    text = pa.scalar(full_text(found) if is_full else str(found), pa.string())
+def _build_typeof_kernel(call: Call) -> Kernel:
+    (data_type, *_), is_full = call.types, call.value(1) is True
+    text = pa.scalar(full_text(data_type) if is_full else str(data_type), pa.string())
 
     def kernel(*columns: Datum) -> Datum:
         return text
@@ -69,7 +69,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         "TYPEOF",
         takes(ANY, literal(BOOLEAN), optional=1),
         returns_nullable(STRING),
-        _type_of,
+        _build_typeof_kernel,
         "The type of an expression as text; with TRUE in the words of standard SQL, from which it can be read again.",
         usage="TYPEOF(input[, force_serializable])",
         section="type conversion",

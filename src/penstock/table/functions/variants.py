@@ -126,7 +126,7 @@ def _normal(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ",".join([f"{text_in_quotes(key)}:{_text(one)}" for key, one in value.items()]) + "}"
+        return "{" + ",".join([f"{text_in_quotes(key)}:{_text(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_text, value)) + "]"
     if isinstance(value, str):
@@ -161,56 +161,56 @@ def variant_cast(value: Variant | None, data_type: DataType) -> Any:
         return value
     if isinstance(data_type, TEXTS):
         return storable(value.json())
-    found = value.value
-    if found is None:
+    raw = value.value
+    if raw is None:
         return None
-    cast = _cast_of(type(data_type))
-    result = None if cast is None else cast(found, data_type)
+    cast = _select_cast(type(data_type))
+    result = None if cast is None else cast(raw, data_type)
     if result is None:
         raise TableRuntimeError(f"Cannot cast the VARIANT {value.json()} to {data_type.nullable()}")
     return result
 
 
-def _cast_of(kind: type[DataType]) -> Callable[[Any, DataType], Any] | None:
+def _select_cast(kind: type[DataType]) -> Callable[[Any, DataType], Any] | None:
     if kind in _BITS:
         return _to_whole
     if issubclass(kind, BYTES):
-        return lambda found, to: found if isinstance(found, bytes) else None
+        return lambda raw, to: raw if isinstance(raw, bytes) else None
     return {BooleanType: _to_boolean, DecimalType: _to_decimal, FloatType: _to_float, DoubleType: _to_double}.get(kind)
 
 
-def _is_number(found: Any) -> bool:
-    return isinstance(found, int | float | Decimal) and not isinstance(found, bool)
+def _is_number(raw: Any) -> bool:
+    return isinstance(raw, int | float | Decimal) and not isinstance(raw, bool)
 
 
-def _to_boolean(found: Any, to: DataType) -> bool | None:
-    return found if isinstance(found, bool) else None
+def _to_boolean(raw: Any, to: DataType) -> bool | None:
+    return raw if isinstance(raw, bool) else None
 
 
-def _to_whole(found: Any, to: DataType) -> int | None:
-    if not _is_number(found) or (isinstance(found, float) and not math.isfinite(found)) or found != int(found):
+def _to_whole(raw: Any, to: DataType) -> int | None:
+    if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)) or raw != int(raw):
         return None
     most = 2 ** (_BITS[type(to)] - 1)
-    return int(found) if -most <= found < most else None
+    return int(raw) if -most <= raw < most else None
 
 
-def _to_double(found: Any, to: DataType) -> float | None:
-    return float(found) if _is_number(found) else None
+def _to_double(raw: Any, to: DataType) -> float | None:
+    return float(raw) if _is_number(raw) else None
 
 
-def _to_float(found: Any, to: DataType) -> float | None:
-    if not _is_number(found):
+def _to_float(raw: Any, to: DataType) -> float | None:
+    if not _is_number(raw):
         return None
     with np.errstate(over="ignore"):
-        result = float(np.float32(float(found)))
-    return None if math.isinf(result) and not math.isinf(float(found)) else result
+        result = float(np.float32(float(raw)))
+    return None if math.isinf(result) and not math.isinf(float(raw)) else result
 
 
-def _to_decimal(found: Any, to: DataType) -> Decimal | None:
+def _to_decimal(raw: Any, to: DataType) -> Decimal | None:
     assert isinstance(to, DecimalType)
-    if not _is_number(found) or (isinstance(found, float) and not math.isfinite(found)):
+    if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)):
         return None
-    exact = Decimal(repr(found)) if isinstance(found, float) else Decimal(found)
+    exact = Decimal(repr(raw)) if isinstance(raw, float) else Decimal(raw)
     if exact.adjusted() >= to.precision - to.scale and exact != 0:
         return None
     result = exact.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
@@ -230,12 +230,12 @@ def _try_parse(text: str, keeps_last: bool) -> Variant | TableRuntimeError:
 
 def _parse(is_try: bool) -> Callable[[Call], Kernel]:
     def parsed(text: str, keeps_last: bool = False) -> Variant | None:
-        found = _try_parse(text, keeps_last)
-        if isinstance(found, Variant):
-            return found
+        outcome = _try_parse(text, keeps_last)
+        if isinstance(outcome, Variant):
+            return outcome
         if is_try:
             return None
-        raise found
+        raise outcome
 
     return lambda call: value_kernel(parsed, call.types, call.result)
 

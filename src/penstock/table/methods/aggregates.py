@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, Self
 
 from penstock.table.data.errors import ValidationError
-from penstock.table.methods.operand import Operand, Unary, node_of
+from penstock.table.methods.operand import Operand, Unary, to_node
 from penstock.table.sql import syntax
 
 #: placeholder calls for window properties, used until the window is known, and the columns that replace them
@@ -53,7 +53,7 @@ class Aggregates(Operand):
 
     def over(self, alias: object) -> Self:
         """Compute the aggregate over a window of `over_window`, given by its name."""
-        name = node_of(alias)
+        name = to_node(alias)
         if not isinstance(name, syntax.Reference):
             raise ValidationError(f'over takes the name of a window, as col("w"), and not {alias}')
         return self._new(syntax.Over(self._node, name.path[-1]))

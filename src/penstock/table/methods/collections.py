@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from penstock.table.methods.operand import Operand, Unary, node_of
+from penstock.table.methods.operand import Operand, Unary, to_node
 from penstock.table.sql import syntax
 
 
@@ -19,7 +19,7 @@ class Collections(Operand):
 
     def at(self, index: object) -> Self:
         """Return an array element by its index, or a map value by its key."""
-        return self._new(syntax.Item(self._node, node_of(index)))
+        return self._new(syntax.Item(self._node, to_node(index)))
 
     def __getitem__(self, index: object) -> Self:
         return self.at(index)
@@ -39,11 +39,11 @@ class Collections(Operand):
 
     def array_append(self, addition: object) -> Self:
         """Append an element to the array."""
-        return self._called("ARRAY_APPEND", Operand(node_of(addition)))
+        return self._called("ARRAY_APPEND", Operand(to_node(addition)))
 
     def array_prepend(self, addition: object) -> Self:
         """Prepend an element to the array."""
-        return self._called("ARRAY_PREPEND", Operand(node_of(addition)))
+        return self._called("ARRAY_PREPEND", Operand(to_node(addition)))
 
     def array_concat(self, *arrays: object) -> Self:
         """Concatenate arrays to the array."""
@@ -51,7 +51,7 @@ class Collections(Operand):
 
     def array_contains(self, needle: object) -> Self:
         """Return whether the array contains an element."""
-        return self._called("ARRAY_CONTAINS", Operand(node_of(needle)))
+        return self._called("ARRAY_CONTAINS", Operand(to_node(needle)))
 
     def array_distinct(self) -> Self:
         """Return the distinct elements."""
@@ -83,11 +83,11 @@ class Collections(Operand):
 
     def array_position(self, needle: object) -> Self:
         """Return the index of an element, or 0."""
-        return self._called("ARRAY_POSITION", Operand(node_of(needle)))
+        return self._called("ARRAY_POSITION", Operand(to_node(needle)))
 
     def array_remove(self, needle: object) -> Self:
         """Remove all elements equal to a value."""
-        return self._called("ARRAY_REMOVE", Operand(node_of(needle)))
+        return self._called("ARRAY_REMOVE", Operand(to_node(needle)))
 
     def array_reverse(self) -> Self:
         """Reverse the array."""
@@ -111,4 +111,4 @@ class Collections(Operand):
 
     def object_update(self, *kv: object) -> Self:
         """Set fields of the object, given as alternating names and values."""
-        return self._called("OBJECT_UPDATE", *(Operand(node_of(one)) for one in kv))
+        return self._called("OBJECT_UPDATE", *(Operand(to_node(value)) for value in kv))

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import LENGTH_MAX, DataType, VarCharType
-from penstock.table.methods.operand import Operand, call_of
+from penstock.table.methods.operand import Operand, build_call
 from penstock.table.methods.units import (
     JsonExistsOnError,
     JsonQueryOnEmptyOrError,
@@ -50,7 +50,7 @@ class Json(Operand):
                     f"json_value has a default and {behaviour.value} ON {event}: take JsonValueOnEmptyOrError.DEFAULT"
                 )
         options = tuple(f"{behaviour.value} ON {event}" for behaviour, _, event in events)
-        return self._new(call_of("JSON_VALUE", self, *operands, options=options, returns=returning_type))
+        return self._new(build_call("JSON_VALUE", self, *operands, options=options, returns=returning_type))
 
     def json_query(
         self,

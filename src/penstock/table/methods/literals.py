@@ -36,7 +36,7 @@ from penstock.table.data.logical_types import (
 from penstock.table.sql import syntax
 
 
-def literal_of(value: object, data_type: DataType | None = None) -> syntax.Expression:
+def to_literal(value: object, data_type: DataType | None = None) -> syntax.Expression:
     """Return a value as a literal of the given type, or of the type inferred from the value.
 
     Raises `WrongTypeError` if the value cannot be a literal, and `ValidationError` if the type does not accept it.
@@ -111,7 +111,7 @@ def _length_of_time(value: timedelta) -> syntax.Expression:
 
 
 def _map(value: Mapping[Any, Any]) -> syntax.Expression:
-    return syntax.Collection("MAP", tuple(literal_of(one) for pair in value.items() for one in pair))
+    return syntax.Collection("MAP", tuple(to_literal(item) for pair in value.items() for item in pair))
 
 
 #: Python types, their converters, and the SQL types that accept them; bool comes first because it is a subclass of int
@@ -126,7 +126,7 @@ _LITERALS: Final[tuple[tuple[Any, Callable[[Any], syntax.Expression], tuple[type
     (date, lambda value: syntax.TemporalLiteral("DATE", value.isoformat()), (DateType,)),
     (time, _time, (TimeType,)),
     (timedelta, _length_of_time, (DayTimeIntervalType,)),
-    (list, lambda value: syntax.Collection("ARRAY", tuple(map(literal_of, value))), (ArrayType,)),
+    (list, lambda value: syntax.Collection("ARRAY", tuple(map(to_literal, value))), (ArrayType,)),
     (Mapping, _map, (MapType,)),
-    ((tuple, Row), lambda value: syntax.numbered_row(map(literal_of, value)), (RowType,)),
+    ((tuple, Row), lambda value: syntax.numbered_row(map(to_literal, value)), (RowType,)),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from penstock.table.methods.operand import Operand, Unary, node_of
+from penstock.table.methods.operand import Operand, Unary, to_node
 from penstock.table.methods.units import TimeIntervalUnit
 from penstock.table.sql import syntax
 
@@ -37,7 +37,7 @@ class Numbers(Operand):
 
     def log(self, base: object | None = None) -> Self:
         """Return the logarithm to a base, by default e."""
-        return self._called("LOG") if base is None else self._new(node_of(base))._called("LOG", self)
+        return self._called("LOG") if base is None else self._new(to_node(base))._called("LOG", self)
 
     def round(self, places: object) -> Self:
         """Round to `places` decimal places."""

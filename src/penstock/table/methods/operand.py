@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from penstock.table.methods.literals import literal_of
-from penstock.table.sql import sql_of, syntax
+from penstock.table.methods.literals import to_literal
+from penstock.table.sql import syntax, to_sql
 
 OperandT = TypeVar("OperandT", bound="Operand")
 
@@ -25,26 +25,26 @@ class Operand:
     def _new(self, node: syntax.Expression) -> Self:
         return type(self)(node)
 
-    def _called(self, name: str, *others: object, **more: Any) -> Self:
+    def _called(self, name: str, *operands: object, **more: Any) -> Self:
         """Call an SQL function on the expression and further operands. Operands that are None are omitted."""
-        given = (one for one in others if one is not None)
-        return self._new(call_of(name, self, *given, **more))
+        given = (operand for operand in operands if operand is not None)
+        return self._new(build_call(name, self, *given, **more))
 
-    def _operated(self, operator: str, *others: object) -> Self:
+    def _operated(self, operator: str, *operands: object) -> Self:
         """Apply an SQL operator to the expression and others."""
-        return self._new(syntax.Call(operator, (self._node, *map(node_of, others))))
+        return self._new(syntax.Call(operator, (self._node, *map(to_node, operands))))
 
     def _chained(self, operator: str, other: object) -> Self:
         """Combine two expressions with AND or OR. An existing chain of the same operator is extended."""
         node = self._node
         is_chain = isinstance(node, syntax.Call) and node.name == operator and not node.path
         before = node.operands if is_chain and isinstance(node, syntax.Call) else (node,)
-        return self._new(syntax.Call(operator, (*before, node_of(other))))
+        return self._new(syntax.Call(operator, (*before, to_node(other))))
 
     def __str__(self) -> str:
         order = {None: "", False: " ASC", True: " DESC"}[self._is_descending]
         names = f" AS {', '.join(self._names)}" if self._names else ""
-        return sql_of(self._node) + names + order
+        return to_sql(self._node) + names + order
 
     __repr__ = __str__
 
@@ -79,11 +79,11 @@ class Test(Derived):
         super().__init__(lambda operand: operand._operated(name), text)
 
 
-def node_of(value: object) -> syntax.Expression:
+def to_node(value: object) -> syntax.Expression:
     """Return the node of an expression, or a Python value as a literal."""
-    return value._node if isinstance(value, Operand) else literal_of(value)
+    return value._node if isinstance(value, Operand) else to_literal(value)
 
 
-def call_of(name: str, *operands: object, **more: Any) -> syntax.Call:
+def build_call(name: str, *operands: object, **more: Any) -> syntax.Call:
     """Create a call of an SQL function. `more`: further fields of the node, such as `options`."""
-    return syntax.Call(name, tuple(map(node_of, operands)), (name,), **more)
+    return syntax.Call(name, tuple(map(to_node, operands)), (name,), **more)

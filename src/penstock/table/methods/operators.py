@@ -6,8 +6,8 @@ from typing import Self
 
 from penstock.base.errors import WrongTypeError
 from penstock.table.data.logical_types import DataType
-from penstock.table.methods.literals import literal_of
-from penstock.table.methods.operand import Operand, Test, node_of
+from penstock.table.methods.literals import to_literal
+from penstock.table.methods.operand import Operand, Test, to_node
 from penstock.table.sql import syntax
 
 
@@ -15,7 +15,7 @@ class Operators(Operand):
     """Python's operators, mapped to SQL's: `&` is AND, `|` is OR, `~` is NOT."""
 
     def _reversed(self, operator: str, left: object) -> Self:
-        return self._new(syntax.Call(operator, (literal_of(left), self._node)))
+        return self._new(syntax.Call(operator, (to_literal(left), self._node)))
 
     def __add__(self, other: object) -> Self:
         return self._operated("+", other)
@@ -51,7 +51,7 @@ class Operators(Operand):
         return self._called("POWER", other)
 
     def __rpow__(self, other: object) -> Self:
-        return self._new(literal_of(other))._called("POWER", self)
+        return self._new(to_literal(other))._called("POWER", self)
 
     def __neg__(self) -> Self:
         return self._operated("MINUS_PREFIX")
@@ -115,24 +115,24 @@ class Operators(Operand):
 
     def then(self, if_true: object, if_false: object) -> Self:
         """Return the first value if the condition is true, otherwise the second."""
-        return self._new(syntax.Case(None, ((self._node, node_of(if_true)),), node_of(if_false)))
+        return self._new(syntax.Case(None, ((self._node, to_node(if_true)),), to_node(if_false)))
 
     # --- one of several ----------------------------------------------------------------------------------------------
 
     def between(self, lower_bound: object, upper_bound: object) -> Self:
         """Return whether the value is between two bounds (inclusive)."""
-        return self._new(syntax.Between(self._node, node_of(lower_bound), node_of(upper_bound)))
+        return self._new(syntax.Between(self._node, to_node(lower_bound), to_node(upper_bound)))
 
     def not_between(self, lower_bound: object, upper_bound: object) -> Self:
         """Return whether the value is less than the lower bound or greater than the upper one."""
-        return self._new(syntax.Between(self._node, node_of(lower_bound), node_of(upper_bound), is_negated=True))
+        return self._new(syntax.Between(self._node, to_node(lower_bound), to_node(upper_bound), is_negated=True))
 
     def in_(self, first_element_or_table: object, *remaining_elements: object) -> Self:
         """Return whether the value is one of these elements, or in a table of one column."""
-        query = _query_of(first_element_or_table)
+        query = _to_query(first_element_or_table)
         if query is None:
             among = (first_element_or_table, *remaining_elements)
-            return self._new(syntax.In(self._node, tuple(map(node_of, among))))
+            return self._new(syntax.In(self._node, tuple(map(to_node, among))))
         if remaining_elements:
             raise WrongTypeError("in_ takes one table, or values, and not both")
         return self._new(syntax.In(self._node, query))
@@ -148,7 +148,7 @@ class Operators(Operand):
         return self._new(syntax.Cast(self._node, data_type, is_try=True))
 
 
-def _query_of(value: object) -> syntax.Query | None:
+def _to_query(value: object) -> syntax.Query | None:
     """Return the query of a table, or None for other values."""
     make = getattr(type(value), "_query", None)
     return None if make is None else make(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from penstock.table.methods.operand import Operand, Unary, node_of
+from penstock.table.methods.operand import Operand, Unary, to_node
 from penstock.table.sql import syntax
 
 
@@ -115,17 +115,17 @@ class Texts(Operand):
 
     def printf(self, *obj: object) -> Self:
         """Format values with the string as a Java format string."""
-        return self._called("PRINTF", *(Operand(node_of(one)) for one in obj))
+        return self._called("PRINTF", *(Operand(to_node(value)) for value in obj))
 
     # --- search ------------------------------------------------------------------------------------------------------
 
     def like(self, pattern: object, escape: object | None = None) -> Self:
         """Return whether the string matches a pattern: `%` matches any characters and `_` matches one."""
-        return self._new(syntax.Like(self._node, node_of(pattern), None if escape is None else node_of(escape)))
+        return self._new(syntax.Like(self._node, to_node(pattern), None if escape is None else to_node(escape)))
 
     def similar(self, pattern: object) -> Self:
         """Return whether the string matches an SQL regular expression."""
-        return self._new(syntax.Like(self._node, node_of(pattern), kind="SIMILAR TO"))
+        return self._new(syntax.Like(self._node, to_node(pattern), kind="SIMILAR TO"))
 
     def position(self, haystack: object) -> Self:
         """Return the position of the string in another one, or 0."""

@@ -41,8 +41,8 @@ def interval(node: syntax.Expression, unit: str) -> syntax.Expression:
     if isinstance(number, syntax.NumberLiteral) and number.text.isdigit():
         text = str(Decimal(number.text) / 1000) if unit == "MILLI" else number.text
         return syntax.IntervalLiteral(text, _UNITS[unit], is_negative)
-    one = syntax.IntervalLiteral("0.001" if unit == "MILLI" else "1", _UNITS[unit])
-    return syntax.Call("*", (node, one))
+    unit_literal = syntax.IntervalLiteral("0.001" if unit == "MILLI" else "1", _UNITS[unit])
+    return syntax.Call("*", (node, unit_literal))
 
 
 class Times(Operand):

@@ -57,7 +57,7 @@ def state_id(node: Node, role: str, known: Known | None = None) -> str:
     return xxhash.xxh3_128_hexdigest(f"{role}:{text}".encode())
 
 
-def expressions_in(node: Node) -> Iterator[Typed]:
+def collect_expressions(node: Node) -> Iterator[Typed]:
     """Yield the expressions of a node, without those of its inputs."""
     for name in _names(type(node)):  # type: ignore[arg-type]
         if name not in ("input", "left", "right", "parts"):
@@ -68,8 +68,8 @@ def _expressions(value: Any) -> Iterator[Typed]:
     if isinstance(value, Typed):
         yield value
     elif isinstance(value, tuple):
-        for one in value:
-            yield from _expressions(one)
+        for item in value:
+            yield from _expressions(item)
     elif not isinstance(value, DataType):
         for name in _names(type(value)):  # type: ignore[arg-type]
             yield from _expressions(getattr(value, name))
@@ -78,37 +78,37 @@ def _expressions(value: Any) -> Iterator[Typed]:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     """Return the fields of a class; empty unless it is a dataclass."""
-    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 @cache
 def _compared(kind: type) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind) if one.compare)
+    return tuple(field.name for field in fields(kind) if field.compare)
 
 
 def _text(value: Any, special: _Special, known: Known) -> str:
     if not isinstance(value, Node):
         return _made(value, special, known)
-    found = known.get(id(value))
-    if found is None:
+    entry = known.get(id(value))
+    if entry is None:
         # Keep a reference to the node, so that its `id()` is not reused.
-        found = known[id(value)] = value, _made(value, special, known)
-    return found[1]
+        entry = known[id(value)] = value, _made(value, special, known)
+    return entry[1]
 
 
 def _made(value: Any, special: _Special, known: Known) -> str:
-    found = special(value)
-    if found is not None:
-        return found
+    special_text = special(value)
+    if special_text is not None:
+        return special_text
     match value:
         case PlanColumn():
             return f"{value.type}:{value.time}"
         case Field():
             return f"${value.index}:{value.type}"
         case Values(rows=rows) if len(rows) > _MANY_ROWS and all(
-            isinstance(one, Constant) for row in rows for one in row
+            isinstance(cell, Constant) for row in rows for cell in row
         ):
-            values = [[one.value for one in row if isinstance(one, Constant)] for row in rows]
+            values = [[cell.value for cell in row if isinstance(cell, Constant)] for row in rows]
             return f"Values({_text(value.schema, special, known)},{values!r})"
         case Constants():
             return f"Constants({value.type},{value.values!r})"
@@ -117,10 +117,10 @@ def _made(value: Any, special: _Special, known: Known) -> str:
         case Enum():
             return value.name
         case tuple() | list():
-            return f"[{','.join([_text(one, special, known) for one in value])}]"
+            return f"[{','.join([_text(item, special, known) for item in value])}]"
         case _ if is_dataclass(value):
-            shown = _compared(type(value))  # type: ignore[arg-type]
-            names = [name for name in shown if special is not _of_state or name != _LIFETIME]
+            compared = _compared(type(value))  # type: ignore[arg-type]
+            names = [name for name in compared if special is not _of_state or name != _LIFETIME]
             inner = [f"{name}={_text(getattr(value, name), special, known)}" for name in names]
             return f"{type(value).__name__}({','.join(inner)})"
         case _:
@@ -146,8 +146,8 @@ def _of_state(value: Any) -> str | None:
             return f"StreamRows({value.title},{_text(value.schema, _of_state, {})},{value.key})"
         case Scan():
             columns = [f"{column.name}:{column.type}" for column in value.schema]
-            taken = f",{value.taken}" if value.taken else ""
-            return f"Scan({value.path},{columns},{value.key}{taken})"
+            suffix = f",{value.taken}" if value.taken else ""
+            return f"Scan({value.path},{columns},{value.key}{suffix})"
         case Write():
             # The sink of a route has its own id, so an INSERT into the same table keeps its id.
             rejected = rejected_rows(value)

@@ -18,23 +18,23 @@ def all_nodes(node: Node) -> Iterator[Node]:
         yield from all_nodes(below)
 
 
-def input_of(node: Node, column: int) -> tuple[Node, int] | None:
+def find_input(node: Node, column: int) -> tuple[Node, int] | None:
     """Return the input of a column and the column's index in it; None for a column that the node adds.
 
     Only for nodes whose columns are those of their inputs, in order, followed by their own.
     """
-    for one in node.inputs():
-        if column < len(one.schema):
-            return one, column
-        column -= len(one.schema)
+    for upstream in node.inputs():
+        if column < len(upstream.schema):
+            return upstream, column
+        column -= len(upstream.schema)
     return None
 
 
 def with_inputs(node: NodeT, inputs: Sequence[Node]) -> NodeT:
     """Replace the inputs of a node, one for one. Returns the node itself if they are the same objects."""
-    if all(one is other for one, other in zip(node.inputs(), inputs, strict=True)):
+    if all(upstream is other for upstream, other in zip(node.inputs(), inputs, strict=True)):
         return node
-    names = {one.name for one in fields(node)}
+    names = {field.name for field in fields(node)}
     if "input" in names:
         (inner,) = inputs
         return replace(node, input=inner)  # type: ignore[call-arg]

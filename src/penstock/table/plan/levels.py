@@ -23,12 +23,12 @@ def allow_plans(plans: Sequence[Node]) -> None:
     waiting = list(plans)
     while waiting:
         node = waiting[-1]
-        missing = [one for one in node.inputs() if id(one) not in levels]
+        missing = [upstream for upstream in node.inputs() if id(upstream) not in levels]
         if missing:
             waiting += missing
             continue
         waiting.pop()
-        levels[id(node)] = 1 + max((levels[id(one)] for one in node.inputs()), default=0)
+        levels[id(node)] = 1 + max((levels[id(upstream)] for upstream in node.inputs()), default=0)
     deepest = max(levels.values(), default=0)
     if deepest > STEPS_MAX:
         raise ValidationError(
@@ -47,9 +47,9 @@ def allow_expression(expression: syntax.Expression) -> None:
         value, level = waiting.pop()
         deepest = max(deepest, level)
         if isinstance(value, tuple):
-            waiting += [(one, level) for one in value if is_dataclass(one) or isinstance(one, tuple)]
+            waiting += [(item, level) for item in value if is_dataclass(item) or isinstance(item, tuple)]
         elif is_dataclass(value) and not isinstance(value, _LEAVES):
-            waiting += [(getattr(value, one.name), level + 1) for one in fields(value)]
+            waiting += [(getattr(value, field.name), level + 1) for field in fields(value)]
     if deepest > NESTING_MAX:
         raise ValidationError(
             f"an expression nests more than {NESTING_MAX} levels deep: compute a part of it in a column before, with "

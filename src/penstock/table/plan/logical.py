@@ -227,8 +227,8 @@ class Aggregate(Unary):
 
 def group_ids(sets: Sequence[tuple[int, ...]]) -> list[int]:
     """Return the number of equal sets before each set, ignoring the order of their keys."""
-    keys = [frozenset(one) for one in sets]
-    return [keys[:place].count(one) for place, one in enumerate(keys)]
+    keys = [frozenset(key_set) for key_set in sets]
+    return [keys[:index].count(key_set) for index, key_set in enumerate(keys)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,7 +461,7 @@ def rejected_rows(write: Write) -> RejectedRows | None:
     return node if isinstance(node, RejectedRows) else None
 
 
-def users_of(node: Node) -> list[UserFunction]:
+def list_user_functions(node: Node) -> list[UserFunction]:
     """Return the user-defined functions that a node calls itself, outside of expressions."""
     match node:
         case Correlate(user=user):

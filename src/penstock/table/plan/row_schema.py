@@ -75,11 +75,11 @@ class RowSchema:
 
     def without_time(self) -> RowSchema:
         """Return the same columns without time attributes."""
-        return RowSchema(tuple(replace(one, time=None) for one in self.columns))
+        return RowSchema(tuple(replace(column, time=None) for column in self.columns))
 
     def renamed(self, names: Sequence[str]) -> RowSchema:
         """Rename all columns."""
-        return RowSchema(tuple(replace(one, name=name) for one, name in zip(self.columns, names, strict=True)))
+        return RowSchema(tuple(replace(column, name=name) for column, name in zip(self.columns, names, strict=True)))
 
 
 def _nullable(columns: Iterable[PlanColumn]) -> tuple[PlanColumn, ...]:

@@ -29,13 +29,13 @@ def expression_text(node: Typed, names: list[str]) -> str:
         case Constant():
             return _constant(node)
         case FunctionCall(function=name) if name in _INFIX:
-            return "(" + f" {name} ".join(expression_text(one, names) for one in node.operands) + ")"
+            return "(" + f" {name} ".join(expression_text(operand, names) for operand in node.operands) + ")"
         case FunctionCall(function="CAST" | "TRY_CAST"):
             return f"{node.function}({expression_text(node.operands[0], names)} AS {node.type.nullable()})"
         case FunctionCall(function=name) if name.startswith("IS "):
             return f"{expression_text(node.operands[0], names)} {name}"
         case FunctionCall():
-            return f"{node.function}({', '.join(expression_text(one, names) for one in node.operands)})"
+            return f"{node.function}({', '.join(expression_text(operand, names) for operand in node.operands)})"
         case _:
             return str(node)
 
@@ -46,15 +46,15 @@ def _constant(node: Constant) -> str:
     return "'" + node.value.replace("'", "''") + "'" if isinstance(node.value, str) else str(node.value)
 
 
-def names_of(*nodes: logical.Node) -> list[str]:
+def name_columns(*nodes: logical.Node) -> list[str]:
     """Return the column names of several nodes. Repeated names get a number as a suffix."""
-    found: list[str] = []
+    unique: list[str] = []
     for name in (name for node in nodes for name in node.schema.names):
         number = 0
-        while name + (str(number - 1) if number else "") in found:
+        while name + (str(number - 1) if number else "") in unique:
             number += 1
-        found.append(name + (str(number - 1) if number else ""))
-    return found
+        unique.append(name + (str(number - 1) if number else ""))
+    return unique
 
 
 def plan_text(plan: logical.Node) -> str:
@@ -77,7 +77,7 @@ def node_text(node: logical.Node) -> str:
 
 
 def _watermark(node: logical.WatermarkAssigner) -> str:
-    names = names_of(node.input)
+    names = name_columns(node.input)
     parts = [
         f"rowtime=[{node.schema.names[node.column]}]",
         f"watermark=[{expression_text(node.expression, names)}]",
@@ -92,12 +92,12 @@ def _project(node: Any) -> str:
 
 
 def _select(rows: logical.Node, expressions: Sequence[Typed], schema: RowSchema) -> str:
-    names = names_of(rows)
-    shown = []
+    names = name_columns(rows)
+    items = []
     for expression, column in zip(expressions, schema, strict=True):
         text = expression_text(expression, names)
-        shown.append(text if text == column.name else f"{text} AS {column.name}")
-    return f"select=[{', '.join(shown)}]"
+        items.append(text if text == column.name else f"{text} AS {column.name}")
+    return f"select=[{', '.join(items)}]"
 
 
 def calc_text(
@@ -105,7 +105,7 @@ def calc_text(
 ) -> str:
     """Return the line of a step that filters rows and computes columns; without expressions it keeps all columns."""
     parts = [_select(rows, rows.schema.fields() if expressions is None else expressions, schema)]
-    parts += [] if condition is None else [f"where={expression_text(condition, names_of(rows))}"]
+    parts += [] if condition is None else [f"where={expression_text(condition, name_columns(rows))}"]
     return f"Calc({', '.join(parts)})"
 
 
@@ -115,32 +115,36 @@ def window_aggregate_text(node: logical.Aggregate, window: logical.WindowTable) 
 
 
 def _aggregate(node: Any) -> str:
-    names = names_of(node.input)
+    names = name_columns(node.input)
     calls = [
         f"{_call(call, names)} AS {column.name}"
         for call, column in zip(node.calls, node.schema.columns[len(node.keys) :], strict=False)
     ]
     keys = ", ".join(names[key] for key in node.keys)
-    sets = ", ".join("{" + ", ".join(names[key] for key in one) + "}" for one in node.sets)
+    sets = ", ".join("{" + ", ".join(names[key] for key in key_set) + "}" for key_set in node.sets)
     parts = [f"groupBy=[{keys}]"] if node.keys else []
     parts += [f"groups=[{sets}]"] if node.sets else []
     return ", ".join([*parts, f"select=[{', '.join(calls)}]"])
 
 
 def _expand(node: Any) -> str:
-    names = names_of(node.input)
-    rows = ", ".join("{" + ", ".join(expression_text(one, names) for one in row) + "}" for row in node.projections)
+    names = name_columns(node.input)
+    rows = ", ".join(
+        "{" + ", ".join(expression_text(expression, names) for expression in row) + "}" for row in node.projections
+    )
     return f"projects=[{rows}]"
 
 
 def _call(call: logical.AggregateCall, names: list[str]) -> str:
-    operands = ", ".join(expression_text(one, names) for one in call.operands) or "*" * (call.function == "COUNT")
+    operands = ", ".join(expression_text(operand, names) for operand in call.operands) or "*" * (
+        call.function == "COUNT"
+    )
     text = f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{operands})"
     return text if call.condition is None else f"{text} FILTER {expression_text(call.condition, names)}"
 
 
 def _sort(node: Any) -> str:
-    names = names_of(node.input)
+    names = name_columns(node.input)
     order = [f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.keys]
     parts = [f"orderBy=[{', '.join(order)}]"] if order else []
     parts += [f"offset={node.offset}"] if node.offset else []
@@ -148,23 +152,27 @@ def _sort(node: Any) -> str:
 
 
 def _join(node: Any) -> str:
-    names = names_of(node.left, node.right)
+    names = name_columns(node.left, node.right)
     return f"joinType={node.join_type.value}, where={expression_text(node.condition, names)}"
 
 
 def _lookup(node: Any) -> str:
     names, columns = node.input.schema.names, node.table.schema.names
     pairs = zip(node.key, node.key_values, strict=True)
-    keys = ", ".join(f"{columns[place]}={expression_text(one, names)}" for place, one in pairs)
+    keys = ", ".join(f"{columns[index]}={expression_text(value, names)}" for index, value in pairs)
     parts = [f"table=[{'.'.join(node.table.path)}]", f"joinType={node.join_type.value}", f"lookup=[{keys}]"]
     parts += [f"lookupWhere={expression_text(node.where, columns)}"] if node.where is not None else []
-    conditions = [expression_text(one, node.schema.names) for one in (node.asks, node.condition) if one is not None]
+    conditions = [
+        expression_text(condition, node.schema.names)
+        for condition in (node.asks, node.condition)
+        if condition is not None
+    ]
     parts += [f"where={' AND '.join(conditions)}"] if conditions else []
     return ", ".join(parts)
 
 
 def _over(node: Any) -> str:
-    names = names_of(node.input)
+    names = name_columns(node.input)
     calls = ", ".join(_call(call, names) for call in node.calls)
     partition = ", ".join(names[index] for index in node.partition)
     order = ", ".join(f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.order)
@@ -173,14 +181,14 @@ def _over(node: Any) -> str:
 
 
 def _table_aggregate(node: Any) -> str:
-    names = names_of(node.input)
+    names = name_columns(node.input)
     keys = ", ".join(names[key] for key in node.keys)
     parts = [f"groupBy=[{keys}]"] if keys else []
     return ", ".join([*parts, f"select=[{_call(node.call, names)}]"])
 
 
 def _rank(node: Any) -> str:
-    names = names_of(node.input)
+    names = name_columns(node.input)
     partition = ", ".join(names[index] for index in node.partition)
     order = ", ".join(f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.order)
     end = node.end if node.end_column is None else names[node.end_column]
@@ -190,19 +198,19 @@ def _rank(node: Any) -> str:
 
 def _window(node: Any) -> str:
     sizes = ", ".join(f"{size} ms" for size in node.sizes)
-    return f"{node.kind}({names_of(node.input)[node.time]}, {sizes})"
+    return f"{node.kind}({name_columns(node.input)[node.time]}, {sizes})"
 
 
 def _changelog(node: Any, operation: str) -> str:
-    codes = ", ".join(f"{one}={other}" for one, other in node.codes)
-    partition = ", ".join(names_of(node.input)[index] for index in node.partition)
+    codes = ", ".join(f"{code}={other}" for code, other in node.codes)
+    partition = ", ".join(name_columns(node.input)[index] for index in node.partition)
     return ", ".join(
         [*([f"partitionBy=[{partition}]"] if node.partition else []), f"op=[{operation}]", f"op_mapping=[{codes}]"]
     )
 
 
 def _correlate(node: Any) -> str:
-    operands = ", ".join(expression_text(one, names_of(node.input)) for one in node.operands)
+    operands = ", ".join(expression_text(operand, name_columns(node.input)) for operand in node.operands)
     call = f"{node.function}({operands})" + "".join(f" {option}" for option in node.options)
     parts = [call, f"joinType={'LEFT' if node.keeps else 'INNER'}"]
     if node.condition is not None:
@@ -211,15 +219,19 @@ def _correlate(node: Any) -> str:
 
 
 def _match(node: MatchRecognize) -> str:
-    names = names_of(node.input)
+    names = name_columns(node.input)
     count = len(node.partition)
     partition = ", ".join(names[index] for index in node.partition)
     order = ", ".join(f"{names[key.index]} {'DESC' if key.is_descending else 'ASC'}" for key in node.order)
     measures = [
-        f"{_matched(one, names)} AS {column.name}"
-        for one, column in zip(node.measures, node.schema.columns[count:], strict=True)
+        f"{_matched(measure, names)} AS {column.name}"
+        for measure, column in zip(node.measures, node.schema.columns[count:], strict=True)
     ]
-    defined = [f"{one.name} AS {_matched(one.condition, names)}" for one in node.pattern if one.condition is not None]
+    defined = [
+        f"{variable.name} AS {_matched(variable.condition, names)}"
+        for variable in node.pattern
+        if variable.condition is not None
+    ]
     parts = [f"partitionBy=[{partition}]"] if partition else []
     parts += [f"orderBy=[{order}]", f"measures=[{', '.join(measures)}]", "rowsPerMatch=[ONE ROW PER MATCH]"]
     skip = f"{node.strategy.skip.value} {node.strategy.stage}".strip().upper()
@@ -228,15 +240,17 @@ def _match(node: MatchRecognize) -> str:
     return ", ".join([*parts, f"define=[{', '.join(defined)}]"])
 
 
-def _variable(one: Variable) -> str:
-    most = "" if one.most is None else one.most
-    times = "" if (one.least, one.most) == (1, 1) else f"{{{one.least},{most}}}{'?' * one.is_reluctant}"
-    return f"{one.name}{times}"
+def _variable(variable: Variable) -> str:
+    most = "" if variable.most is None else variable.most
+    times = (
+        "" if (variable.least, variable.most) == (1, 1) else f"{{{variable.least},{most}}}{'?' * variable.is_reluctant}"
+    )
+    return f"{variable.name}{times}"
 
 
-def _matched(one: MatchedExpression, names: list[str]) -> str:
+def _matched(expression: MatchedExpression, names: list[str]) -> str:
     """Return the text of an expression over the rows of pattern variables."""
-    return expression_text(one.expression, [_referred(reference, names) for reference in one.references])
+    return expression_text(expression.expression, [_referred(reference, names) for reference in expression.references])
 
 
 def _referred(reference: RowReference, names: list[str]) -> str:
@@ -258,12 +272,12 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.ArrowRows: lambda node: f"{node.data.num_rows} rows, fields=[{', '.join(node.schema.names)}]",
     logical.StreamRows: lambda node: f"stream=[{node.title}], fields=[{', '.join(node.schema.names)}]",
     logical.Project: _project,
-    logical.Filter: lambda node: f"where={expression_text(node.condition, names_of(node.input))}",
+    logical.Filter: lambda node: f"where={expression_text(node.condition, name_columns(node.input))}",
     logical.WatermarkAssigner: _watermark,
     logical.RejectedRows: lambda node: (
         f"table=[{'.'.join(node.table.path)}], where=[{node.schema.names[node.time]} IS NULL]"
     ),
-    logical.ChangelogNormalize: lambda node: f"key=[{', '.join(names_of(node.input)[key] for key in node.key)}]",
+    logical.ChangelogNormalize: lambda node: f"key=[{', '.join(name_columns(node.input)[key] for key in node.key)}]",
     logical.Join: _join,
     logical.TemporalJoin: _join,
     logical.LookupJoin: _lookup,
@@ -276,7 +290,7 @@ _DESCRIBE: Final[dict[type[logical.Node], Callable[[Any], str]]] = {
     logical.Over: _over,
     logical.Rank: _rank,
     logical.WindowTable: _window,
-    logical.FromChangelog: lambda node: _changelog(node, names_of(node.input)[node.operation]),
+    logical.FromChangelog: lambda node: _changelog(node, name_columns(node.input)[node.operation]),
     logical.ToChangelog: lambda node: _changelog(node, node.schema.names[len(node.partition)]),
     logical.Correlate: _correlate,
     MatchRecognize: _match,

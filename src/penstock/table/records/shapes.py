@@ -11,9 +11,9 @@ from typing import Any, Final
 from penstock.codecs.row_batches import make_rows
 from penstock.core.columns.batch import ColumnBatch
 from penstock.table.data import logical_types as types
-from penstock.table.data.conversion import seen_of
+from penstock.table.data.conversion import to_external
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER
 
 _ADDS: Final = (INSERT, UPDATE_AFTER)
@@ -60,16 +60,18 @@ class RecordShape:
 
     def open(self, zone: datetime.tzinfo) -> Callable[[ColumnBatch], list[Any]]:
         """Return the converter from batches to records."""
-        seen = [None if isinstance(one, _SAME) else seen_of(one, zone) for one in self.types]
+        converters = [
+            None if isinstance(data_type, _SAME) else to_external(data_type, zone) for data_type in self.types
+        ]
 
         def records(batch: ColumnBatch) -> list[Any]:
             columns: list[Sequence[Any]] = []
-            for place in self.places:
-                values = values_of(batch.columns.column(place), self.types[place])
-                convert = seen[place]
+            for index in self.places:
+                values = to_values(batch.columns.column(index), self.types[index])
+                convert = converters[index]
                 columns.append(values if convert is None else [convert(value) for value in values])
-            found = self._formed(columns, len(batch), None if self.has_flag else batch.kinds)
-            return _flagged(found, batch.kinds) if self.has_flag else found
+            formed = self._formed(columns, len(batch), None if self.has_flag else batch.kinds)
+            return _flagged(formed, batch.kinds) if self.has_flag else formed
 
         return records
 

@@ -65,7 +65,7 @@ class ExternalTypeInfo(TypeInformation):
         return str(self.data_type)
 
 
-def data_type_of(info: TypeInformation) -> DataType:
+def to_data_type(info: TypeInformation) -> DataType:
     """Return the column type of a record type; RAW for types that only Python knows.
 
     As in Flink, numbers and booleans are never NULL by themselves and in tuples, but fields of rows may be.
@@ -83,26 +83,29 @@ def data_type_of(info: TypeInformation) -> DataType:
             return types.TimestampType(9)
         case RowTypeInfo():
             pairs = zip(info.get_field_names(), info.get_field_types(), strict=True)
-            return RowType([RowField(name, data_type_of(one).nullable()) for name, one in pairs], False)
+            return RowType([RowField(name, to_data_type(field_type).nullable()) for name, field_type in pairs], False)
         case TupleTypeInfo():
-            fields = [RowField(f"f{index}", data_type_of(one)) for index, one in enumerate(info.get_field_types())]
+            fields = [
+                RowField(f"f{index}", to_data_type(field_type))
+                for index, field_type in enumerate(info.get_field_types())
+            ]
             return RowType(fields, False)
         case PrimitiveArrayTypeInfo(element_type=BasicTypeInfo(basic_type=BasicType.BYTE)):
             return types.VarBinaryType(types.LENGTH_MAX, False)
         case PrimitiveArrayTypeInfo(element_type=element) | ListTypeInfo(element_type=element):
-            return types.ArrayType(data_type_of(element), False)
+            return types.ArrayType(to_data_type(element), False)
         case BasicArrayTypeInfo(element_type=element) | ObjectArrayTypeInfo(element_type=element):
-            return types.ArrayType(data_type_of(element).nullable(), False)
+            return types.ArrayType(to_data_type(element).nullable(), False)
         case MapTypeInfo(key_type_info=key, value_type_info=item):
-            return types.MapType(data_type_of(key), data_type_of(item).nullable(), False)
+            return types.MapType(to_data_type(key), to_data_type(item).nullable(), False)
         case _:
             return types.RawType("object", "", True)
 
 
-def type_info_of(data_type: DataType) -> TypeInformation:
-    """Return the record type of a column type. `data_type_of` inverts it."""
+def to_type_info(data_type: DataType) -> TypeInformation:
+    """Return the record type of a column type. `to_data_type` inverts it."""
     nearest = _nearest(data_type)
-    is_same = data_type_of(nearest).nullable() == data_type.nullable()
+    is_same = to_data_type(nearest).nullable() == data_type.nullable()
     return nearest if is_same else ExternalTypeInfo(data_type)
 
 
@@ -121,4 +124,4 @@ def _nearest(data_type: DataType) -> TypeInformation:
 
 def row_type_info(names: list[str], data_types: list[DataType]) -> RowTypeInfo:
     """Return the type of rows with these columns."""
-    return RowTypeInfo([type_info_of(one) for one in data_types], names)
+    return RowTypeInfo([to_type_info(data_type) for data_type in data_types], names)

@@ -21,7 +21,7 @@ from penstock.table.plan.logical import Node, StreamRows
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.records.changelog_mode import ChangelogMode
 from penstock.table.records.layout import RecordLayout
-from penstock.table.records.type_information import data_type_of
+from penstock.table.records.type_information import to_data_type
 from penstock.table.streaming.records.record_stream import RecordStream
 from penstock.table.typed.nodes import Typed
 
@@ -58,16 +58,16 @@ def record_type(type_info: TypeInformation | None, schema: Schema | None = None)
     values of the type of a single column f0.
     """
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
-        declared = [] if schema is None else [one for one in schema.columns if is_physical(one)]
-        names = tuple(one.name for one in declared)
-        types = tuple(one.data_type for one in declared if one.data_type is not None)
+        declared = [] if schema is None else [column for column in schema.columns if is_physical(column)]
+        names = tuple(column.name for column in declared)
+        types = tuple(column.data_type for column in declared if column.data_type is not None)
         if names and names != (SINGLE,):
             return RecordType(names, types, True, False)
         return RecordType((SINGLE,), types or (RawType(),), False, False)
-    found = data_type_of(type_info)
-    if isinstance(found, RowType):
-        return RecordType(tuple(found.field_names()), tuple(found.field_types()), True)
-    return RecordType((SINGLE,), (found,), False)
+    data_type = to_data_type(type_info)
+    if isinstance(data_type, RowType):
+        return RecordType(tuple(data_type.field_names()), tuple(data_type.field_types()), True)
+    return RecordType((SINGLE,), (data_type,), False)
 
 
 def is_physical(column: UnresolvedColumn) -> bool:
@@ -75,7 +75,7 @@ def is_physical(column: UnresolvedColumn) -> bool:
     return column.data_type is not None and not column.is_metadata
 
 
-def table_of(
+def plan_stream_table(
     upstreams: tuple[Upstream, ...],
     records: RecordType,
     schema: Schema | None,
@@ -128,8 +128,8 @@ def _merged(records: RecordType, schema: Schema | None) -> Schema:
         declared.get(name) or UnresolvedColumn(name, kind)
         for name, kind in zip(records.names, records.types, strict=True)
     ]
-    others = [column for column in schema.columns if not is_physical(column)]
-    return replace(schema, columns=(*fields, *others))
+    non_physical = [column for column in schema.columns if not is_physical(column)]
+    return replace(schema, columns=(*fields, *non_physical))
 
 
 def _chosen(plan: Node, schema: Schema | None) -> Node:
@@ -143,15 +143,15 @@ def _chosen(plan: Node, schema: Schema | None) -> Node:
 
 
 def _check_metadata(columns: Sequence[Column]) -> bool:
-    found = [column for column in columns if column.kind is ColumnKind.METADATA]
-    for column in found:
+    metadata_columns = [column for column in columns if column.kind is ColumnKind.METADATA]
+    for column in metadata_columns:
         key = column.metadata_key or column.name
         if key != ROWTIME:
             raise ValidationError(
                 f"Invalid metadata key '{key}' in column '{column.name}' of a stream: a stream has the following "
                 f"metadata: {ROWTIME}"
             )
-    return bool(found)
+    return bool(metadata_columns)
 
 
 def _kinds(mode: ChangelogMode | None) -> bytes:
@@ -163,7 +163,7 @@ def _rows(
     stream: RecordStream, columns: Sequence[PlanColumn], resolved: ResolvedSchema, mode: ChangelogMode
 ) -> StreamRows:
     names = [column.name for column in columns]
-    key = () if resolved.primary_key is None else tuple(names.index(one) for one in resolved.primary_key.columns)
+    key = () if resolved.primary_key is None else tuple(names.index(name) for name in resolved.primary_key.columns)
     changes = INSERTS
     changes |= Changes.UPDATE if mode.contains(RowKind.UPDATE_AFTER) else INSERTS
     changes |= Changes.DELETE if mode.contains(RowKind.DELETE) else INSERTS
@@ -174,7 +174,7 @@ def _rows(
             "A stream of changes without the rows before updates needs a primary key: declare one in the schema with "
             "primary_key(…)"
         )
-    title = ", ".join(one.transformation.display_name for one in stream.upstreams)
+    title = ", ".join(upstream.transformation.display_name for upstream in stream.upstreams)
     return StreamRows(
         schema=RowSchema(tuple(columns)),
         stream=stream,

@@ -13,4 +13,4 @@ from penstock.table.records.type_information import row_type_info
 def frame_type(frame: Any) -> RowTypeInfo:
     """Return the type of a data frame's rows. Raises `UnsupportedError` for a column that tables do not support."""
     schema = arrow_schema(frame.schema)
-    return row_type_info(schema.names, [logical_type(one) for one in schema.types])
+    return row_type_info(schema.names, [logical_type(column_type) for column_type in schema.types])

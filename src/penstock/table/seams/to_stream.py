@@ -28,7 +28,7 @@ from penstock.table.plan.logical import Node
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
 from penstock.table.records.changelog_mode import ChangelogMode
 from penstock.table.records.shapes import Form, RecordShape
-from penstock.table.records.type_information import data_type_of, row_type_info
+from penstock.table.records.type_information import row_type_info, to_data_type
 from penstock.table.seams.from_stream import ROWTIME, SINGLE, is_physical
 from penstock.table.streaming.records.record_target import RecordTarget
 from penstock.table.typed.nodes import Typed
@@ -42,28 +42,28 @@ def rows_target(plan: Node) -> RecordTarget:
         plan.schema,
         RecordShape(tuple(types), tuple(range(len(types))), tuple(names)),
         row_type_info(names, types),
-        rowtime=rowtime_of(plan.schema),
+        rowtime=find_rowtime(plan.schema),
     )
 
 
-def rowtime_of(schema: RowSchema) -> int | None:
+def find_rowtime(schema: RowSchema) -> int | None:
     """Return the index of the event time, if any. Raises `ValidationError` if there are several."""
-    found = [place for place, column in enumerate(schema) if column.time is TimeAttribute.ROWTIME]
-    if len(found) > 1:
-        names = ", ".join(schema.names[place] for place in found)
+    indices = [index for index, column in enumerate(schema) if column.time is TimeAttribute.ROWTIME]
+    if len(indices) > 1:
+        names = ", ".join(schema.names[index] for index in indices)
         raise ValidationError(
             f"Found more than one rowtime field: [{names}] in the query when it is made a stream. Please select the "
             "rowtime field that should be used as event-time timestamp for the DataStream by casting all other fields "
             "to TIMESTAMP."
         )
-    return found[0] if found else None
+    return indices[0] if indices else None
 
 
-def _kept_time(place: int | None, columns: Sequence[Column]) -> int | None:
+def _kept_time(index: int | None, columns: Sequence[Column]) -> int | None:
     """Return the index if the column there is also a timestamp in the stream."""
-    if place is None or place >= len(columns):
+    if index is None or index >= len(columns):
         return None
-    return place if isinstance(columns[place].data_type, TimestampType | LocalZonedTimestampType) else None
+    return index if isinstance(columns[index].data_type, TimestampType | LocalZonedTimestampType) else None
 
 
 # --- changelogs ------------------------------------------------------------------------------------------------------
@@ -75,20 +75,20 @@ def changelog_target(plan: Node, schema: Schema | None, mode: ChangelogMode | No
     Raises:
         ValidationError: for columns that do not match the plan's, or updates without a primary key.
     """
-    found = mode or ChangelogMode.all()
+    changelog_mode = mode or ChangelogMode.all()
     changes = INSERTS
-    changes |= Changes.UPDATE if found.contains(RowKind.UPDATE_AFTER) else INSERTS
-    changes |= Changes.DELETE if found.contains(RowKind.DELETE) else INSERTS
-    wants_before = found.contains(RowKind.UPDATE_BEFORE) or changes == INSERTS
+    changes |= Changes.UPDATE if changelog_mode.contains(RowKind.UPDATE_AFTER) else INSERTS
+    changes |= Changes.DELETE if changelog_mode.contains(RowKind.DELETE) else INSERTS
+    wants_before = changelog_mode.contains(RowKind.UPDATE_BEFORE) or changes == INSERTS
     resolved = resolve(_sink_schema(plan.schema, schema), calls)
     columns = [column for column in resolved.columns if column.is_persisted()]
-    rowtime = _kept_time(rowtime_of(plan.schema), columns)
+    rowtime = _kept_time(find_rowtime(plan.schema), columns)
     plan = _cast(plan, columns, calls)
-    times = [place for place, column in enumerate(columns) if column.kind is ColumnKind.METADATA]
-    fields = [place for place in range(len(columns)) if place not in times]
-    names = [columns[place].name for place in fields]
+    times = [index for index, column in enumerate(columns) if column.kind is ColumnKind.METADATA]
+    fields = [index for index in range(len(columns)) if index not in times]
+    names = [columns[index].name for index in fields]
     keys = () if resolved.primary_key is None else resolved.primary_key.columns
-    key = tuple(place for place, column in enumerate(columns) if column.name in keys)
+    key = tuple(index for index, column in enumerate(columns) if column.name in keys)
     if not wants_before and not key:
         raise ValidationError(
             "A changelog without the rows before updates needs a primary key: declare one in the target schema with "
@@ -99,7 +99,7 @@ def changelog_target(plan: Node, schema: Schema | None, mode: ChangelogMode | No
         plan,
         RowSchema(tuple(PlanColumn(column.name, column.data_type) for column in columns)),
         RecordShape(tuple(types), tuple(fields), tuple(names)),
-        row_type_info(names, [types[place] for place in fields]),
+        row_type_info(names, [types[index] for index in fields]),
         changes,
         wants_before,
         times[0] if times else rowtime,
@@ -113,9 +113,9 @@ def _sink_schema(columns: RowSchema, schema: Schema | None) -> Schema:
     The metadata column then takes a last column with a timestamp, so that the schema of `from_changelog_stream` also
     works in this direction.
     """
-    found = tuple(UnresolvedColumn(column.name, column.type) for column in columns)
+    table_columns = tuple(UnresolvedColumn(column.name, column.type) for column in columns)
     if schema is None:
-        return Schema(found)
+        return Schema(table_columns)
     for column in schema.columns:
         if column.is_metadata and (column.metadata_key or column.name) != ROWTIME:
             raise ValidationError(
@@ -124,39 +124,45 @@ def _sink_schema(columns: RowSchema, schema: Schema | None) -> Schema:
             )
     written = [column for column in schema.columns if column.is_metadata and not column.is_virtual]
     if len(written) > 1:
-        raise ValidationError(f"A record has one timestamp, and {', '.join(one.name for one in written)} write it")
-    others = tuple(column for column in schema.columns if column.expression is None)
-    if any(map(is_physical, others)):
-        return Schema(others, (), schema.primary_key, schema.primary_key_name)
-    is_time = found and isinstance(columns[-1].type, TimestampType | LocalZonedTimestampType)
-    kept = found[:-1] if written and is_time else found
-    return Schema((*kept, *others), (), schema.primary_key, schema.primary_key_name)
+        raise ValidationError(
+            f"A record has one timestamp, and {', '.join(column.name for column in written)} write it"
+        )
+    declared = tuple(column for column in schema.columns if column.expression is None)
+    if any(map(is_physical, declared)):
+        return Schema(declared, (), schema.primary_key, schema.primary_key_name)
+    is_time = table_columns and isinstance(columns[-1].type, TimestampType | LocalZonedTimestampType)
+    physical = table_columns[:-1] if written and is_time else table_columns
+    return Schema((*physical, *declared), (), schema.primary_key, schema.primary_key_name)
 
 
 def _cast(plan: Node, columns: Sequence[Column], calls: Calls) -> Node:
     """Cast the columns of a plan, by index, to those of a schema."""
     if len(columns) != len(plan.schema):
         raise _mismatch("Different number of columns.", plan.schema.row_type(), columns)
-    found: list[Typed] = []
+    expressions: list[Typed] = []
     for field, column in zip(plan.schema.fields(), columns, strict=True):
-        wanted = column.data_type
-        if not can_cast_implicitly(field.type, wanted):
+        target = column.data_type
+        if not can_cast_implicitly(field.type, target):
             cause = f"Incompatible types for sink column '{column.name}'."
             raise _mismatch(cause, plan.schema.row_type(), columns)
-        is_same = field.type.nullable() == wanted.nullable()
-        found.append(
-            field if is_same else calls.implicit(field, wanted if field.type.is_nullable else wanted.not_null())
+        is_same = field.type.nullable() == target.nullable()
+        expressions.append(
+            field if is_same else calls.implicit(field, target if field.type.is_nullable else target.not_null())
         )
     names = [column.name for column in columns]
-    return plan if found == plan.schema.fields() and names == plan.schema.names else project(plan, found, names)
+    return (
+        plan
+        if expressions == plan.schema.fields() and names == plan.schema.names
+        else project(plan, expressions, names)
+    )
 
 
 def _mismatch(cause: str, query: RowType, columns: Sequence[Column]) -> ValidationError:
     sink = ", ".join(f"{column.name}: {column.data_type}" for column in columns)
-    found = ", ".join(f"{field.name}: {field.data_type}" for field in query.fields)
+    query_fields = ", ".join(f"{field.name}: {field.data_type}" for field in query.fields)
     return ValidationError(
         f"Column types of query result and sink for the stream do not match.\nCause: {cause}\n\n"
-        f"Query schema: [{found}]\nSink schema:  [{sink}]"
+        f"Query schema: [{query_fields}]\nSink schema:  [{sink}]"
     )
 
 
@@ -182,8 +188,8 @@ def _typed(plan: Node, type_info: TypeInformation, calls: Calls, has_flag: bool)
             f"Requested result type is an atomic or composite type of {len(row.fields)} fields, but the query has "
             f"{len(plan.schema)}: [{', '.join(plan.schema.names)}]"
         )
-    columns = [Column.physical(field.name, _as_found(field.data_type, one)) for field, one in _pairs(row, plan)]
-    rowtime = _kept_time(rowtime_of(plan.schema), columns)
+    columns = [Column.physical(field.name, _as_found(field.data_type, actual)) for field, actual in _pairs(row, plan)]
+    rowtime = _kept_time(find_rowtime(plan.schema), columns)
     plan = _cast(plan, columns, calls)
     types = tuple(column.data_type for column in columns)
     names = tuple(row.field_names()) if form is Form.ROW else None
@@ -198,14 +204,14 @@ def _pairs(row: RowType, plan: Node) -> list[tuple[RowField, DataType]]:
     return list(zip(row.fields, plan.schema.types, strict=True))
 
 
-def _as_found(wanted: DataType, found: DataType) -> DataType:
+def _as_found(wanted: DataType, actual: DataType) -> DataType:
     """Return the wanted type. RAW, for values that only Python knows, accepts any type."""
-    return found if isinstance(wanted, RawType) else wanted
+    return actual if isinstance(wanted, RawType) else wanted
 
 
 def _form(type_info: TypeInformation) -> tuple[Form, RowType]:
     if isinstance(type_info, RowTypeInfo | TupleTypeInfo):
-        row = data_type_of(type_info)
+        row = to_data_type(type_info)
         assert isinstance(row, RowType)
         return Form.ROW if isinstance(type_info, RowTypeInfo) else Form.TUPLE, row
-    return Form.SINGLE, RowType([RowField(SINGLE, data_type_of(type_info))])
+    return Form.SINGLE, RowType([RowField(SINGLE, to_data_type(type_info))])

@@ -34,7 +34,7 @@ from penstock.table.session.result_kind import ResultKind
 from penstock.table.session.table_config import DML_SYNC, LEGACY_CAST, MAX_COLUMN_WIDTH, TableConfig
 from penstock.table.session.table_result import TableResult
 from penstock.table.session.tableau import RawContent, Tableau
-from penstock.table.session.time_zones import zone_of
+from penstock.table.session.time_zones import parse_zone
 from penstock.table.session.user_functions import UserFunctions
 from penstock.table.user_functions.definition import UserFunction
 
@@ -78,7 +78,7 @@ class TableSession:
 
     def _session(self) -> Session:
         return Session(
-            zone=zone_of(self.config.get_local_timezone()),
+            zone=parse_zone(self.config.get_local_timezone()),
             now=time.time_ns,
             legacy_cast=self.config.read(LEGACY_CAST) == "ENABLED",
             current_catalog=self.manager.current_catalog,
@@ -92,14 +92,14 @@ class TableSession:
         function of the current database, then to one of its catalog. `hidden`: skips Flink's own functions.
         """
         name = path[-1].lower()
-        found = self.functions.find_system(name) if len(path) == 1 else None
-        if found is None and (hidden or len(path) > 1 or not is_built_in(name)):
-            whole = self.manager.qualified(path)
-            found = self.functions.find_temporary(whole)
-            catalog, at = self.manager.catalog(whole[0]), ObjectPath(whole[1], name)
-            if found is None and catalog.function_exists(at):
-                found = catalog.get_function(at)
-        return None if found is None else self.functions.defined(found, name)
+        function = self.functions.find_system(name) if len(path) == 1 else None
+        if function is None and (hidden or len(path) > 1 or not is_built_in(name)):
+            full_path = self.manager.qualified(path)
+            function = self.functions.find_temporary(full_path)
+            catalog, at = self.manager.catalog(full_path[0]), ObjectPath(full_path[1], name)
+            if function is None and catalog.function_exists(at):
+                function = catalog.get_function(at)
+        return None if function is None else self.functions.defined(function, name)
 
     def anonymous_path(self, connector: str) -> tuple[str, str, str]:
         """Return a generated path for an anonymous table."""

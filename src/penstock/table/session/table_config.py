@@ -11,7 +11,7 @@ from penstock.base.errors import WrongTypeError
 from penstock.base.options import PYTHON_EXECUTABLE, RUNTIME_MODE
 from penstock.base.time import Duration
 from penstock.base.value_types import BOOLEAN, DURATION_MS, INTEGER, STRING, choice
-from penstock.table.session.time_zones import system_zone, zone_of
+from penstock.table.session.time_zones import parse_zone, system_zone
 
 __all__ = ["TableConfig"]
 
@@ -98,7 +98,7 @@ class TableConfig:
         Raises:
             ConfigurationError: if the zone does not exist.
         """
-        zone_of(timezone_id)
+        parse_zone(timezone_id)
         self.set(LOCAL_TIME_ZONE.key(), timezone_id)
 
     def get_idle_state_retention(self) -> datetime.timedelta:

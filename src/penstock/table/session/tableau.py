@@ -11,7 +11,7 @@ from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.row_schema import RowSchema
-from penstock.table.session.value_text import text_of
+from penstock.table.session.value_text import format_value
 
 NULL_TEXT: Final = "<NULL>"
 ROW_KIND: Final = "op"
@@ -36,7 +36,9 @@ class RawContent:
     def print(self, rows: Iterable[ChangelogRow], write: Write) -> None:
         """See `PrintStyle`."""
         for _, values in rows:
-            texts = (text_of(one, kind, NULL_TEXT) for one, kind in zip(values, self.schema.types, strict=True))
+            texts = (
+                format_value(value, kind, NULL_TEXT) for value, kind in zip(values, self.schema.types, strict=True)
+            )
             write(", ".join(texts) + "\n")
 
 
@@ -61,8 +63,8 @@ class Tableau:
         lines: Iterator[list[str]] = map(self._texts, rows)
         names = [ROW_KIND] * self.shows_kinds + self.schema.names
         if self.fits_rows:
-            seen = list(lines)
-            widths, lines = self._widths_of(names, seen), iter(seen)
+            buffered = list(lines)
+            widths, lines = self._compute_widths(names, buffered), iter(buffered)
         else:
             widths = [len(ROW_KIND)] * self.shows_kinds + [self._width(*pair) for pair in self._columns()]
         first = next(lines, None)
@@ -87,17 +89,17 @@ class Tableau:
 
     def _texts(self, row: ChangelogRow) -> list[str]:
         kind, values = row
-        texts = [text_of(one, kind, self.null) for one, kind in zip(values, self.schema.types, strict=True)]
+        texts = [format_value(value, kind, self.null) for value, kind in zip(values, self.schema.types, strict=True)]
         return [kind, *texts] if self.shows_kinds else texts
 
     def _columns(self) -> Iterable[tuple[str, DataType]]:
         return zip(self.schema.names, self.schema.types, strict=True)
 
-    def _widths_of(self, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-        found = [
+    def _compute_widths(self, names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+        widths = [
             max([display_width(name), *(display_width(row[index]) for row in rows)]) for index, name in enumerate(names)
         ]
-        return [max(min(width, self.width_max), len(name)) for width, name in zip(found, names, strict=True)]
+        return [max(min(width, self.width_max), len(name)) for width, name in zip(widths, names, strict=True)]
 
     def _width(self, name: str, data_type: DataType) -> int:
         width = type_width(data_type)
@@ -140,13 +142,13 @@ def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
 
 def _fitted(text: str, width: int) -> str:
     """Right-align a text to `width` columns, and truncate it if it is longer."""
-    found = display_width(text)
-    if found <= width:
-        return " " * (width - found) + text
-    kept, taken = "", len(_CUT)
+    text_width = display_width(text)
+    if text_width <= width:
+        return " " * (width - text_width) + text
+    prefix, used_width = "", len(_CUT)
     for char in text:
-        taken += display_width(char)
-        if taken > width:
+        used_width += display_width(char)
+        if used_width > width:
             break
-        kept += char
-    return " " * (width - display_width(kept) - len(_CUT)) + kept + _CUT
+        prefix += char
+    return " " * (width - display_width(prefix) - len(_CUT)) + prefix + _CUT

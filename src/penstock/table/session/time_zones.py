@@ -11,15 +11,15 @@ from penstock.base.errors import ConfigurationError
 from penstock.table.data.zone_names import zone_by_id
 
 
-def zone_of(name: str) -> tzinfo:
+def parse_zone(name: str) -> tzinfo:
     """Return the zone named, for example, `America/New_York`, `UTC` or `GMT-03:00`. Raises `ConfigurationError`."""
-    found = zone_by_id(name)
-    if found is None:
+    zone = zone_by_id(name)
+    if zone is None:
         raise ConfigurationError(
             f"table.local-time-zone: there is no time zone {name!r}. The supported zones are either full names such as "
             "'America/Los_Angeles', or custom ones such as 'GMT-08:00'."
         )
-    return found
+    return zone
 
 
 def system_zone() -> str:

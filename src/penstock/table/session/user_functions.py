@@ -43,7 +43,7 @@ class UserFunctions:
         """Return the temporary function at this path, or None."""
         return self._temporary.get(_key(path))
 
-    def defined(self, found: Any, name: str) -> UserFunction:
+    def defined(self, registered: Any, name: str) -> UserFunction:
         """Return a registered object as the function that queries call. The same object always gives the same function.
 
         Raises:
@@ -51,19 +51,19 @@ class UserFunctions:
             ValidationError: if its module does not exist or does not define it.
             TypeError: if the object is not a function.
         """
-        if isinstance(found, CatalogFunction):
-            if found.language.upper() != "PYTHON":
+        if isinstance(registered, CatalogFunction):
+            if registered.language.upper() != "PYTHON":
                 raise UnsupportedError(
-                    f"function {name} is written in {found.language.upper()}, which Penstock does not run: write it "
-                    f"in Python, and create it AS 'module.name' LANGUAGE PYTHON"
+                    f"function {name} is written in {registered.language.upper()}, which Penstock does not run: write "
+                    f"it in Python, and create it AS 'module.name' LANGUAGE PYTHON"
                 )
-            key = (found.target, name)
+            key = (registered.target, name)
             if key not in self._loaded:
-                self._loaded[key] = load(found.target, name)
+                self._loaded[key] = load(registered.target, name)
             return self._loaded[key]
-        known = self._defined.get((name, id(found)))
+        known = self._defined.get((name, id(registered)))
         if known is None:
-            known = self._defined[name, id(found)] = found, define(found, name)
+            known = self._defined[name, id(registered)] = registered, define(registered, name)
         return known[1]
 
     def add_system(self, name: str, function: Any, if_not_exists: bool = False) -> None:

@@ -13,7 +13,7 @@ from penstock.table.functions.java_numbers import double_text, float_text
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
-def text_of(value: Any, data_type: DataType, null: str = "NULL") -> str:
+def format_value(value: Any, data_type: DataType, null: str = "NULL") -> str:
     """Format an external value. `null`: the text for None at the top level; nested values always use `NULL`."""
     if value is None:
         return null
@@ -37,13 +37,18 @@ def text_of(value: Any, data_type: DataType, null: str = "NULL") -> str:
         case types.YearMonthIntervalType():
             return f"{'-' if value < 0 else '+'}{abs(value) // 12}-{abs(value) % 12:02}"
         case types.MultisetType(element_type=element):
-            return _entries((text_of(one, element), str(count)) for one, count in value.items())
+            return _entries((format_value(member, element), str(count)) for member, count in value.items())
         case types.ArrayType(element_type=element):
-            return f"[{', '.join(text_of(one, element) for one in value)}]"
+            return f"[{', '.join(format_value(member, element) for member in value)}]"
         case types.MapType(key_type=key, value_type=item) if isinstance(value, Mapping):
-            return _entries((text_of(one, key), text_of(other, item)) for one, other in value.items())
+            return _entries(
+                (format_value(entry_key, key), format_value(other, item)) for entry_key, other in value.items()
+            )
         case types.RowType():
-            parts = [text_of(one, kind) for one, kind in zip(value, data_type.field_types(), strict=True)]
+            parts = [
+                format_value(field_value, kind)
+                for field_value, kind in zip(value, data_type.field_types(), strict=True)
+            ]
             if isinstance(data_type, types.StructuredType):
                 parts = [f"{name}={part}" for name, part in zip(data_type.field_names(), parts, strict=True)]
             return f"({', '.join(parts)})"
@@ -52,7 +57,7 @@ def text_of(value: Any, data_type: DataType, null: str = "NULL") -> str:
 
 
 def _entries(pairs: Any) -> str:
-    return "{" + ", ".join(f"{one}={other}" for one, other in pairs) + "}"
+    return "{" + ", ".join(f"{key}={other}" for key, other in pairs) + "}"
 
 
 def _fraction(microseconds: int, digits: int) -> str:

@@ -1,6 +1,6 @@
 """Flink SQL: from text to statements.
 
-`parse_statement` parses one statement and `parse_script` a sequence of statements; `sql_of` prints syntax trees. This
+`parse_statement` parses one statement and `parse_script` a sequence of statements; `to_sql` prints syntax trees. This
 package does not know tables or functions: the planner resolves names. The parser is hand-written, so that it accepts
 exactly Flink's grammar, with its reserved words and precedences, and reports errors with line and column. It is one
 recursive-descent parser, split by subject:
@@ -19,7 +19,7 @@ recursive-descent parser, split by subject:
 
 from penstock.table.sql import expression_printing, query_printing  # noqa: F401 - they say how nodes are printed
 from penstock.table.sql.lexer import SqlParserError
-from penstock.table.sql.printing import sql_of
+from penstock.table.sql.printing import to_sql
 from penstock.table.sql.script import parse_path, parse_script, parse_statement
 
-__all__ = ["SqlParserError", "parse_path", "parse_script", "parse_statement", "sql_of"]
+__all__ = ["SqlParserError", "parse_path", "parse_script", "parse_statement", "to_sql"]

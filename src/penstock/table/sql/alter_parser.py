@@ -49,24 +49,24 @@ class AlterParser(TableParser):
     def keys(self) -> tuple[str, ...]:
         """Parse a possibly empty list of option keys in parentheses."""
         self.expect("(")
-        found = () if self.sees(")") else tuple(self.list_of(self.text))
+        keys = () if self.sees(")") else tuple(self.parse_items(self.text))
         self.expect(")")
-        return found
+        return keys
 
     def _additions(self, verb: str) -> list[AlterAction]:
         if verb == "ADD" and (self.sees("PARTITION") or self.sees("IF", "NOT", "EXISTS")):
             if_not_exists = self.if_not_exists()
-            found = []
+            actions = []
             while self.accept("PARTITION"):
                 values = self.partition_values()
                 options: Options = self.options() if self.accept("WITH") else ()
-                found.append(AlterAction("ADD PARTITION", partition=values, options=options, if_exists=if_not_exists))
-            return found
+                actions.append(AlterAction("ADD PARTITION", partition=values, options=options, if_exists=if_not_exists))
+            return actions
         if not self.accept("("):
             return [self._addition(verb)]
-        found = self.list_of(lambda: self._addition(verb))
+        actions = self.parse_items(lambda: self._addition(verb))
         self.expect(")")
-        return found
+        return actions
 
     def _addition(self, verb: str) -> AlterAction:
         if self.sees("WATERMARK", "FOR"):
@@ -97,15 +97,15 @@ class AlterParser(TableParser):
         for word in ("WATERMARK", "DISTRIBUTION"):
             if self.accept(word):
                 return [AlterAction(f"DROP {word}")]
-        names = tuple(self.in_parentheses(lambda: self.list_of(self.path))) if self.sees("(") else (self.path(),)
+        names = tuple(self.in_parentheses(lambda: self.parse_items(self.path))) if self.sees("(") else (self.path(),)
         return [AlterAction("DROP COLUMN", names=names)]
 
     def _dropped_partitions(self, if_exists: bool) -> list[AlterAction]:
         self.expect("PARTITION")
-        found = [AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists)]
+        actions = [AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists)]
         while self.accept(",", "PARTITION"):
-            found.append(AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists))
-        return found
+            actions.append(AlterAction("DROP PARTITION", partition=self.partition_values(), if_exists=if_exists))
+        return actions
 
     def _materialized(self) -> AlterAction:
         """Parse an action that only materialized tables have."""
@@ -129,19 +129,19 @@ class AlterParser(TableParser):
         self.expect("AS")
         return statements.AlterView(path, (), self.query(), at=at)
 
-    def alter_other(self, what: str, at: int) -> Statement:
+    def alter_other(self, object_type: str, at: int) -> Statement:
         """Parse the rest of an ALTER CATALOG, DATABASE, MODEL or CONNECTION statement."""
-        if_exists = what in ("MODEL", "CONNECTION") and self.if_exists()
-        path: Path = (self.name(),) if what == "CATALOG" else self.path()
+        if_exists = object_type in ("MODEL", "CONNECTION") and self.if_exists()
+        path: Path = (self.name(),) if object_type == "CATALOG" else self.path()
         if self.accept("SET"):
-            return statements.Alter(what, path, "SET", self.options(), if_exists=if_exists, at=at)
-        if what == "DATABASE":
+            return statements.Alter(object_type, path, "SET", self.options(), if_exists=if_exists, at=at)
+        if object_type == "DATABASE":
             self.fail("expected SET")
         if self.accept("RESET"):
-            return statements.Alter(what, path, "RESET", keys=self.keys(), if_exists=if_exists, at=at)
-        if what == "CATALOG" and self.accept("COMMENT"):
-            return statements.Alter(what, path, "COMMENT", text=self.text(), if_exists=if_exists, at=at)
-        if what == "CATALOG":
+            return statements.Alter(object_type, path, "RESET", keys=self.keys(), if_exists=if_exists, at=at)
+        if object_type == "CATALOG" and self.accept("COMMENT"):
+            return statements.Alter(object_type, path, "COMMENT", text=self.text(), if_exists=if_exists, at=at)
+        if object_type == "CATALOG":
             self.fail("expected SET, RESET or COMMENT")
         self.expect("RENAME", "TO")
-        return statements.Alter(what, path, "RENAME TO", renamed=self.path(), if_exists=if_exists, at=at)
+        return statements.Alter(object_type, path, "RENAME TO", renamed=self.path(), if_exists=if_exists, at=at)

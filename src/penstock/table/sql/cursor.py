@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final, NoReturn, TypeVar
 
 from penstock.base.deep_calls import NESTING_MAX, SHALLOW_LEVELS, allow_deep_calls
-from penstock.table.sql.lexer import Kind, SqlParserError, Token, place, tokens_of
+from penstock.table.sql.lexer import Kind, SqlParserError, Token, place, tokenize
 from penstock.table.sql.words import RESERVED
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class Cursor:
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
-        self.tokens = tokens_of(sql)
+        self.tokens = tokenize(sql)
         self.index = 0
         #: a run of opening parentheses: the index of the first one, and the index after the last one
         self._opening = (0, 0)
@@ -191,25 +191,25 @@ class Cursor:
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    def list_of(self, parse: Callable[[], T]) -> list[T]:
+    def parse_items(self, parse: Callable[[], T]) -> list[T]:
         """Parse one or more items separated by commas."""
-        found = [parse()]
+        items = [parse()]
         tokens = self.tokens
         while tokens[self.index].text == "," and tokens[self.index].kind is Kind.OPERATOR:
             self.index += 1
-            found.append(parse())
-        return found
+            items.append(parse())
+        return items
 
     def in_parentheses(self, parse: Callable[[], T]) -> T:
         """Parse an item in parentheses."""
         self.expect("(")
-        found = parse()
+        parsed = parse()
         self.expect(")")
-        return found
+        return parsed
 
     def names_in_parentheses(self) -> tuple[str, ...]:
         """Parse names separated by commas, in parentheses."""
-        return tuple(self.in_parentheses(lambda: self.list_of(self.name)))
+        return tuple(self.in_parentheses(lambda: self.parse_items(self.name)))
 
     @property
     def has_ended(self) -> bool:

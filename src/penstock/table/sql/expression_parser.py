@@ -101,8 +101,8 @@ class ExpressionParser(TypeParser):
             return literal
         before = self.open_level()
         left = self._prefixed()
-        while (found := self._operator(left, least)) is not None:
-            left = found
+        while (operation := self._operator(left, least)) is not None:
+            left = operation
             self.add_level()
         self.close_level(before)
         return left
@@ -122,7 +122,7 @@ class ExpressionParser(TypeParser):
 
     def expressions(self) -> tuple[Expression, ...]:
         """Parse one or more expressions separated by commas."""
-        return tuple(self.list_of(self.expression))
+        return tuple(self.parse_items(self.expression))
 
     def _prefixed(self) -> Expression:
         token = self.token
@@ -152,8 +152,8 @@ class ExpressionParser(TypeParser):
             return None
         if token.text == "IS" and least <= _IS:
             return self._test(left)
-        if least <= _RANGES and (found := self._range(left)) is not None:
-            return found
+        if least <= _RANGES and (predicate := self._range(left)) is not None:
+            return predicate
         return self._words(left, least)
 
     def _binary(self, left: Expression, operator: str, strength: int) -> Expression:
@@ -247,8 +247,8 @@ class ExpressionParser(TypeParser):
             return syntax.TextLiteral(self.text(), at=token.at)
         if token.kind is Kind.BINARY:
             return syntax.BinaryLiteral(self._bytes(), at=token.at)
-        if token.kind is Kind.WORD and (found := self._by_word(token.text)) is not None:
-            return found
+        if token.kind is Kind.WORD and (expression := self._by_word(token.text)) is not None:
+            return expression
         if self.sees("("):
             return self._parenthesised()
         if self.accept("?"):
@@ -270,14 +270,14 @@ class ExpressionParser(TypeParser):
         self.expect("{")
         root = {"D": "DATE", "T": "TIME", "TS": "TIMESTAMP"}.get(self.token.text)
         if self.accept("FN"):
-            found = self.expression()
+            expression = self.expression()
         elif root is not None:
             self.take()
-            found = syntax.TemporalLiteral(root, self.text(), at=at)
+            expression = syntax.TemporalLiteral(root, self.text(), at=at)
         else:
             self.fail("expected fn, d, t or ts")
         self.expect("}")
-        return found
+        return expression
 
     def _by_word(self, word: str) -> Expression | None:
         """Parse an expression that begins with a keyword; return None if the word is just a name."""
@@ -409,11 +409,16 @@ class ExpressionParser(TypeParser):
         self.expect(")")
         if len(items) > 1:
             return syntax.RowValue(items, at=at)
-        (found,) = items
-        if isinstance(found, Call) and found.name == "-" and len(found.operands) == 2 and self.sees_unit():
+        (expression,) = items
+        if (
+            isinstance(expression, Call)
+            and expression.name == "-"
+            and len(expression.operands) == 2
+            and self.sees_unit()
+        ):
             unit = syntax.IntervalLiteral("1", self.interval_qualifier(), at=self.token.at)
-            return Call("MINUS_DATE", (*found.operands, unit), at=at)
-        return found
+            return Call("MINUS_DATE", (*expression.operands, unit), at=at)
+        return expression
 
     def _sees_parameters(self) -> bool:
         ahead = 0
@@ -422,7 +427,7 @@ class ExpressionParser(TypeParser):
         return self.peek(ahead + 1).text == ")" and self.peek(ahead + 2).text == "->"
 
     def _lambda(self, at: int) -> Expression:
-        parameters = tuple(self.list_of(self.name))
+        parameters = tuple(self.parse_items(self.name))
         self.expect(")", "->")
         return syntax.LambdaFunction(parameters, self.expression(), at=at)
 

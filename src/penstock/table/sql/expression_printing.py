@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.table.data.logical_types import literal, quoted
 from penstock.table.sql import syntax
-from penstock.table.sql.printing import listed, path_of, spaced, sql_of
+from penstock.table.sql.printing import format_path, listed, spaced, to_sql
 from penstock.table.sql.syntax import Call, Expression, IntervalQualifier, OrderItem, WindowSpecification
 from penstock.table.sql.words import BARE_FUNCTIONS, CALLABLE, RESERVED, SPECIAL
 
@@ -23,7 +23,7 @@ _BINARY: Final = frozenset(
 
 
 def _printer(kind: type, form: Callable[..., str]) -> None:
-    sql_of.register(kind, form)
+    to_sql.register(kind, form)
 
 
 # --- literals and names ----------------------------------------------------------------------------------------------
@@ -33,33 +33,33 @@ _printer(syntax.BooleanLiteral, lambda node: {True: "TRUE", False: "FALSE", None
 _printer(syntax.NumberLiteral, lambda node: node.text)
 _printer(syntax.TextLiteral, lambda node: literal(node.value))
 _printer(syntax.BinaryLiteral, lambda node: f"X'{node.digits}'")
-_printer(syntax.Reference, lambda node: path_of(node.path))
-_printer(syntax.Star, lambda node: f"{path_of(node.path)}.*" if node.path else "*")
+_printer(syntax.Reference, lambda node: format_path(node.path))
+_printer(syntax.Star, lambda node: f"{format_path(node.path)}.*" if node.path else "*")
 _printer(syntax.Unit, lambda node: node.word)
 _printer(syntax.DefaultArgument, lambda _: "DEFAULT")
-_printer(syntax.ModelArgument, lambda node: f"MODEL {path_of(node.path)}")
-_printer(syntax.NamedArgument, lambda node: f"{quoted(node.name)} => {sql_of(node.value)}")
-_printer(syntax.DescriptorArgument, lambda node: f"DESCRIPTOR({', '.join(map(path_of, node.columns))})")
+_printer(syntax.ModelArgument, lambda node: f"MODEL {format_path(node.path)}")
+_printer(syntax.NamedArgument, lambda node: f"{quoted(node.name)} => {to_sql(node.value)}")
+_printer(syntax.DescriptorArgument, lambda node: f"DESCRIPTOR({', '.join(map(format_path, node.columns))})")
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.TemporalLiteral) -> str:
     root = "TIMESTAMP WITH LOCAL TIME ZONE" if node.root == "TIMESTAMP_LTZ" else node.root
     return f"{root} {literal(node.text)}"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.TypedLiteral) -> str:
     value = "NULL" if node.value is None else literal(str(node.value))
     return f"CAST({value} AS {node.type.nullable()})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.IntervalLiteral) -> str:
-    return f"INTERVAL {'-' if node.is_negative else ''}{literal(node.text)} {unit_of(node.qualifier)}"
+    return f"INTERVAL {'-' if node.is_negative else ''}{literal(node.text)} {format_unit(node.qualifier)}"
 
 
-def unit_of(qualifier: IntervalQualifier) -> str:
+def format_unit(qualifier: IntervalQualifier) -> str:
     """Print the unit of an interval."""
     words = qualifier.resolution.value.split(" ")
     if qualifier.times > 1:
@@ -74,73 +74,73 @@ def unit_of(qualifier: IntervalQualifier) -> str:
 
 # --- operators -------------------------------------------------------------------------------------------------------
 
-_printer(syntax.Item, lambda node: f"{sql_of(node.operand)}[{sql_of(node.index)}]")
+_printer(syntax.Item, lambda node: f"{to_sql(node.operand)}[{to_sql(node.index)}]")
 _printer(syntax.RowValue, lambda node: f"ROW({listed(node.items)})")
-_printer(syntax.LambdaFunction, lambda node: f"({', '.join(map(quoted, node.parameters))}) -> {sql_of(node.body)}")
+_printer(syntax.LambdaFunction, lambda node: f"({', '.join(map(quoted, node.parameters))}) -> {to_sql(node.body)}")
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.FieldAccess) -> str:
-    return f"{sql_of(node.operand)}.{'*' if node.name == '*' else quoted(node.name)}"
+    return f"{to_sql(node.operand)}.{'*' if node.name == '*' else quoted(node.name)}"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Cast) -> str:
-    return f"{'TRY_CAST' if node.is_try else 'CAST'}({sql_of(node.operand)} AS {node.to.nullable()})"
+    return f"{'TRY_CAST' if node.is_try else 'CAST'}({to_sql(node.operand)} AS {node.to.nullable()})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Case) -> str:
-    operand = "" if node.operand is None else f" {sql_of(node.operand)}"
-    branches = "".join(f" WHEN {sql_of(when)} THEN {sql_of(then)}" for when, then in node.branches)
-    otherwise = "" if node.otherwise is None else f" ELSE {sql_of(node.otherwise)}"
+    operand = "" if node.operand is None else f" {to_sql(node.operand)}"
+    branches = "".join(f" WHEN {to_sql(when)} THEN {to_sql(then)}" for when, then in node.branches)
+    otherwise = "" if node.otherwise is None else f" ELSE {to_sql(node.otherwise)}"
     return f"CASE{operand}{branches}{otherwise} END"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Between) -> str:
     words = f"{_not(node.is_negated)}BETWEEN{' SYMMETRIC' if node.is_symmetric else ''}"
-    return f"({sql_of(node.operand)} {words} {sql_of(node.low)} AND {sql_of(node.high)})"
+    return f"({to_sql(node.operand)} {words} {to_sql(node.low)} AND {to_sql(node.high)})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.In) -> str:
-    return f"({sql_of(node.operand)} {_not(node.is_negated)}IN {_among(node.among)})"
+    return f"({to_sql(node.operand)} {_not(node.is_negated)}IN {_among(node.among)})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Like) -> str:
-    escape = "" if node.escape is None else f" ESCAPE {sql_of(node.escape)}"
-    return f"({sql_of(node.operand)} {_not(node.is_negated)}{node.kind} {sql_of(node.pattern)}{escape})"
+    escape = "" if node.escape is None else f" ESCAPE {to_sql(node.escape)}"
+    return f"({to_sql(node.operand)} {_not(node.is_negated)}{node.kind} {to_sql(node.pattern)}{escape})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Quantified) -> str:
-    return f"({sql_of(node.operand)} {node.operator} {node.quantifier} {_among(node.among)})"
+    return f"({to_sql(node.operand)} {node.operator} {node.quantifier} {_among(node.among)})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Exists) -> str:
-    return f"{'UNIQUE' if node.is_unique else 'EXISTS'} ({sql_of(node.query)})"
+    return f"{'UNIQUE' if node.is_unique else 'EXISTS'} ({to_sql(node.query)})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Subquery) -> str:
-    return f"({sql_of(node.query)})"
+    return f"({to_sql(node.query)})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Collection) -> str:
     if isinstance(node.items, tuple):
         return f"{node.root}[{listed(node.items)}]"
-    return node.root + f"({sql_of(node.items)})"
+    return node.root + f"({to_sql(node.items)})"
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.TableArgument) -> str:
     partition = f" PARTITION BY ({listed(node.partition)})" if node.partition else ""
     order = f" ORDER BY ({ordered(node.order)})" if node.order else ""
-    return f"TABLE ({sql_of(node.query)}){partition}{order}"
+    return f"TABLE ({to_sql(node.query)}){partition}{order}"
 
 
 def _not(is_negated: bool) -> str:
@@ -148,33 +148,33 @@ def _not(is_negated: bool) -> str:
 
 
 def _among(among: tuple[Expression, ...] | syntax.Query) -> str:
-    return f"({listed(among)})" if isinstance(among, tuple) else f"({sql_of(among)})"
+    return f"({listed(among)})" if isinstance(among, tuple) else f"({to_sql(among)})"
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
 
 
-@sql_of.register
+@to_sql.register
 def _(node: Call) -> str:
     name, operands = node.name, node.operands
     if len(node.path) > 1:
-        return f"{path_of(node.path)}({_plain(node)}){_after(node, bool(node.order))}"
+        return f"{format_path(node.path)}({_plain(node)}){_after(node, bool(node.order))}"
     if name in _PREFIXES and len(operands) == 1:
-        return f"({_PREFIXES[name]} {sql_of(operands[0])})"
+        return f"({_PREFIXES[name]} {to_sql(operands[0])})"
     if name in _BINARY or name.startswith("MULTISET "):
-        return f"({f' {name} '.join(map(sql_of, operands))})"
+        return f"({f' {name} '.join(map(to_sql, operands))})"
     if name.startswith("IS ") and len(operands) == 1:
-        return f"({sql_of(operands[0])} {name})"
+        return f"({to_sql(operands[0])} {name})"
     if name in ("NEXT VALUE", "CURRENT VALUE"):
-        return f"{name} FOR {sql_of(operands[0])}"
+        return f"{name} FOR {to_sql(operands[0])}"
     if name == "MINUS_DATE":
-        one, other, unit = operands
+        minuend, other, unit = operands
         assert isinstance(unit, syntax.IntervalLiteral)
-        return f"({sql_of(one)} - {sql_of(other)}) {unit_of(unit.qualifier)}"
+        return f"({to_sql(minuend)} - {to_sql(other)}) {format_unit(unit.qualifier)}"
     if name == "INTERVAL":
         unit = operands[1]
         assert isinstance(unit, syntax.IntervalLiteral)
-        return f"INTERVAL {'-' * unit.is_negative}({sql_of(operands[0])}) {unit_of(unit.qualifier)}"
+        return f"INTERVAL {'-' * unit.is_negative}({to_sql(operands[0])}) {format_unit(unit.qualifier)}"
     if name in BARE_FUNCTIONS and not operands and len(node.path) == 1:
         return name
     has_order = bool(node.order) and name not in ("ARRAY_AGG", "JSON_ARRAYAGG")
@@ -192,18 +192,18 @@ def _function(node: Call) -> str:
 def _operands(node: Call) -> str:
     name, operands = node.name, node.operands
     if name == "EXTRACT":
-        return f"{sql_of(operands[0])} FROM {sql_of(operands[1])}"
+        return f"{to_sql(operands[0])} FROM {to_sql(operands[1])}"
     if name == "POSITION" and node.path == ("POSITION",):
-        beginning = f" FROM {sql_of(operands[2])}" if len(operands) > 2 else ""
-        return f"{sql_of(operands[0])} IN {sql_of(operands[1])}{beginning}"
+        beginning = f" FROM {to_sql(operands[2])}" if len(operands) > 2 else ""
+        return f"{to_sql(operands[0])} IN {to_sql(operands[1])}{beginning}"
     if name == "TRIM" and node.options:
-        characters = f"{sql_of(operands[1])} " if len(operands) > 1 else ""
-        return f"{node.options[0]} {characters}FROM {sql_of(operands[0])}"
+        characters = f"{to_sql(operands[1])} " if len(operands) > 1 else ""
+        return f"{node.options[0]} {characters}FROM {to_sql(operands[0])}"
     if name in ("FLOOR", "CEIL") and len(operands) == 2 and isinstance(operands[1], syntax.Unit):
-        return f"{sql_of(operands[0])} TO {sql_of(operands[1])}"
+        return f"{to_sql(operands[0])} TO {to_sql(operands[1])}"
     if name in ("JSON_OBJECT", "JSON_OBJECTAGG"):
         pairs = zip(operands[::2], operands[1::2], strict=True)
-        return spaced(", ".join(f"KEY {sql_of(key)} VALUE {sql_of(value)}" for key, value in pairs), *node.options)
+        return spaced(", ".join(f"KEY {to_sql(key)} VALUE {to_sql(value)}" for key, value in pairs), *node.options)
     if name == "ARRAY_AGG":
         order = f"ORDER BY {ordered(node.order)}" if node.order else ""
         return spaced("DISTINCT" if node.is_distinct else "", listed(operands), order)
@@ -222,7 +222,7 @@ def _plain(node: Call) -> str:
 def _of_json_path(node: Call) -> str:
     defaults = iter(node.operands[2:])
     options = [
-        f"DEFAULT {sql_of(next(defaults))} {option.removeprefix('DEFAULT ')}"
+        f"DEFAULT {to_sql(next(defaults))} {option.removeprefix('DEFAULT ')}"
         if option.startswith("DEFAULT ")
         else option
         for option in node.options
@@ -236,9 +236,9 @@ def _after(node: Call, has_order: bool) -> str:
     nulls = {True: "RESPECT NULLS", False: "IGNORE NULLS", None: ""}[node.respects_nulls]
     distinct = f"WITHIN DISTINCT ({listed(node.within_distinct)})" if node.within_distinct else ""
     group = f"WITHIN GROUP (ORDER BY {ordered(node.order)})" if has_order else ""
-    condition = "" if node.condition is None else f"FILTER (WHERE {sql_of(node.condition)})"
-    found = spaced(nulls, distinct, group, condition)
-    return found and f" {found}"
+    condition = "" if node.condition is None else f"FILTER (WHERE {to_sql(node.condition)})"
+    clauses = spaced(nulls, distinct, group, condition)
+    return clauses and f" {clauses}"
 
 
 # --- order and windows -----------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def ordered(items: Iterable[OrderItem]) -> str:
     """Print the items of ORDER BY."""
     return ", ".join(
         spaced(
-            sql_of(item.expression),
+            to_sql(item.expression),
             "DESC" if item.is_descending else "",
             "" if item.nulls is None else f"NULLS {item.nulls}",
         )
@@ -256,13 +256,13 @@ def ordered(items: Iterable[OrderItem]) -> str:
     )
 
 
-@sql_of.register
+@to_sql.register
 def _(node: syntax.Over) -> str:
-    window = quoted(node.window) if isinstance(node.window, str) else f"({window_of(node.window)})"
-    return f"{sql_of(node.call)} OVER {window}"
+    window = quoted(node.window) if isinstance(node.window, str) else f"({format_window(node.window)})"
+    return f"{to_sql(node.call)} OVER {window}"
 
 
-def window_of(window: WindowSpecification) -> str:
+def format_window(window: WindowSpecification) -> str:
     """Print a window specification without its parentheses."""
     frame = ""
     if window.unit is not None and window.lower is not None:
@@ -283,4 +283,4 @@ def window_of(window: WindowSpecification) -> str:
 def _bound(bound: syntax.Bound) -> str:
     if bound.direction == "CURRENT ROW":
         return bound.direction
-    return f"{'UNBOUNDED' if bound.distance is None else sql_of(bound.distance)} {bound.direction}"
+    return f"{'UNBOUNDED' if bound.distance is None else to_sql(bound.distance)} {bound.direction}"

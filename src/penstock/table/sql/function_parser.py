@@ -65,10 +65,10 @@ class FunctionParser(ExpressionParser):
         return Call(path[-1].upper(), operands, path, is_distinct, at=at)
 
     def _operands(self) -> tuple[Expression, ...]:
-        found = [self._operand(takes_query=True)]
+        operands = [self._operand(takes_query=True)]
         while self.accept(","):
-            found.append(self._operand())
-        return tuple(found)
+            operands.append(self._operand())
+        return tuple(operands)
 
     def _operand(self, takes_query: bool = False) -> Expression:
         """Parse an operand; with `takes_query`, a query needs no parentheses."""
@@ -90,20 +90,20 @@ class FunctionParser(ExpressionParser):
             return syntax.ModelArgument(self.path(), at=at)
         if self.sees("DESCRIPTOR", "("):
             self.take()
-            return syntax.DescriptorArgument(tuple(self.in_parentheses(lambda: self.list_of(self.path))), at=at)
+            return syntax.DescriptorArgument(tuple(self.in_parentheses(lambda: self.parse_items(self.path))), at=at)
         if takes_query and self.token.text in ("SELECT", "WITH", "VALUES") and self.token.kind is Kind.WORD:
             return syntax.Subquery(self.query(), at=at)
-        found = self.expression()
-        if isinstance(found, syntax.Subquery) and (self.sees("PARTITION", "BY") or self.sees("ORDER", "BY")):
-            return self._table_argument_of(found.query, at)
-        return found
+        expression = self.expression()
+        if isinstance(expression, syntax.Subquery) and (self.sees("PARTITION", "BY") or self.sees("ORDER", "BY")):
+            return self._parse_table_argument(expression.query, at)
+        return expression
 
     def _table_argument(self) -> Expression:
         at = self.token.at
         self.expect("TABLE")
-        return self._table_argument_of(self.table_query(), at)
+        return self._parse_table_argument(self.table_query(), at)
 
-    def _table_argument_of(self, query: Query, at: int) -> Expression:
+    def _parse_table_argument(self, query: Query, at: int) -> Expression:
         partition: tuple[Expression, ...] = ()
         order: tuple[OrderItem, ...] = ()
         if self.accept("PARTITION", "BY"):
@@ -113,11 +113,11 @@ class FunctionParser(ExpressionParser):
                 order = self.order_items()
                 self.expect(")")
             else:
-                order = self.order_items_of(1)
+                order = self.parse_order_items(1)
         return syntax.TableArgument(query, partition, order, at=at)
 
     @abstractmethod
-    def order_items_of(self, most: int) -> tuple[OrderItem, ...]:
+    def parse_order_items(self, most: int) -> tuple[OrderItem, ...]:
         """Parse at most `most` items of ORDER BY, where a comma may end the list."""
 
     def _partition(self) -> tuple[Expression, ...]:
@@ -146,14 +146,14 @@ class FunctionParser(ExpressionParser):
             self.expect("(", "WHERE")
             changes["condition"] = self.expression()
             self.expect(")")
-        return self._over(_with(call, changes))
+        return self._over(_replace_fields(call, changes))
 
-    def _over(self, found: Call) -> Expression:
+    def _over(self, call: Call) -> Expression:
         if not self.accept("OVER"):
-            return found
+            return call
         if not self.sees("("):
-            return syntax.Over(found, self.name(), at=found.at)
-        return syntax.Over(found, self.in_parentheses(self.window_specification), at=found.at)
+            return syntax.Over(call, self.name(), at=call.at)
+        return syntax.Over(call, self.in_parentheses(self.window_specification), at=call.at)
 
     # --- functions with a syntax of their own ------------------------------------------------------------------------
 
@@ -218,9 +218,9 @@ class FunctionParser(ExpressionParser):
     def _cast(self, word: str, at: int) -> Expression:
         operand = self.expression()
         self.expect("AS")
-        found = syntax.Cast(operand, self.unqualified_type(), word != "CAST", at=at)
+        cast = syntax.Cast(operand, self.unqualified_type(), word != "CAST", at=at)
         self.expect(")")
-        return found
+        return cast
 
     def _plain(self, word: str, at: int) -> Expression:
         """Parse at least one operand, without OVER or FILTER after it."""
@@ -257,7 +257,9 @@ class FunctionParser(ExpressionParser):
 
     def _call(self, word: str, at: int, *operands: Expression | None, options: tuple[str, ...] = ()) -> Call:
         self.expect(")")
-        return Call(word, tuple(one for one in operands if one is not None), (word,), options=options, at=at)
+        return Call(
+            word, tuple(operand for operand in operands if operand is not None), (word,), options=options, at=at
+        )
 
     def _unit_of_time(self) -> Expression:
         token = self.token
@@ -279,10 +281,10 @@ class FunctionParser(ExpressionParser):
         return self._call(word, at, unit, self.expression())
 
     def _position(self, word: str, at: int) -> Expression:
-        what = self.value()
+        needle = self.value()
         self.expect("IN")
         where = self.expression()
-        return self._call(word, at, what, where, self.expression() if self.accept("FROM") else None)
+        return self._call(word, at, needle, where, self.expression() if self.accept("FROM") else None)
 
     def _convert(self, word: str, at: int) -> Expression:
         """Parse CONVERT of a string to a character set."""
@@ -352,7 +354,7 @@ class FunctionParser(ExpressionParser):
         self.expect(",")
         operands.append(self.expression())
         if self.accept("PASSING"):
-            self.list_of(self._passed)
+            self.parse_items(self._passed)
         returns = self.unqualified_type() if word != "JSON_EXISTS" and self.accept("RETURNING") else None
         options: list[str] = []
         if word == "JSON_QUERY" and self.sees_any("WITH", "WITHOUT"):
@@ -384,10 +386,10 @@ class FunctionParser(ExpressionParser):
         if behaviour == "DEFAULT":
             operands.append(self.expression())
         elif behaviour == "EMPTY":
-            what = self.accept_any("ARRAY", "OBJECT")
-            if what is None:
+            kind = self.accept_any("ARRAY", "OBJECT")
+            if kind is None:
                 self.fail("expected ARRAY or OBJECT")
-            behaviour = f"EMPTY {what}"
+            behaviour = f"EMPTY {kind}"
         self.expect("ON")
         event = self.accept_any(*events)
         if event is None:
@@ -404,7 +406,7 @@ class FunctionParser(ExpressionParser):
         operands: list[Expression] = []
         begins_rule = self.sees_any("NULL", "ABSENT") and self.peek().text == "ON"
         if not self.sees(")") and not begins_rule:
-            for key, value in self.list_of(self._key_and_value):
+            for key, value in self.parse_items(self._key_and_value):
                 operands += (key, value)
         return self._call(word, at, *operands, options=self._on_null())
 
@@ -419,7 +421,7 @@ class FunctionParser(ExpressionParser):
         return key, self._json_item()
 
     def _json_array(self, word: str, at: int) -> Expression:
-        operands: list[Expression] = [] if self.sees(")") else self.list_of(self._json_item)
+        operands: list[Expression] = [] if self.sees(")") else self.parse_items(self._json_item)
         return self._call(word, at, *operands, options=self._on_null())
 
     def _json_array_aggregate(self, word: str, at: int) -> Expression:
@@ -433,11 +435,11 @@ class FunctionParser(ExpressionParser):
         return replace(call, order=order)
 
     def _json_item(self) -> Expression:
-        found = self.expression()
+        expression = self.expression()
         if self.accept("FORMAT"):
             self.expect("JSON")
-        return found
+        return expression
 
 
-def _with(call: Call, changes: dict[str, object]) -> Call:
+def _replace_fields(call: Call, changes: dict[str, object]) -> Call:
     return replace(call, **changes) if changes else call  # type: ignore[arg-type]

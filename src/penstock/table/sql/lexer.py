@@ -78,9 +78,9 @@ def place(sql: str, at: int) -> tuple[int, int]:
     return before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1
 
 
-def tokens_of(sql: str) -> list[Token]:
+def tokenize(sql: str) -> list[Token]:
     """Return all tokens, the last of kind END. Raises `SqlParserError`."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     at, hint_end, end = 0, -1, len(sql)
     match_at, new = _TOKEN.match, tuple.__new__
     while at < end:
@@ -91,39 +91,39 @@ def tokens_of(sql: str) -> list[Token]:
         name = match.lastgroup or ""
         begin, at = match.span(name)
         if begin == hint_end:
-            found.append(Token(Kind.HINT, "*/", "*/", begin))
+            tokens.append(Token(Kind.HINT, "*/", "*/", begin))
             at = begin + 2
             continue
         source = sql[begin:at]
         kind = _PLAIN.get(name)
         if kind is not None:
-            found.append(new(Token, (kind, source, source, begin)))
+            tokens.append(new(Token, (kind, source, source, begin)))
             if kind is Kind.NUMBER and at < end and sql[at] in ",)":
                 # A fast path for long lists of numbers: it saves matching the separator.
-                found.append(new(Token, (Kind.OPERATOR, sql[at], sql[at], at)))
+                tokens.append(new(Token, (Kind.OPERATOR, sql[at], sql[at], at)))
                 at += 1
         elif name == "SPACE":
             continue
         elif name == "WORD":
-            found.append(Token(Kind.WORD, source.upper(), source, begin))
+            tokens.append(Token(Kind.WORD, source.upper(), source, begin))
         elif name == "TEXT":
-            found.append(Token(Kind.TEXT, source[1:-1].replace("''", "'"), source, begin))
+            tokens.append(Token(Kind.TEXT, source[1:-1].replace("''", "'"), source, begin))
         elif name == "ESCAPED":
-            found.append(Token(Kind.TEXT, _unescaped(sql, source, begin), source, begin))
+            tokens.append(Token(Kind.TEXT, _unescaped(sql, source, begin), source, begin))
         elif name == "COMMENT":
             at = _end_of_comment(sql, begin) + 2
         elif name == "HINT":
             hint_end = _end_of_comment(sql, begin)
-            found.append(Token(Kind.HINT, "/*+", source, begin))
+            tokens.append(Token(Kind.HINT, "/*+", source, begin))
         elif name == "QUOTED":
             quoted = source[source.index("`") + 1 : -1].replace("``", "`")
-            found.append(Token(Kind.QUOTED, _decoded(quoted) if source[0] in "uU" else quoted, source, begin))
+            tokens.append(Token(Kind.QUOTED, _decoded(quoted) if source[0] in "uU" else quoted, source, begin))
         else:
             escape = _UESCAPE.match(sql, at) if source[0] in "uU" else None
-            found.append(_prefixed(sql, source, begin, "\\" if escape is None else escape[1]))
+            tokens.append(_prefixed(sql, source, begin, "\\" if escape is None else escape[1]))
             at = at if escape is None else escape.end()
-    found.append(Token(Kind.END, "", "<EOF>", end))
-    return found
+    tokens.append(Token(Kind.END, "", "<EOF>", end))
+    return tokens
 
 
 def _end_of_comment(sql: str, begin: int) -> int:
@@ -176,8 +176,8 @@ def _decoded(text: str, escape: str = "\\") -> str:
 def _unknown(sql: str, at: int) -> str:
     character = sql[at]
     if character in "'`":
-        what = "text" if character == "'" else "name"
-        return f"A {what} begins with {character} and does not end,"
+        kind = "text" if character == "'" else "name"
+        return f"A {kind} begins with {character} and does not end,"
     if character == '"':
         return 'Encountered "\\"": names are in backticks (`name`), and texts in single quotes,'
     return f"Encountered {character!r}, which means nothing,"

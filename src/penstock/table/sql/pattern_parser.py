@@ -17,16 +17,16 @@ class PatternParser(RelationParser):
         self.expect("(")
         partition = self.expressions() if self.accept("PARTITION", "BY") else ()
         order = self.order_items() if self.accept("ORDER", "BY") else ()
-        measures = tuple(self.list_of(self._measure)) if self.accept("MEASURES") else ()
+        measures = tuple(self.parse_items(self._measure)) if self.accept("MEASURES") else ()
         rows_per_match = self._rows_per_match()
         skip = self._skip()
         self.expect("PATTERN", "(")
         pattern = self._alternatives()
         self.expect(")")
         within = self._within() if self.accept("WITHIN") else None
-        subsets = tuple(self.list_of(self._subset)) if self.accept("SUBSET") else ()
+        subsets = tuple(self.parse_items(self._subset)) if self.accept("SUBSET") else ()
         self.expect("DEFINE")
-        definitions = tuple(self.list_of(self._definition))
+        definitions = tuple(self.parse_items(self._definition))
         self.expect(")")
         clauses = (partition, order, measures, rows_per_match, skip, pattern, within, subsets, definitions)
         return relations.MatchRecognize(source, *clauses, at=source.at)
@@ -118,7 +118,9 @@ class PatternParser(RelationParser):
             self.expect("-}")
             return Pattern("EXCLUDE", parts=(inner,))
         if self.accept("PERMUTE"):
-            return Pattern("PERMUTE", parts=tuple(self.in_parentheses(lambda: self.list_of(self._alternatives_of_one))))
+            return Pattern(
+                "PERMUTE", parts=tuple(self.in_parentheses(lambda: self.parse_items(self._alternatives_of_one)))
+            )
         if anchor := self.accept_any("^", "$"):
             return Pattern(anchor)
         return Pattern("VARIABLE", self.name())

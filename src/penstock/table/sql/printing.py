@@ -15,17 +15,17 @@ from penstock.table.sql.syntax import Expression
 
 
 @singledispatch
-def sql_of(node: object) -> str:
+def to_sql(node: object) -> str:
     """Print an expression or a query, without parentheses around a query."""
     raise WrongTypeError(f"{type(node).__name__} is no expression and no query")
 
 
 def listed(expressions: Iterable[Expression]) -> str:
     """Print expressions separated by commas."""
-    return ", ".join(map(sql_of, expressions))
+    return ", ".join(map(to_sql, expressions))
 
 
-def path_of(path: Iterable[str]) -> str:
+def format_path(path: Iterable[str]) -> str:
     """Print a path: quoted names separated by dots."""
     return ".".join(map(quoted, path))
 

@@ -24,16 +24,16 @@ class QueryParser(FunctionParser):
     def query(self) -> Query:
         """Parse a query that is not in parentheses."""
         before = self.open_level()
-        found = self._query()
+        query = self._query()
         self.close_level(before)
-        return found
+        return query
 
     def _query(self) -> Query:
         at = self.token.at
         if not self.accept("WITH"):
             return self._ordered(self._set_operation())
         is_recursive = self.accept("RECURSIVE")
-        tables = tuple(self.list_of(self._common_table))
+        tables = tuple(self.parse_items(self._common_table))
         return self._ordered(relations.With(tables, self._set_operation(), is_recursive, at=at))
 
     def _common_table(self) -> relations.CommonTable:
@@ -43,27 +43,27 @@ class QueryParser(FunctionParser):
         return relations.CommonTable(name, columns, self.in_parentheses(self.query))
 
     def _set_operation(self) -> Query:
-        found = self._intersection()
+        query = self._intersection()
         while (operator := self.accept_any(*_UNIONS)) is not None:
             is_all = self._is_all()
-            parts = [found, self._intersection()]
+            parts = [query, self._intersection()]
             if operator == "UNION":
                 # A chain of UNIONs becomes one operation with any number of parts.
                 while self.sees("UNION") and (self.peek().text == "ALL") == is_all:
                     self.take()
                     self._is_all()
                     parts.append(self._intersection())
-            found = relations.SetOperation(operator, tuple(parts), is_all, at=found.at)
+            query = relations.SetOperation(operator, tuple(parts), is_all, at=query.at)
             self.add_level()
-        return found
+        return query
 
     def _intersection(self) -> Query:
-        found = self._simple_query()
+        query = self._simple_query()
         while self.accept("INTERSECT"):
             is_all = self._is_all()
-            found = relations.SetOperation("INTERSECT", (found, self._simple_query()), is_all, at=found.at)
+            query = relations.SetOperation("INTERSECT", (query, self._simple_query()), is_all, at=query.at)
             self.add_level()
-        return found
+        return query
 
     def _is_all(self) -> bool:
         return self.accept_any("ALL", "DISTINCT") == "ALL"
@@ -73,7 +73,7 @@ class QueryParser(FunctionParser):
         if self.sees("SELECT"):
             return self._select()
         if self.accept_any("VALUES", "VALUE"):
-            return relations.Values(tuple(self.list_of(self._row_of_values)), at=at)
+            return relations.Values(tuple(self.parse_items(self._row_of_values)), at=at)
         if self.sees("TABLE"):
             self.take()
             return relations.TableQuery(self.path(), at=at)
@@ -82,8 +82,8 @@ class QueryParser(FunctionParser):
         self.fail("expected a query")
 
     def _row_of_values(self) -> tuple[Expression, ...]:
-        found = self.expression()
-        return found.items if isinstance(found, syntax.RowValue) else (found,)
+        expression = self.expression()
+        return expression.items if isinstance(expression, syntax.RowValue) else (expression,)
 
     def table_query(self) -> Query:
         """Parse the operand of TABLE as an argument."""
@@ -97,16 +97,16 @@ class QueryParser(FunctionParser):
         hints = self.hints()
         is_stream = self.accept("STREAM")
         mode = self.accept_any("DISTINCT", "ALL")
-        items = tuple(self.list_of(self.select_item))
+        items = tuple(self.parse_items(self.select_item))
         source = self.relation() if self.accept("FROM") else None
         if source is None:
             return relations.Select(items, is_distinct=mode == "DISTINCT", hints=hints, is_stream=is_stream, at=at)
         where = self.expression() if self.accept("WHERE") else None
         has_groups = self.accept("GROUP", "BY")
         has_distinct_sets = has_groups and self.accept_any("ALL", "DISTINCT") == "DISTINCT"
-        group = tuple(self.list_of(self._group_item)) if has_groups else None
+        group = tuple(self.parse_items(self._group_item)) if has_groups else None
         having = self.expression() if self.accept("HAVING") else None
-        windows = tuple(self.list_of(self._named_window)) if self.accept("WINDOW") else ()
+        windows = tuple(self.parse_items(self._named_window)) if self.accept("WINDOW") else ()
         qualify = self.expression() if self.accept("QUALIFY") else None
         return relations.Select(
             items,
@@ -133,15 +133,17 @@ class QueryParser(FunctionParser):
 
     def _group_item(self) -> GroupItem:
         if self.accept("GROUPING", "SETS"):
-            return GroupItem("GROUPING SETS", sets=tuple(self.in_parentheses(lambda: self.list_of(self._group_item))))
+            return GroupItem(
+                "GROUPING SETS", sets=tuple(self.in_parentheses(lambda: self.parse_items(self._group_item)))
+            )
         if self.sees_any("ROLLUP", "CUBE") and self.peek().text == "(":
             kind = self.take().text
-            return GroupItem(kind, sets=tuple(self.in_parentheses(lambda: self.list_of(self._group_item))))
+            return GroupItem(kind, sets=tuple(self.in_parentheses(lambda: self.parse_items(self._group_item))))
         if self.sees("(", ")"):
             self.index += 2
             return GroupItem("SET")
-        found = self.expression()
-        return GroupItem("SET", found.items if isinstance(found, syntax.RowValue) else (found,))
+        expression = self.expression()
+        return GroupItem("SET", expression.items if isinstance(expression, syntax.RowValue) else (expression,))
 
     def _named_window(self) -> tuple[str, WindowSpecification]:
         name = self.name()
@@ -189,14 +191,14 @@ class QueryParser(FunctionParser):
 
     def order_items(self) -> tuple[OrderItem, ...]:
         """Parse the items of ORDER BY."""
-        return tuple(self.list_of(self._order_item))
+        return tuple(self.parse_items(self._order_item))
 
-    def order_items_of(self, most: int) -> tuple[OrderItem, ...]:
+    def parse_order_items(self, most: int) -> tuple[OrderItem, ...]:
         """Parse at most `most` items of ORDER BY."""
-        found = [self._order_item()]
-        while len(found) < most and self.accept(","):
-            found.append(self._order_item())
-        return tuple(found)
+        items = [self._order_item()]
+        while len(items) < most and self.accept(","):
+            items.append(self._order_item())
+        return tuple(items)
 
     def _order_item(self) -> OrderItem:
         expression = self.expression()
@@ -252,9 +254,9 @@ class QueryParser(FunctionParser):
         """Parse the hints of one comment, if one comes next."""
         if not (self.token.kind is Kind.HINT and self.accept("/*+")):
             return ()
-        found = self.list_of(self._hint)
+        hints = self.parse_items(self._hint)
         self.expect("*/")
-        return tuple(found)
+        return tuple(hints)
 
     def _signed_number(self) -> str:
         sign = "-" if self.accept("-") else ""

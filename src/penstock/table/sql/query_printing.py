@@ -6,53 +6,53 @@ from collections.abc import Iterable
 
 from penstock.table.data.logical_types import literal, quoted
 from penstock.table.sql import relations
-from penstock.table.sql.expression_printing import ordered, unit_of, window_of
-from penstock.table.sql.printing import listed, path_of, spaced, sql_of
+from penstock.table.sql.expression_printing import format_unit, format_window, ordered
+from penstock.table.sql.printing import format_path, listed, spaced, to_sql
 from penstock.table.sql.relations import GroupItem, Hint, Pattern, Relation, SelectItem
 from penstock.table.sql.syntax import Query
 
 
-@sql_of.register
+@to_sql.register
 def _(query: relations.Values) -> str:
     return "VALUES " + ", ".join(f"({listed(row)})" for row in query.rows)
 
 
-@sql_of.register
+@to_sql.register
 def _(query: relations.TableQuery) -> str:
-    return f"TABLE {path_of(query.path)}"
+    return f"TABLE {format_path(query.path)}"
 
 
-@sql_of.register
+@to_sql.register
 def _(query: relations.SetOperation) -> str:
     words = f"{query.operator}{' ALL' if query.is_all else ''}"
-    return f" {words} ".join(f"({sql_of(part)})" for part in query.parts)
+    return f" {words} ".join(f"({to_sql(part)})" for part in query.parts)
 
 
-@sql_of.register
+@to_sql.register
 def _(query: relations.With) -> str:
     words = "WITH RECURSIVE" if query.is_recursive else "WITH"
     return f"{words} {', '.join(map(_common_table, query.tables))} {_body(query.query)}"
 
 
-@sql_of.register
+@to_sql.register
 def _(query: relations.Ordered) -> str:
     return spaced(
         _body(query.query),
         f"ORDER BY {ordered(query.order)}" if query.order else "",
-        "" if query.offset is None else f"OFFSET {sql_of(query.offset)} ROWS",
-        "" if query.fetch is None else f"FETCH NEXT {sql_of(query.fetch)} ROWS ONLY",
+        "" if query.offset is None else f"OFFSET {to_sql(query.offset)} ROWS",
+        "" if query.fetch is None else f"FETCH NEXT {to_sql(query.fetch)} ROWS ONLY",
     )
 
 
 def _body(query: Query) -> str:
     """Print a query that is followed by ORDER BY or preceded by WITH."""
-    text = sql_of(query)
+    text = to_sql(query)
     return f"({text})" if isinstance(query, relations.Ordered) else text
 
 
 def _common_table(table: relations.CommonTable) -> str:
     columns = f" ({_names(table.columns)})" if table.columns else ""
-    return f"{quoted(table.name)}{columns} AS ({sql_of(table.query)})"
+    return f"{quoted(table.name)}{columns} AS ({to_sql(table.query)})"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -62,9 +62,9 @@ def _names(names: Iterable[str]) -> str:
 # --- SELECT ----------------------------------------------------------------------------------------------------------
 
 
-@sql_of.register
+@to_sql.register
 def _(query: relations.Select) -> str:
-    windows = ", ".join(f"{quoted(name)} AS ({window_of(window)})" for name, window in query.windows)
+    windows = ", ".join(f"{quoted(name)} AS ({format_window(window)})" for name, window in query.windows)
     return spaced(
         "SELECT",
         _hints(query.hints),
@@ -72,16 +72,16 @@ def _(query: relations.Select) -> str:
         "DISTINCT" if query.is_distinct else "",
         ", ".join(map(_item, query.items)),
         "" if query.source is None else f"FROM {_relation(query.source)}",
-        "" if query.where is None else f"WHERE {sql_of(query.where)}",
+        "" if query.where is None else f"WHERE {to_sql(query.where)}",
         "" if query.group is None else f"GROUP BY {'DISTINCT ' * query.has_distinct_sets}{_groups(query.group)}",
-        "" if query.having is None else f"HAVING {sql_of(query.having)}",
+        "" if query.having is None else f"HAVING {to_sql(query.having)}",
         f"WINDOW {windows}" if windows else "",
-        "" if query.qualify is None else f"QUALIFY {sql_of(query.qualify)}",
+        "" if query.qualify is None else f"QUALIFY {to_sql(query.qualify)}",
     )
 
 
 def _item(item: SelectItem) -> str:
-    return sql_of(item.expression) + ("" if item.alias is None else f" AS {quoted(item.alias)}")
+    return to_sql(item.expression) + ("" if item.alias is None else f" AS {quoted(item.alias)}")
 
 
 def _groups(groups: Iterable[GroupItem]) -> str:
@@ -95,8 +95,8 @@ def _group(group: GroupItem) -> str:
 
 
 def _hints(hints: Iterable[Hint]) -> str:
-    found = ", ".join(map(_hint, hints))
-    return found and f"/*+ {found} */"
+    text = ", ".join(map(_hint, hints))
+    return text and f"/*+ {text} */"
 
 
 def _hint(hint: Hint) -> str:
@@ -127,7 +127,7 @@ def _sample(relation: Relation) -> str:
 
 
 def _join(join: relations.Join) -> str:
-    condition = "" if join.condition is None else f"ON {sql_of(join.condition)}"
+    condition = "" if join.condition is None else f"ON {to_sql(join.condition)}"
     using = f"USING ({_names(join.using)})" if join.using else ""
     natural = "NATURAL" if join.is_natural else ""
     return spaced(_relation(join.left), natural, join.join_type, "JOIN", _relation(join.right), condition, using)
@@ -135,13 +135,13 @@ def _join(join: relations.Join) -> str:
 
 def _unnamed(relation: Relation) -> str:
     if isinstance(relation, relations.NamedTable):
-        as_of = "" if relation.as_of is None else f"FOR SYSTEM_TIME AS OF {sql_of(relation.as_of)}"
-        return spaced(path_of(relation.path), _hints(relation.hints), as_of)
+        as_of = "" if relation.as_of is None else f"FOR SYSTEM_TIME AS OF {to_sql(relation.as_of)}"
+        return spaced(format_path(relation.path), _hints(relation.hints), as_of)
     if isinstance(relation, relations.DerivedTable):
         lateral = "LATERAL" if relation.is_lateral else ""
-        return spaced(lateral, f"({sql_of(relation.query)})", _hints(relation.hints))
+        return spaced(lateral, f"({to_sql(relation.query)})", _hints(relation.hints))
     if isinstance(relation, relations.FunctionTable):
-        return f"{'LATERAL ' if relation.is_lateral else ''}TABLE({sql_of(relation.call)})"
+        return f"{'LATERAL ' if relation.is_lateral else ''}TABLE({to_sql(relation.call)})"
     if isinstance(relation, relations.UnnestedTable):
         ordinality = " WITH ORDINALITY" if relation.with_ordinality else ""
         return f"UNNEST({listed(relation.expressions)}){ordinality}"
@@ -159,11 +159,13 @@ def _unnamed(relation: Relation) -> str:
 def _match_recognize(match: relations.MatchRecognize) -> str:
     measures = ", ".join(map(_item, match.measures))
     subsets = ", ".join(f"{quoted(name)} = ({_names(names)})" for name, names in match.subsets)
-    definitions = ", ".join(f"{quoted(name)} AS {sql_of(condition)}" for name, condition in match.definitions)
+    definitions = ", ".join(f"{quoted(name)} AS {to_sql(condition)}" for name, condition in match.definitions)
     within = ""
     if match.within is not None:
         text, qualifier = match.within
-        within = f"WITHIN INTERVAL {'-' * text.startswith('-')}{literal(text.removeprefix('-'))} {unit_of(qualifier)}"
+        within = (
+            f"WITHIN INTERVAL {'-' * text.startswith('-')}{literal(text.removeprefix('-'))} {format_unit(qualifier)}"
+        )
     first, _, last = match.skip.rpartition(" ")
     skip = f"{first} {quoted(last)}" if first in ("TO FIRST", "TO LAST") else match.skip
     clauses = spaced(
@@ -204,4 +206,4 @@ def _part(pattern: Pattern) -> str:
     return f"({text})" if pattern.kind in ("CONCAT", "ALTER", "REPEAT") else text
 
 
-sql_of.register(Pattern, _pattern)
+to_sql.register(Pattern, _pattern)

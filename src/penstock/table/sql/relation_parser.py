@@ -56,22 +56,22 @@ class RelationParser(QueryParser):
     # --- one of what is joined ---------------------------------------------------------------------------------------
 
     def _aliased(self) -> Relation:
-        found = self._unnamed()
+        relation = self._unnamed()
         if self.sees("FOR", "SYSTEM_TIME"):
-            found = self._as_of(found)
-        found = self._matched_or_pivoted(found)
+            relation = self._parse_as_of(relation)
+        relation = self._matched_or_pivoted(relation)
         is_named = self.sees("AS")
-        found = self._with_alias(found)
+        relation = self._with_alias(relation)
         if is_named and self.sees("MATCH_RECOGNIZE"):
-            found = self._with_alias(self._matched(found))
+            relation = self._with_alias(self._matched(relation))
         if self.accept("TABLESAMPLE"):
-            found = self._sampled(found)
-        return found
+            relation = self._sampled(relation)
+        return relation
 
-    def _matched_or_pivoted(self, found: Relation) -> Relation:
+    def _matched_or_pivoted(self, relation: Relation) -> Relation:
         """Parse MATCH_RECOGNIZE, PIVOT or UNPIVOT after a relation, if one comes next."""
         if self.sees("MATCH_RECOGNIZE"):
-            return self._matched(found)
+            return self._matched(relation)
         begin = self.token.at
         if self.accept("PIVOT"):
             self.in_parentheses(self._pivot)
@@ -80,19 +80,19 @@ class RelationParser(QueryParser):
                 self.expect("NULLS")
             self.in_parentheses(self._unpivot)
         else:
-            return found
-        return relations.Pivot(found, self.sql[begin : self.token.at].strip(), at=found.at)
+            return relation
+        return relations.Pivot(relation, self.sql[begin : self.token.at].strip(), at=relation.at)
 
-    def _matched(self, found: Relation) -> Relation:
-        return self.match_recognize(found) if self.accept("MATCH_RECOGNIZE") else found
+    def _matched(self, relation: Relation) -> Relation:
+        return self.match_recognize(relation) if self.accept("MATCH_RECOGNIZE") else relation
 
     def _pivot(self) -> None:
         """Parse aggregates FOR columns IN values."""
-        self.list_of(self._pivoted_aggregate)
+        self.parse_items(self._pivoted_aggregate)
         self.expect("FOR")
         self._name_or_names()
         self.expect("IN")
-        self.in_parentheses(lambda: None if self.sees(")") else self.list_of(self._named_expression))
+        self.in_parentheses(lambda: None if self.sees(")") else self.parse_items(self._named_expression))
 
     def _pivoted_aggregate(self) -> None:
         at = self.token.at
@@ -115,7 +115,7 @@ class RelationParser(QueryParser):
         self.expect("FOR")
         self._name_or_names()
         self.expect("IN")
-        self.in_parentheses(lambda: self.list_of(self._unpivoted))
+        self.in_parentheses(lambda: self.parse_items(self._unpivoted))
 
     def _unpivoted(self) -> None:
         self._name_or_names()
@@ -125,16 +125,16 @@ class RelationParser(QueryParser):
     def _name_or_names(self) -> tuple[str, ...]:
         return self.names_in_parentheses() if self.sees("(") else (self.name(),)
 
-    def _with_alias(self, found: Relation) -> Relation:
+    def _with_alias(self, relation: Relation) -> Relation:
         """Parse an optional alias after a relation, with optional column names."""
         if self.accept("AS") or (self.sees_name() and not self._begins_clause()):
-            if isinstance(found, relations.AliasedJoin):
+            if isinstance(relation, relations.AliasedJoin):
                 self.refuse("A join in parentheses takes no name, and here is one", self.tokens[self.index - 1].at)
             alias = self.name()
         else:
-            return found
+            return relation
         columns = self.names_in_parentheses() if self.sees("(") else ()
-        return replace(found, alias=alias, columns=columns)
+        return replace(relation, alias=alias, columns=columns)
 
     def _begins_clause(self) -> bool:
         """Return whether a word that could be a name begins a clause here."""
@@ -177,14 +177,14 @@ class RelationParser(QueryParser):
             self.refuse("Expected a query or a join in the parentheses that begin", at)
         return relations.AliasedJoin(joined, at=at)
 
-    def _as_of(self, found: Relation) -> Relation:
+    def _parse_as_of(self, relation: Relation) -> Relation:
         self.expect("FOR", "SYSTEM_TIME", "AS", "OF")
         moment = self.expression()
-        if not isinstance(found, relations.NamedTable):
-            self.refuse("FOR SYSTEM_TIME AS OF follows the name of a table, and not what begins", found.at)
-        return replace(found, as_of=moment)
+        if not isinstance(relation, relations.NamedTable):
+            self.refuse("FOR SYSTEM_TIME AS OF follows the name of a table, and not what begins", relation.at)
+        return replace(relation, as_of=moment)
 
-    def _sampled(self, found: Relation) -> Relation:
+    def _sampled(self, relation: Relation) -> Relation:
         begin = self.token.at
         if self.accept("SUBSTITUTE"):
             self.in_parentheses(self.text)
@@ -195,7 +195,7 @@ class RelationParser(QueryParser):
         else:
             self.fail("expected BERNOULLI or SYSTEM")
         text = self.sql[begin : self.token.at].strip()
-        return replace(found, sample=text)
+        return replace(relation, sample=text)
 
     def _seed(self) -> None:
         self.accept("-")

@@ -27,23 +27,23 @@ def _kept(sql: str) -> Statement:
 
 def _statement(sql: str) -> Statement:
     parser = StatementParser(sql)
-    found = parser.statement()
+    statement = parser.statement()
     parser.accept(";")
     parser.finish()
-    return found
+    return statement
 
 
 def parse_script(sql: str) -> list[Statement]:
     """Parse all statements of a text, separated by semicolons. Raises `SqlParserError`."""
     parser = StatementParser(sql)
-    found = []
+    statements = []
     while not parser.has_ended:
         if parser.accept(";"):
             continue
-        found.append(parser.statement())
+        statements.append(parser.statement())
         if not parser.has_ended:
             parser.expect(";")
-    return found
+    return statements
 
 
 def parse_path(text: str) -> tuple[str, ...]:
@@ -52,6 +52,6 @@ def parse_path(text: str) -> tuple[str, ...]:
     Raises `SqlParserError` if it is not a path.
     """
     parser = StatementParser(text)
-    found = parser.path()
+    path = parser.path()
     parser.finish()
-    return found
+    return path

@@ -77,7 +77,7 @@ class StatementParser(AlterParser):
         partition = self.partition_values() if self.accept("PARTITION") else ()
         columns: tuple[Path, ...] = ()
         if self.sees("(") and self.try_query_ahead() is False:
-            columns = tuple(self.in_parentheses(lambda: self.list_of(self.path)))
+            columns = tuple(self.in_parentheses(lambda: self.parse_items(self.path)))
         query = self.query()
         conflict = None
         if self.accept("ON", "CONFLICT"):
@@ -99,7 +99,7 @@ class StatementParser(AlterParser):
         path = self.path()
         alias = self._alias()
         self.expect("SET")
-        assignments = tuple(self.list_of(self._assignment))
+        assignments = tuple(self.parse_items(self._assignment))
         return statements.Update(path, assignments, self._where(), alias, at=at)
 
     def _assignment(self) -> tuple[str, Expression]:
@@ -137,13 +137,13 @@ class StatementParser(AlterParser):
         path = self.path()
         partition: tuple[tuple[str, Expression | None], ...] = ()
         if self.accept("PARTITION"):
-            partition = tuple(self.in_parentheses(lambda: self.list_of(self._partition_part)))
+            partition = tuple(self.in_parentheses(lambda: self.parse_items(self._partition_part)))
         self.expect("COMPUTE", "STATISTICS")
         columns: tuple[str, ...] | None = None
         if self.accept("FOR", "ALL", "COLUMNS"):
             columns = ()
         elif self.accept("FOR", "COLUMNS"):
-            columns = tuple(self.list_of(self.name))
+            columns = tuple(self.parse_items(self.name))
         return statements.Analyze(path, partition, columns, at=at)
 
     def _partition_part(self) -> tuple[str, Expression | None]:
@@ -157,7 +157,7 @@ class StatementParser(AlterParser):
         if self.accept("PLAN"):
             self.expect("FOR")
         elif self.sees_any(*_DETAILS):
-            details = self.list_of(self._detail)
+            details = self.parse_items(self._detail)
             if len(set(details)) < len(details):
                 self.refuse(f"EXPLAIN takes each of {', '.join(details)} once, and is wrong", at)
         if self.sees("STATEMENT", "SET") or self.accept("EXECUTE"):
@@ -249,12 +249,12 @@ class StatementParser(AlterParser):
             self.fail("expected MATERIALIZED TABLE")
         if self.accept("FUNCTION"):
             return self._create_function(words, at)
-        what = self.accept_any("CONNECTION") if words.is_system else self.accept_any("TABLE", "VIEW", *_OTHERS)
-        if what is None:
+        object_type = self.accept_any("CONNECTION") if words.is_system else self.accept_any("TABLE", "VIEW", *_OTHERS)
+        if object_type is None:
             self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
-        if what == "TABLE":
+        if object_type == "TABLE":
             return self.create_table(words, at)
-        return self.create_view(words, at) if what == "VIEW" else self._create_other(what, words, at)
+        return self.create_view(words, at) if object_type == "VIEW" else self._create_other(object_type, words, at)
 
     def _replace(self, at: int) -> Statement:
         self.expect("REPLACE")
@@ -269,7 +269,7 @@ class StatementParser(AlterParser):
         target = self.single_text()
         language = self._language()
         begin = self.token.at
-        files = tuple(self.list_of(self._file)) if self.accept("USING") else ()
+        files = tuple(self.parse_items(self._file)) if self.accept("USING") else ()
         if files and language == "PYTHON":
             self.refuse("A function in PYTHON takes no JAR or ARTIFACT, and here begins one", begin)
         options = self.options() if self.accept("WITH") else ()
@@ -299,18 +299,18 @@ class StatementParser(AlterParser):
             self.fail("expected JAR or ARTIFACT")
         return kind, self.text()
 
-    def _create_other(self, what: str, words: Words, at: int) -> Statement:
+    def _create_other(self, object_type: str, words: Words, at: int) -> Statement:
         if_not_exists = self.if_not_exists()
-        path = (self.name(),) if what == "CATALOG" else self.path()
+        path = (self.name(),) if object_type == "CATALOG" else self.path()
         inputs = self.elements().columns if self.accept("INPUT") else ()
         outputs = self.elements().columns if self.accept("OUTPUT") else ()
         comment = self.comment()
-        if what == "CONNECTION" and not self.sees("WITH"):
+        if object_type == "CONNECTION" and not self.sees("WITH"):
             self.fail("expected WITH and options")
         options = self.options() if self.accept("WITH") else ()
-        query: Query | None = self.query() if what == "MODEL" and self.accept("AS") else None
+        query: Query | None = self.query() if object_type == "MODEL" and self.accept("AS") else None
         return statements.Create(
-            what=what,
+            what=object_type,
             path=path,
             options=options,
             comment=comment,
@@ -346,25 +346,25 @@ class StatementParser(AlterParser):
                 if_exists=if_exists,
                 at=at,
             )
-        what = self.accept_any(*_OTHERS)
-        if what is None:
+        object_type = self.accept_any(*_OTHERS)
+        if object_type is None:
             self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
-        return self.alter_other(what, at)
+        return self.alter_other(object_type, at)
 
     def _drop(self, at: int) -> Statement:
         self.expect("DROP")
         is_temporary = self.accept("TEMPORARY")
         is_system = self.accept("SYSTEM")
-        what = "MATERIALIZED TABLE" if not is_temporary and self.accept("MATERIALIZED", "TABLE") else None
-        what = what or self.accept_any("FUNCTION", "CONNECTION")
-        if what is None and not is_system:
-            what = self.accept_any("TABLE", "VIEW", *_OTHERS)
-        if what is None:
+        object_type = "MATERIALIZED TABLE" if not is_temporary and self.accept("MATERIALIZED", "TABLE") else None
+        object_type = object_type or self.accept_any("FUNCTION", "CONNECTION")
+        if object_type is None and not is_system:
+            object_type = self.accept_any("TABLE", "VIEW", *_OTHERS)
+        if object_type is None:
             self.fail("expected TABLE, VIEW, FUNCTION, CATALOG, DATABASE or MODEL")
         if_exists = self.if_exists()
         path = self.path()
-        behaviour = self.accept_any("RESTRICT", "CASCADE") if what == "DATABASE" else None
-        return statements.Drop(what, path, if_exists, is_temporary, is_system, behaviour, at=at)
+        behaviour = self.accept_any("RESTRICT", "CASCADE") if object_type == "DATABASE" else None
+        return statements.Drop(object_type, path, if_exists, is_temporary, is_system, behaviour, at=at)
 
     # --- looking around ----------------------------------------------------------------------------------------------
 
@@ -373,7 +373,7 @@ class StatementParser(AlterParser):
         if self.accept("CATALOG"):
             return statements.Use("CATALOG", ((self.name(),),), at=at)
         if self.accept("MODULES"):
-            return statements.Use("MODULES", tuple((name,) for name in self.list_of(self.name)), at=at)
+            return statements.Use("MODULES", tuple((name,) for name in self.parse_items(self.name)), at=at)
         return statements.Use("DATABASE", (self.path(),), at=at)
 
     def _show(self, at: int) -> Statement:
@@ -381,47 +381,47 @@ class StatementParser(AlterParser):
         if self.accept("CREATE"):
             return self._show_create(at)
         if self.accept("CURRENT"):
-            what = self.accept_any("CATALOG", "DATABASE")
-            if what is None:
+            object_type = self.accept_any("CATALOG", "DATABASE")
+            if object_type is None:
                 self.fail("expected CATALOG or DATABASE")
-            return statements.Show(f"CURRENT {what}", at=at)
+            return statements.Show(f"CURRENT {object_type}", at=at)
         if self.accept("PARTITIONS"):
             path = self.path()
             partition = self.partition_values() if self.accept("PARTITION") else ()
             return statements.Show("PARTITIONS", path, partition=partition, at=at)
-        what = self._shown()
-        if what in _SHOWN_WHOLE:
-            return statements.Show(what, at=at)
-        path = self.path() if what != "CATALOGS" and self.accept_any("FROM", "IN") else ()
-        if what == "COLUMNS" and not path:
+        object_type = self._shown()
+        if object_type in _SHOWN_WHOLE:
+            return statements.Show(object_type, at=at)
+        path = self.path() if object_type != "CATALOGS" and self.accept_any("FROM", "IN") else ()
+        if object_type == "COLUMNS" and not path:
             self.fail("expected FROM or IN")
-        patterns = ("LIKE", "ILIKE") if what in _SHOWN_ILIKE else ("LIKE",)
+        patterns = ("LIKE", "ILIKE") if object_type in _SHOWN_ILIKE else ("LIKE",)
         is_negated = self.sees("NOT") and self.peek().text in patterns
         if is_negated:
             self.take()
         kind = self.accept_any(*patterns)
         pattern = self.text() if kind else None
-        return statements.Show(what, path, pattern, kind or "LIKE", is_negated, at=at)
+        return statements.Show(object_type, path, pattern, kind or "LIKE", is_negated, at=at)
 
     def _shown(self) -> str:
         for words in (("USER", "FUNCTIONS"), ("FULL", "MODULES"), ("MATERIALIZED", "TABLES")):
             if self.accept(*words):
                 return " ".join(words)
-        what = self.accept_any(
+        object_type = self.accept_any(
             *("TABLES", "VIEWS", "COLUMNS", "CATALOGS", "DATABASES", "FUNCTIONS", "PROCEDURES", "MODULES", "MODELS"),
             *("JARS", "JOBS", "CONNECTIONS"),
         )
-        if what is None:
+        if object_type is None:
             self.fail("expected what to show, such as TABLES")
-        return what
+        return object_type
 
     def _show_create(self, at: int) -> Statement:
-        what = "MATERIALIZED TABLE" if self.accept("MATERIALIZED", "TABLE") else None
-        what = what or self.accept_any("TABLE", "VIEW", *_OTHERS)
-        if what is None:
+        object_type = "MATERIALIZED TABLE" if self.accept("MATERIALIZED", "TABLE") else None
+        object_type = object_type or self.accept_any("TABLE", "VIEW", *_OTHERS)
+        if object_type is None:
             self.fail("expected TABLE, VIEW, CATALOG or MODEL")
-        path = (self.name(),) if what == "CATALOG" else self.path()
-        return statements.Show(f"CREATE {what}", path, at=at)
+        path = (self.name(),) if object_type == "CATALOG" else self.path()
+        return statements.Show(f"CREATE {object_type}", path, at=at)
 
     def _describe(self, at: int) -> Statement:
         is_short = self.take().text == "DESC"
@@ -429,9 +429,9 @@ class StatementParser(AlterParser):
             return statements.JobStatement("DESCRIBE", self.text(), at=at)
         if not is_short and self.sees_any("SELECT", "VALUES", "VALUE", "WITH", "("):
             return statements.Explain(statements.QueryStatement(self.query(), at=at), at=at)
-        for what in ("CATALOG", "DATABASE", "FUNCTION", "MODEL", "CONNECTION"):
-            if self.accept(what):
-                return statements.Describe(what, *self._described(), at=at)
+        for object_type in ("CATALOG", "DATABASE", "FUNCTION", "MODEL", "CONNECTION"):
+            if self.accept(object_type):
+                return statements.Describe(object_type, *self._described(), at=at)
         if not is_short:
             self.accept("TABLE")
         return statements.Describe("TABLE", *self._described(), at=at)

@@ -323,8 +323,8 @@ class RowValue(Expression):
 
 def numbered_row(items: Iterable[Expression]) -> RowValue:
     """Return a Table API row, with fields f0, f1 and so on."""
-    found = tuple(items)
-    return RowValue(found, tuple(f"f{place}" for place in range(len(found))))
+    values = tuple(items)
+    return RowValue(values, tuple(f"f{index}" for index in range(len(values))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,17 +51,17 @@ class TableParser(PatternParser):
     def options(self) -> Options:
         """Parse a possibly empty list of options in parentheses."""
         self.expect("(")
-        found: list[tuple[str, str]] = []
+        pairs: list[tuple[str, str]] = []
         while not self.sees(")"):
             key = self.text()
             self.expect("=")
-            found.append((key, self.text()))
+            pairs.append((key, self.text()))
             if not self.accept(","):
                 break
             if self.sees(")"):
                 self.fail("expected another option after the comma")
         self.expect(")")
-        return tuple(found)
+        return tuple(pairs)
 
     def if_not_exists(self) -> bool:
         """Parse IF NOT EXISTS, if it comes next."""
@@ -77,7 +77,7 @@ class TableParser(PatternParser):
 
     def partition_values(self) -> tuple[tuple[str, Expression], ...]:
         """Parse `(a = 1, b = 'x')` after PARTITION."""
-        return tuple(self.in_parentheses(lambda: self.list_of(self._partition_value)))
+        return tuple(self.in_parentheses(lambda: self.parse_items(self._partition_value)))
 
     def _partition_value(self) -> tuple[str, Expression]:
         name = self.name()
@@ -88,18 +88,18 @@ class TableParser(PatternParser):
         """Parse a literal, such as the value of a partition column."""
         at = self.token.at
         sign = self.accept_any("+", "-")
-        found = self.value()
-        if not isinstance(found, _LITERALS) or (sign and not isinstance(found, syntax.NumberLiteral)):
+        value = self.value()
+        if not isinstance(value, _LITERALS) or (sign and not isinstance(value, syntax.NumberLiteral)):
             self.refuse("Expected a literal, and none begins", at)
-        return syntax.Call("MINUS_PREFIX", (found,), at=at) if sign == "-" else found
+        return syntax.Call("MINUS_PREFIX", (value,), at=at) if sign == "-" else value
 
     def computed(self) -> Expression:
         """Parse an expression that is not a query."""
         at = self.token.at
-        found = self.expression()
-        if isinstance(found, syntax.Subquery):
+        expression = self.expression()
+        if isinstance(expression, syntax.Subquery):
             self.refuse("Expected an expression, and a query begins", at)
-        return found
+        return expression
 
     # --- columns, keys, watermarks -----------------------------------------------------------------------------------
 
@@ -283,10 +283,10 @@ class TableParser(PatternParser):
     def freshness(self) -> Expression:
         """Parse the maximum age of a materialized table's rows: an interval."""
         at = self.token.at
-        found = self.expression()
-        if not isinstance(found, syntax.IntervalLiteral) or self.sql[at:].split()[1:][0][:1] not in "'+-":
+        interval = self.expression()
+        if not isinstance(interval, syntax.IntervalLiteral) or self.sql[at:].split()[1:][0][:1] not in "'+-":
             self.refuse("FRESHNESS is an interval, and what it is here begins", at)
-        return found
+        return interval
 
     def refresh_mode(self) -> str:
         """Parse the refresh mode of a materialized table."""

@@ -47,25 +47,27 @@ class TypeParser(Cursor):
         """Parse a type in CAST: without [NOT] NULL, which only its nested types may have."""
         if self.sees("NULL"):
             self.fail("expected a type")
-        return self._in_collections(lambda found: found)
+        return self._in_collections(lambda data_type: data_type)
 
     def _in_collections(self, qualified: Callable[[DataType], DataType]) -> DataType:
         at, before = self.token.at, self.open_level()
         try:
-            found = qualified(self._root())
+            data_type = qualified(self._root())
             while collection := self.accept_any("ARRAY", "MULTISET"):
-                found = qualified(types.ArrayType(found) if collection == "ARRAY" else types.MultisetType(found))
+                data_type = qualified(
+                    types.ArrayType(data_type) if collection == "ARRAY" else types.MultisetType(data_type)
+                )
                 self.add_level()
         except WrongValueError as error:
             self.refuse(f"{str(error).capitalize()}:", at)
         self.close_level(before)
-        return found
+        return data_type
 
-    def _nullability(self, found: DataType) -> DataType:
+    def _nullability(self, data_type: DataType) -> DataType:
         if self.accept("NOT", "NULL"):
-            return found.not_null()
+            return data_type.not_null()
         self.accept("NULL")
-        return found
+        return data_type
 
     def _root(self) -> DataType:
         token = self.token
@@ -98,7 +100,7 @@ class TypeParser(Cursor):
         """Parse up to `most` whole numbers in parentheses, if there are any."""
         if not self.sees("("):
             return []
-        numbers = self.in_parentheses(lambda: self.list_of(self.whole_number))
+        numbers = self.in_parentheses(lambda: self.parse_items(self.whole_number))
         if len(numbers) > most:
             self.fail(f"expected at most {most} numbers in the parentheses before")
         return numbers
@@ -149,12 +151,12 @@ class TypeParser(Cursor):
         if word == "MAP":
             key = self.data_type()
             self.expect(",")
-            found: DataType = types.MapType(key, self.data_type())
+            data_type: DataType = types.MapType(key, self.data_type())
         else:
             element = self.data_type()
-            found = types.ArrayType(element) if word == "ARRAY" else types.MultisetType(element)
+            data_type = types.ArrayType(element) if word == "ARRAY" else types.MultisetType(element)
         self.close_angle()
-        return found
+        return data_type
 
     def _raw(self) -> DataType:
         class_name = self.text()
@@ -168,7 +170,7 @@ class TypeParser(Cursor):
     def _fields(self, end: str) -> list[RowField]:
         fields: list[RowField] = []
         if not self.sees(end):
-            fields = self.list_of(self._field)
+            fields = self.parse_items(self._field)
         if end == ">":
             self.close_angle()
         else:

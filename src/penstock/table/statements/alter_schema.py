@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Final
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.catalog.from_ddl import schema_of
+from penstock.table.catalog.from_ddl import build_schema
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.catalog.schema import Schema, UnresolvedColumn
 from penstock.table.data.errors import ValidationError
@@ -28,8 +28,8 @@ def references(node: object) -> Iterator[str]:
     if isinstance(node, syntax.Reference):
         yield node.path[0]
     elif isinstance(node, tuple):
-        for one in node:
-            yield from references(one)
+        for child in node:
+            yield from references(child)
     elif is_dataclass(node):
         for field in fields(node):
             yield from references(getattr(node, field.name))
@@ -39,7 +39,7 @@ def references(node: object) -> Iterator[str]:
 
 
 def _add_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
-    added = _schema_of(action)
+    added = _build_schema(action)
     column = added.columns[0]
     if column.name in _names(table):
         raise ValidationError(f"Try to add a column `{column.name}` which already exists in the table.")
@@ -51,15 +51,15 @@ def _add_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTabl
 def _modify_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
     assert action.column is not None
     name = _one_name(action.column.path)
-    place = _place(table, name, f"Try to modify a column `{name}` which does not exist in the table.")
-    there = table.schema.columns[place]
-    changed, key = there, Schema()
+    index = _place(table, name, f"Try to modify a column `{name}` which does not exist in the table.")
+    existing = table.schema.columns[index]
+    changed, key = existing, Schema()
     if action.column.type is not None or action.column.expression is not None or action.column.is_metadata:
-        key = _schema_of(action)
+        key = _build_schema(action)
         changed = key.columns[0]
-    comment = action.column.comment if action.column.comment is not None else there.comment
-    columns = [one for one in table.schema.columns if one.name != name]
-    columns = _placed(columns, replace(changed, comment=comment), action.position, place)
+    comment = action.column.comment if action.column.comment is not None else existing.comment
+    columns = [column for column in table.schema.columns if column.name != name]
+    columns = _placed(columns, replace(changed, comment=comment), action.position, index)
     modified = replace(table, schema=replace(table.schema, columns=tuple(columns)))
     if key.primary_key and table.schema.primary_key != key.primary_key:
         return _with_key(modified, key)
@@ -69,16 +69,16 @@ def _modify_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseT
 def _placed(
     columns: list[UnresolvedColumn], column: UnresolvedColumn, position: str | None, otherwise: int
 ) -> list[UnresolvedColumn]:
-    place = otherwise
+    index = otherwise
     if position == "FIRST":
-        place = 0
+        index = 0
     elif position is not None:
         before = position.removeprefix("AFTER ")
-        names = [one.name for one in columns]
+        names = [other.name for other in columns]
         if before not in names:
             raise ValidationError(f"Referenced column `{before}` by 'AFTER' does not exist in the table.")
-        place = names.index(before) + 1
-    return [*columns[:place], column, *columns[place:]]
+        index = names.index(before) + 1
+    return [*columns[:index], column, *columns[index:]]
 
 
 def _drop_columns(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
@@ -90,18 +90,18 @@ def _drop_columns(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTa
             continue
         _place(table, name, f"The column `{name}` does not exist in the base table.")
         _check_unused(table, name, names)
-    kept = tuple(column for column in table.schema.columns if column.name not in names)
-    return replace(table, schema=replace(table.schema, columns=kept))
+    remaining = tuple(column for column in table.schema.columns if column.name not in names)
+    return replace(table, schema=replace(table.schema, columns=remaining))
 
 
 def _rename_column(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
     old, new = map(_one_name, action.names)
-    place = _place(table, old, f"The column `{old}` does not exist in the base table.")
+    index = _place(table, old, f"The column `{old}` does not exist in the base table.")
     if new in _names(table):
         raise ValidationError(f"The column `{new}` already existed in table schema.")
     _check_unused(table, old, [old], is_renamed=True)
     columns = list(table.schema.columns)
-    columns[place] = replace(columns[place], name=new)
+    columns[index] = replace(columns[index], name=new)
     key = tuple(new if name == old else name for name in table.schema.primary_key)
     return replace(table, schema=replace(table.schema, columns=tuple(columns), primary_key=key))
 
@@ -126,14 +126,14 @@ def _check_unused(table: CatalogBaseTable, name: str, dropped: Sequence[str], is
 
 
 def _add_key(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
-    return _with_key(table, _schema_of(action))
+    return _with_key(table, _build_schema(action))
 
 
 def _with_key(table: CatalogBaseTable, added: Schema) -> CatalogBaseTable:
     if table.schema.primary_key:
-        shown = ", ".join(f"`{name}`" for name in table.schema.primary_key)
+        key_columns = ", ".join(f"`{name}`" for name in table.schema.primary_key)
         raise ValidationError(
-            f"The base table has already defined the primary key constraint [{shown}]. You might want to drop it "
+            f"The base table has already defined the primary key constraint [{key_columns}]. You might want to drop it "
             "before adding a new one."
         )
     return _keyed(table, added)
@@ -144,7 +144,7 @@ def _modify_key(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTabl
         raise ValidationError(
             "The base table does not define any primary key constraint. You might want to add a new one."
         )
-    return _keyed(table, _schema_of(action))
+    return _keyed(table, _build_schema(action))
 
 
 def _keyed(table: CatalogBaseTable, added: Schema) -> CatalogBaseTable:
@@ -173,13 +173,13 @@ def _add_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseT
             f"The base table has already defined the watermark strategy for `{table.schema.watermarks[0].column}`. "
             "You might want to drop it before adding a new one."
         )
-    return replace(table, schema=replace(table.schema, watermarks=_schema_of(action).watermarks))
+    return replace(table, schema=replace(table.schema, watermarks=_build_schema(action).watermarks))
 
 
 def _modify_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
     if not table.schema.watermarks:
         raise ValidationError("The base table does not define any watermark. You might want to add a new one.")
-    return replace(table, schema=replace(table.schema, watermarks=_schema_of(action).watermarks))
+    return replace(table, schema=replace(table.schema, watermarks=_build_schema(action).watermarks))
 
 
 def _drop_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
@@ -191,13 +191,13 @@ def _drop_watermark(table: CatalogBaseTable, action: AlterAction) -> CatalogBase
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def _schema_of(action: AlterAction) -> Schema:
+def _build_schema(action: AlterAction) -> Schema:
     """Return the elements that an action adds, as a schema."""
     columns: tuple[statements.Column, ...] = ()
     if action.column is not None:
         _one_name(action.column.path)
         columns = (action.column,)
-    return schema_of(
+    return build_schema(
         Elements(
             columns,
             () if action.constraint is None else (action.constraint,),

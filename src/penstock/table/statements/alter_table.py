@@ -12,7 +12,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
 from penstock.table.sql import statements
-from penstock.table.sql.printing import path_of
+from penstock.table.sql.printing import format_path
 from penstock.table.sql.statements import AlterAction
 from penstock.table.statements import results
 from penstock.table.statements.alter_schema import altered
@@ -24,13 +24,13 @@ def _alter(session: TableSession, statement: statements.AlterTable) -> TableResu
         raise UnsupportedError("ALTER MATERIALIZED TABLE is not supported: Penstock has no materialized tables")
     if statement.partition:
         raise UnsupportedError("ALTER TABLE of a partition is not supported: Penstock's catalogs hold no partitions")
-    found = session.manager.find(statement.path)
-    if found is None or session.manager.temporary(statement.path) is not None:
+    entry = session.manager.find(statement.path)
+    if entry is None or session.manager.temporary(statement.path) is not None:
         if statement.if_exists:
             return results.done()
-        whole = path_of(session.manager.qualified(statement.path))
-        raise session.manager.missing(f"Table {whole} doesn't exist or is a temporary table.", statement.path)
-    whole_path, table = found
+        identifier = format_path(session.manager.qualified(statement.path))
+        raise session.manager.missing(f"Table {identifier} doesn't exist or is a temporary table.", statement.path)
+    whole_path, table = entry
     if table.is_view:
         raise ValidationError("ALTER TABLE for a view is not allowed")
     catalog, path = session.manager.catalog(whole_path[0]), ObjectPath(*whole_path[1:])
@@ -74,12 +74,12 @@ def _reset(table: CatalogBaseTable, keys: list[str]) -> CatalogBaseTable:
 
 
 def _distribution(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:
-    there = table.distribution
-    if action.verb == "ADD DISTRIBUTION" and there is not None:
+    existing = table.distribution
+    if action.verb == "ADD DISTRIBUTION" and existing is not None:
         raise ValidationError(
             "The base table has already defined a distribution. You can modify it or drop it before adding a new one."
         )
-    if action.verb != "ADD DISTRIBUTION" and there is None:
+    if action.verb != "ADD DISTRIBUTION" and existing is None:
         raise ValidationError("The base table does not define any distribution. You might want to add a new one.")
     names = [column.name for column in table.schema.columns]
     for name in action.distribution.columns if action.distribution is not None else ():

@@ -32,7 +32,7 @@ def create_catalog(session: TableSession, descriptor: CatalogDescriptor, if_not_
     session.catalog_descriptors[name] = descriptor
 
 
-def descriptor_of(session: TableSession, name: str) -> CatalogDescriptor:
+def get_catalog_descriptor(session: TableSession, name: str) -> CatalogDescriptor:
     """Return the options and comment of a catalog. Raises `ValidationError` if it does not exist."""
     session.manager.catalog(name)
     return session.catalog_descriptors.get(name, CatalogDescriptor(name))
@@ -54,8 +54,8 @@ def _alter(session: TableSession, statement: statements.Alter) -> TableResult:
     if statement.what != "CATALOG":
         raise _unsupported(statement.what)
     name = statement.path[-1]
-    found = descriptor_of(session, name)
-    options = dict(found.options)
+    descriptor = get_catalog_descriptor(session, name)
+    options = dict(descriptor.options)
     match statement.verb:
         case "SET":
             options.update(statement.options)
@@ -66,10 +66,10 @@ def _alter(session: TableSession, statement: statements.Alter) -> TableResult:
                 raise ValidationError("ALTER CATALOG RESET does not support changing 'type'")
             options = {key: value for key, value in options.items() if key not in statement.keys}
         case "COMMENT":
-            found = replace(found, comment=statement.text)
+            descriptor = replace(descriptor, comment=statement.text)
         case _:
             raise UnsupportedError(f"ALTER CATALOG {statement.verb} is not supported")
-    session.catalog_descriptors[name] = replace(found, options=options)
+    session.catalog_descriptors[name] = replace(descriptor, options=options)
     return results.done()
 
 
@@ -111,12 +111,12 @@ def _use(session: TableSession, statement: statements.Use) -> TableResult:
 
 def show_create(session: TableSession, path: tuple[str, ...]) -> str:
     """Run SHOW CREATE CATALOG."""
-    found = descriptor_of(session, path[-1])
-    return results.create_text("CATALOG", (found.catalog_name,), found.comment, found.options)
+    descriptor = get_catalog_descriptor(session, path[-1])
+    return results.create_text("CATALOG", (descriptor.catalog_name,), descriptor.comment, descriptor.options)
 
 
-def _unsupported(what: str) -> UnsupportedError:
-    return UnsupportedError(f"Penstock has no {what.lower()}s")
+def _unsupported(kind: str) -> UnsupportedError:
+    return UnsupportedError(f"Penstock has no {kind.lower()}s")
 
 
 HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {

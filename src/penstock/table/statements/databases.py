@@ -37,11 +37,11 @@ def create(session: TableSession, statement: statements.Create) -> TableResult:
 def alter(session: TableSession, statement: statements.Alter) -> TableResult:
     """Run ALTER DATABASE."""
     catalog, name = place(session, statement.path)
-    found = session.manager.catalog(catalog).get_database(name)
+    database = session.manager.catalog(catalog).get_database(name)
     if statement.verb != "SET":
         raise ValidationError(f"ALTER DATABASE {statement.verb} is not supported: only SET is")
-    properties = {**found.properties, **dict(statement.options)}
-    session.manager.catalog(catalog).alter_database(name, replace(found, properties=properties))
+    properties = {**database.properties, **dict(statement.options)}
+    session.manager.catalog(catalog).alter_database(name, replace(database, properties=properties))
     return results.done()
 
 
@@ -68,5 +68,5 @@ def use(session: TableSession, path: tuple[str, ...]) -> TableResult:
 def show_create(session: TableSession, path: tuple[str, ...]) -> str:
     """Run SHOW CREATE DATABASE."""
     catalog, name = place(session, path)
-    found = session.manager.catalog(catalog).get_database(name)
-    return results.create_text("DATABASE", (catalog, name), found.comment, found.properties)
+    database = session.manager.catalog(catalog).get_database(name)
+    return results.create_text("DATABASE", (catalog, name), database.comment, database.properties)

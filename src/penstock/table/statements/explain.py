@@ -13,23 +13,23 @@ from penstock.table.session.table_result import TableResult
 from penstock.table.sql import statements
 from penstock.table.sql.statements import Statement
 from penstock.table.statements import results
-from penstock.table.statements.insert import write_of
+from penstock.table.statements.insert import plan_insert
 from penstock.table.statements.tables import create_as
 
 
-def plans_of(session: TableSession, statement: Statement) -> Sequence[Node]:
+def plan_statement(session: TableSession, statement: Statement) -> Sequence[Node]:
     """Return the plans of a query, an INSERT, a statement set or CREATE TABLE AS."""
     match statement:
         case statements.QueryStatement(query):
             return [session.manager.analyser().query(query)]
         case statements.Insert():
-            return [write_of(session, statement)]
+            return [plan_insert(session, statement)]
         case statements.StatementSet(inserts):
-            return [write_of(session, one) for one in inserts]
+            return [plan_insert(session, insert) for insert in inserts]
         case statements.CreateTable(query=query) if query is not None:
             return [create_as(session, statement)[1]]
         case statements.Explain(inner) | statements.Execute(inner):
-            return plans_of(session, inner)
+            return plan_statement(session, inner)
         case statements.CreateTable():
             raise ValidationError("EXPLAIN of CREATE TABLE needs a query: CREATE TABLE … AS SELECT …")
         case _:
@@ -37,7 +37,7 @@ def plans_of(session: TableSession, statement: Statement) -> Sequence[Node]:
 
 
 def _explain(session: TableSession, statement: statements.Explain) -> TableResult:
-    return results.text(session.explain(plans_of(session, statement.statement), statement.details))
+    return results.text(session.explain(plan_statement(session, statement.statement), statement.details))
 
 
 HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {

@@ -22,19 +22,19 @@ def _create(session: TableSession, statement: statements.CreateFunction) -> Tabl
     if statement.is_system:
         session.functions.add_system(statement.path[-1], function, statement.if_not_exists)
         return results.done()
-    whole = session.manager.qualified(statement.path)
+    full_path = session.manager.qualified(statement.path)
     if statement.is_temporary:
-        session.functions.add(whole, function, statement.if_not_exists)
+        session.functions.add(full_path, function, statement.if_not_exists)
         return results.done()
-    session.manager.catalog(whole[0]).create_function(_path(whole), function, statement.if_not_exists)
+    session.manager.catalog(full_path[0]).create_function(_path(full_path), function, statement.if_not_exists)
     return results.done()
 
 
 def _alter(session: TableSession, statement: statements.AlterFunction) -> TableResult:
     if statement.is_temporary:
         raise ValidationError("Alter temporary catalog function is not supported: drop it, and create it again")
-    whole = session.manager.qualified(statement.path)
-    session.manager.catalog(whole[0]).alter_function(_path(whole), _function(statement), statement.if_exists)
+    full_path = session.manager.qualified(statement.path)
+    session.manager.catalog(full_path[0]).alter_function(_path(full_path), _function(statement), statement.if_exists)
     return results.done()
 
 
@@ -51,39 +51,39 @@ def drop(session: TableSession, statement: statements.Drop) -> TableResult:
     if statement.is_system:
         session.functions.drop_system(statement.path[-1], statement.if_exists)
         return results.done()
-    whole = session.manager.qualified(statement.path)
+    full_path = session.manager.qualified(statement.path)
     if statement.is_temporary:
-        session.functions.drop(whole, statement.if_exists)
+        session.functions.drop(full_path, statement.if_exists)
     else:
-        drop_from_catalog(session, whole, statement.if_exists)
+        drop_from_catalog(session, full_path, statement.if_exists)
     return results.done()
 
 
-def drop_from_catalog(session: TableSession, whole: tuple[str, str, str], if_exists: bool) -> bool:
+def drop_from_catalog(session: TableSession, full_path: tuple[str, str, str], if_exists: bool) -> bool:
     """Drop a function from its catalog. Returns whether it existed."""
-    if session.functions.has_temporary(whole):
-        raise ValidationError(f"Temporary catalog function {'.'.join(whole)} exists. Drop it first.")
-    catalog = session.manager.catalog(whole[0])
-    is_there = catalog.function_exists(_path(whole))
-    catalog.drop_function(_path(whole), if_exists)
+    if session.functions.has_temporary(full_path):
+        raise ValidationError(f"Temporary catalog function {'.'.join(full_path)} exists. Drop it first.")
+    catalog = session.manager.catalog(full_path[0])
+    is_there = catalog.function_exists(_path(full_path))
+    catalog.drop_function(_path(full_path), if_exists)
     return is_there
 
 
-def _path(whole: tuple[str, str, str]) -> ObjectPath:
-    return ObjectPath(whole[1], whole[2].lower())
+def _path(full_path: tuple[str, str, str]) -> ObjectPath:
+    return ObjectPath(full_path[1], full_path[2].lower())
 
 
 def built_in_functions() -> list[str]:
     """Return the names of Flink's built-in functions in lower case, without operators."""
-    found = (name for name in (*SCALAR_FUNCTIONS, *AGGREGATE_FUNCTIONS) if re.fullmatch(r"[A-Z]\w*", name))
-    return sorted({name.lower() for name in found})
+    names = (name for name in (*SCALAR_FUNCTIONS, *AGGREGATE_FUNCTIONS) if re.fullmatch(r"[A-Z]\w*", name))
+    return sorted({name.lower() for name in names})
 
 
 def user_functions(session: TableSession, catalog: str, database: str) -> list[str]:
     """Return the names of the user-defined functions that a database sees."""
-    found = session.functions
+    registry = session.functions
     stored = session.manager.catalog(catalog).list_functions(database)
-    return sorted({*found.system_names(), *found.temporary_names(catalog, database), *stored})
+    return sorted({*registry.system_names(), *registry.temporary_names(catalog, database), *stored})
 
 
 HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {

@@ -15,17 +15,17 @@ from penstock.table.plan.logical import Write
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
 from penstock.table.sql import statements
-from penstock.table.sql.printing import path_of
+from penstock.table.sql.printing import format_path
 from penstock.table.statements import results
 
 Path = tuple[str, str, str]
 
 
-def write_of(session: TableSession, insert: statements.Insert) -> Write:
+def plan_insert(session: TableSession, insert: statements.Insert) -> Write:
     """Return the plan of an INSERT."""
     if insert.upserts:
         raise UnsupportedError("UPSERT INTO is not supported: INSERT INTO a table with a primary key does the same")
-    whole, table = target(session, insert.path)
+    full_path, table = target(session, insert.path)
     check_table_hints(insert.hints, ".".join(insert.path))
     plan = session.manager.analyser().query(insert.query)
     nested = [column for column in insert.columns if len(column) > 1]
@@ -33,7 +33,7 @@ def write_of(session: TableSession, insert: statements.Insert) -> Write:
         raise UnsupportedError(f"INSERT into a field of a row is not supported: {'.'.join(nested[0])}")
     return write_plan(
         session.manager,
-        whole,
+        full_path,
         table,
         plan,
         names=[column[0] for column in insert.columns],
@@ -46,24 +46,24 @@ def write_of(session: TableSession, insert: statements.Insert) -> Write:
 
 def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable]:
     """Return the target table of an INSERT. Raises `ValidationError` if it does not exist, or is a view."""
-    found = session.manager.find(path)
-    if found is None:
+    entry = session.manager.find(path)
+    if entry is None:
         catalogs = ", ".join(session.manager.list_catalogs())
         raise UnknownNameError(
-            f"Cannot find table '{path_of(session.manager.qualified(path))}' in any of the catalogs [{catalogs}], nor "
-            f"as a temporary table{did_you_mean(path[-1], session.manager.table_names())}",
+            f"Cannot find table '{format_path(session.manager.qualified(path))}' in any of the catalogs [{catalogs}], "
+            f"nor as a temporary table{did_you_mean(path[-1], session.manager.table_names())}",
             name=path[-1],
         )
-    if found[1].is_view:
-        raise ValidationError(f"'{'.'.join(found[0])}' is a view, and INSERT needs a table")
-    return found
+    if entry[1].is_view:
+        raise ValidationError(f"'{'.'.join(entry[0])}' is a view, and INSERT needs a table")
+    return entry
 
 
 # --- statements ------------------------------------------------------------------------------------------------------
 
 
 def _insert(session: TableSession, statement: statements.Insert) -> TableResult:
-    plan = write_of(session, statement)
+    plan = plan_insert(session, statement)
     if session.open_set is None:
         return session.write([plan])
     session.open_set.append(plan)
@@ -71,7 +71,7 @@ def _insert(session: TableSession, statement: statements.Insert) -> TableResult:
 
 
 def _statement_set(session: TableSession, statement: statements.StatementSet) -> TableResult:
-    return session.write([write_of(session, one) for one in statement.inserts])
+    return session.write([plan_insert(session, insert) for insert in statement.inserts])
 
 
 def _begin(session: TableSession, statement: statements.BeginStatementSet) -> TableResult:

@@ -7,13 +7,13 @@ from penstock.table.data.errors import ValidationError
 Path = tuple[str, str, str]
 
 
-def renamed_path(whole: Path, renamed: tuple[str, ...]) -> Path:
+def renamed_path(full_path: Path, renamed: tuple[str, ...]) -> Path:
     """Resolve the target path of RENAME TO, which may omit the catalog and database: they cannot change."""
-    found = (*whole[: 3 - len(renamed)], *renamed)
-    if len(found) != 3:
+    new_path = (*full_path[: 3 - len(renamed)], *renamed)
+    if len(new_path) != 3:
         raise ValidationError(f"a name has at most a catalog and a database before it: {'.'.join(renamed)}")
-    if found[:2] != whole[:2]:
+    if new_path[:2] != full_path[:2]:
         raise ValidationError(
-            f"{'.'.join(whole)} cannot become {'.'.join(found)}: RENAME TO keeps catalog and database"
+            f"{'.'.join(full_path)} cannot become {'.'.join(new_path)}: RENAME TO keeps catalog and database"
         )
-    return found
+    return new_path

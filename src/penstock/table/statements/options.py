@@ -9,7 +9,7 @@ from penstock.base.secrets import shown
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_config import LOCAL_TIME_ZONE
 from penstock.table.session.table_result import TableResult
-from penstock.table.session.time_zones import zone_of
+from penstock.table.session.time_zones import parse_zone
 from penstock.table.sql import statements
 from penstock.table.statements import results
 
@@ -18,11 +18,11 @@ def _set(session: TableSession, statement: statements.SetOption) -> TableResult:
     if statement.resets:
         return _reset(session, statement.key)
     if statement.key is None:
-        found = sorted(shown(session.config.to_map()).items())
-        return results.table([("key", results.STRING), ("value", results.STRING)], found)
+        entries = sorted(shown(session.config.to_map()).items())
+        return results.table([("key", results.STRING), ("value", results.STRING)], entries)
     value = statement.value or ""
     if statement.key == LOCAL_TIME_ZONE.key() and value != "default":
-        zone_of(value)
+        parse_zone(value)
     session.config.set(statement.key, value)
     return results.done()
 
@@ -30,11 +30,11 @@ def _set(session: TableSession, statement: statements.SetOption) -> TableResult:
 def _reset(session: TableSession, key: str | None) -> TableResult:
     """Reset options to the values that the environment was created with."""
     keys = list(session.config.get_configuration().to_dict()) if key is None else [key]
-    for one in keys:
-        session.config.reset(one)
-    for one, value in session.first_options.items():
-        if key is None or key == one:
-            session.config.set(one, value)
+    for option_key in keys:
+        session.config.reset(option_key)
+    for option_key, value in session.first_options.items():
+        if key is None or key == option_key:
+            session.config.set(option_key, value)
     return results.done()
 
 

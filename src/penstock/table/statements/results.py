@@ -13,7 +13,7 @@ from penstock.table.plan.row_schema import PlanColumn, RowSchema
 from penstock.table.session.result_kind import ResultKind
 from penstock.table.session.table_result import TableResult
 from penstock.table.session.tableau import PrintStyle, RawContent, Tableau
-from penstock.table.sql.printing import path_of
+from penstock.table.sql.printing import format_path
 
 STRING: Final = VarCharType(LENGTH_MAX)
 
@@ -41,7 +41,7 @@ def table(columns: Sequence[tuple[str, DataType]], rows: Iterable[tuple[Any, ...
 def _result(
     kind: ResultKind, columns: Sequence[tuple[str, DataType]], rows: Iterable[tuple[Any, ...]], is_raw: bool = False
 ) -> TableResult:
-    names, types = [name for name, _ in columns], [one for _, one in columns]
+    names, types = [name for name, _ in columns], [data_type for _, data_type in columns]
     schema = RowSchema(tuple(map(PlanColumn, names, types)))
     style: PrintStyle = RawContent(schema)
     if not is_raw:
@@ -50,9 +50,9 @@ def _result(
     return TableResult(kind, ResolvedSchema.physical(names, types), lambda: iter(all_rows), style)
 
 
-def create_text(what: str, path: Iterable[str], comment: str | None, options: Mapping[str, str]) -> str:
+def create_text(kind: str, path: Iterable[str], comment: str | None, options: Mapping[str, str]) -> str:
     """Format the CREATE statement of a catalog or database."""
-    lines = [f"CREATE {what} {path_of(path)}"]
+    lines = [f"CREATE {kind} {format_path(path)}"]
     lines += [f"COMMENT {literal(comment)}"] if comment else []
     return "\n".join(lines + ([with_text(options)] if options else []))
 

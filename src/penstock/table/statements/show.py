@@ -18,16 +18,16 @@ from penstock.table.statements import catalogs, databases, describe, functions, 
 
 def like(pattern: str, ignores_case: bool = False) -> Callable[[str], bool]:
     """Return a matcher for a LIKE pattern: `%` matches any text, `_` any character; a backslash escapes either."""
-    found, escaped = "", False
+    regex, escaped = "", False
     for char in pattern:
         if escaped or char not in "%_\\":
-            found += re.escape(char)
+            regex += re.escape(char)
             escaped = False
         elif char == "\\":
             escaped = True
         else:
-            found += ".*" if char == "%" else "."
-    compiled = re.compile(found, re.DOTALL | (re.IGNORECASE if ignores_case else 0))
+            regex += ".*" if char == "%" else "."
+    compiled = re.compile(regex, re.DOTALL | (re.IGNORECASE if ignores_case else 0))
     return lambda name: compiled.fullmatch(name) is not None
 
 
@@ -40,9 +40,9 @@ def _keeps(statement: statements.Show) -> Callable[[str], bool]:
 
 def _place(session: TableSession, statement: statements.Show) -> tuple[Catalog, str]:
     catalog, database = databases.place(session, statement.path)
-    found = session.manager.catalog(catalog)
-    found.get_database(database)
-    return found, database
+    resolved = session.manager.catalog(catalog)
+    resolved.get_database(database)
+    return resolved, database
 
 
 def table_names(session: TableSession, catalog: Catalog, database: str, views: bool | None = None) -> list[str]:
@@ -70,8 +70,8 @@ def _databases(session: TableSession, statement: statements.Show) -> Iterable[st
 
 def _functions(session: TableSession, statement: statements.Show) -> Iterable[str]:
     catalog, database = _place(session, statement)
-    found = functions.user_functions(session, catalog.name, database)
-    return found if statement.what == "USER FUNCTIONS" else sorted({*found, *functions.built_in_functions()})
+    names = functions.user_functions(session, catalog.name, database)
+    return names if statement.what == "USER FUNCTIONS" else sorted({*names, *functions.built_in_functions()})
 
 
 #: the column name of the result, and a function that lists its values
@@ -110,7 +110,7 @@ def _show(session: TableSession, statement: statements.Show) -> TableResult:
         return results.listing("result", [create(session, statement.path)])
     match statement.what:
         case "COLUMNS":
-            table = describe.table_of(session, statement.path)[1]
+            table = describe.require_table(session, statement.path)[1]
             return describe.columns(session, table, _keeps(statement))
         case "FULL MODULES":
             return results.table([("module name", results.STRING), ("used", BooleanType())], [(modules.CORE, True)])
@@ -122,12 +122,12 @@ def _show(session: TableSession, statement: statements.Show) -> TableResult:
 
 def _partitions(session: TableSession, statement: statements.Show) -> TableResult:
     """Return no partitions, because catalogs in memory store none; raise if the table is not partitioned."""
-    whole, table = describe.table_of(session, statement.path)
+    full_path, table = describe.require_table(session, statement.path)
     if not table.partition_keys:
-        raise ValidationError(f"Table {'.'.join(whole)} is not partitioned.")
+        raise ValidationError(f"Table {'.'.join(full_path)} is not partitioned.")
     for name, _ in statement.partition:
         if name not in table.partition_keys:
-            raise ValidationError(f"'{name}' is no partition column of table '{'.'.join(whole)}'")
+            raise ValidationError(f"'{name}' is no partition column of table '{'.'.join(full_path)}'")
     return results.listing("partition name", [])
 
 

@@ -22,21 +22,25 @@ from penstock.table.data.logical_types import (
     quoted,
 )
 from penstock.table.session.session import TableSession
-from penstock.table.sql import sql_of
-from penstock.table.sql.printing import path_of
-from penstock.table.statements.describe import table_of
+from penstock.table.sql import to_sql
+from penstock.table.sql.printing import format_path
+from penstock.table.statements.describe import require_table
 from penstock.table.statements.results import with_text
 
 
 def create_table(session: TableSession, path: tuple[str, ...]) -> str:
     """Return the CREATE TABLE statement of a table."""
-    whole, table = _found(session, path, "TABLE")
+    target, table = _found(session, path, "TABLE")
     if table.is_view:
         raise ValidationError(
-            f"SHOW CREATE TABLE is only supported for tables, but {'.'.join(whole)} is a view. Please use SHOW CREATE "
+            f"SHOW CREATE TABLE is only supported for tables, but {'.'.join(target)} is a view. Please use SHOW CREATE "
             "VIEW instead."
         )
-    lines = [f"CREATE {_temporary(session, path)}TABLE {path_of(whole)} (", ",\n".join(_elements(session, table)), ")"]
+    lines = [
+        f"CREATE {_temporary(session, path)}TABLE {format_path(target)} (",
+        ",\n".join(_elements(session, table)),
+        ")",
+    ]
     if table.comment:
         lines.append(f"COMMENT {literal(table.comment)}")
     if table.distribution is not None:
@@ -53,26 +57,27 @@ def create_table(session: TableSession, path: tuple[str, ...]) -> str:
 
 def create_view(session: TableSession, path: tuple[str, ...]) -> str:
     """Return the CREATE VIEW statement of a view."""
-    whole, view = _found(session, path, "VIEW")
+    target, view = _found(session, path, "VIEW")
     if not view.is_view:
         raise ValidationError(
-            f"SHOW CREATE VIEW is only supported for views, but {'.'.join(whole)} is a table. Please use SHOW CREATE "
+            f"SHOW CREATE VIEW is only supported for views, but {'.'.join(target)} is a table. Please use SHOW CREATE "
             "TABLE instead."
         )
     if isinstance(view, InlineView):
         raise ValidationError("SHOW CREATE VIEW is not supported for views registered by Table API, which have no text")
     names = ",\n".join(f"  {quoted(column.name)}" for column in view.schema.columns)
     comment = f"COMMENT {literal(view.comment)}\n" if view.comment else ""
-    return f"CREATE {_temporary(session, path)}VIEW {path_of(whole)} (\n{names}\n)\n{comment}AS {view.query}\n"
+    return f"CREATE {_temporary(session, path)}VIEW {format_path(target)} (\n{names}\n)\n{comment}AS {view.query}\n"
 
 
-def _found(session: TableSession, path: tuple[str, ...], what: str) -> tuple[tuple[str, str, str], CatalogBaseTable]:
+def _found(session: TableSession, path: tuple[str, ...], kind: str) -> tuple[tuple[str, str, str], CatalogBaseTable]:
     if session.manager.find(path) is None:
-        whole = ".".join(session.manager.qualified(path))
+        identifier = ".".join(session.manager.qualified(path))
         raise session.manager.missing(
-            f"Could not execute SHOW CREATE {what}. {what.capitalize()} with identifier '{whole}' does not exist.", path
+            f"Could not execute SHOW CREATE {kind}. {kind.capitalize()} with identifier '{identifier}' does not exist.",
+            path,
         )
-    return table_of(session, path)
+    return require_table(session, path)
 
 
 def _temporary(session: TableSession, path: tuple[str, ...]) -> str:
@@ -85,7 +90,7 @@ def _elements(session: TableSession, table: CatalogBaseTable) -> Iterator[str]:
         comment = f" COMMENT {literal(column.comment)}" if column.comment else ""
         yield f"  {quoted(column.name)} {_definition(column)}{comment}"
     for mark in schema.watermark_specs:
-        yield f"  WATERMARK FOR {quoted(mark.rowtime_attribute)} AS {sql_of(mark.written)}"
+        yield f"  WATERMARK FOR {quoted(mark.rowtime_attribute)} AS {to_sql(mark.written)}"
     if schema.primary_key is not None:
         yield f"  {schema.primary_key}"
 

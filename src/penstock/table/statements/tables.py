@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from penstock.table.catalog.from_ddl import table_of
+from penstock.table.catalog.from_ddl import build_catalog_table
 from penstock.table.catalog.objects import CatalogBaseTable
 from penstock.table.catalog.sink_plans import write_plan
 from penstock.table.catalog.sink_types import accepts
@@ -16,14 +16,14 @@ from penstock.table.plan.logical import Node, Write
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
 from penstock.table.sql import statements
-from penstock.table.sql.printing import path_of
+from penstock.table.sql.printing import format_path
 from penstock.table.statements import results
 
 
 def _create(session: TableSession, statement: statements.CreateTable) -> TableResult:
     if statement.query is not None:
         return _create_from_query(session, statement)
-    table = table_of(statement, _base(session, statement))
+    table = build_catalog_table(statement, _base(session, statement))
     session.manager.resolved(table)
     session.manager.create(statement.path, table, statement.is_temporary, statement.if_not_exists)
     return results.done()
@@ -33,31 +33,31 @@ def _base(session: TableSession, statement: statements.CreateTable) -> CatalogBa
     """Return the source table of LIKE, if there is one."""
     if statement.like is None:
         return None
-    found = session.manager.find(statement.like.path)
-    if found is None:
-        whole = path_of(session.manager.qualified(statement.like.path))
-        reason = f"Source table '{whole}' of the LIKE clause not found in the catalog"
+    entry = session.manager.find(statement.like.path)
+    if entry is None:
+        identifier = format_path(session.manager.qualified(statement.like.path))
+        reason = f"Source table '{identifier}' of the LIKE clause not found in the catalog"
         raise session.manager.missing(reason, statement.like.path)
-    if found[1].is_view:
-        raise ValidationError(f"Source table '{'.'.join(found[0])}' of the LIKE clause can not be a VIEW")
-    return found[1]
+    if entry[1].is_view:
+        raise ValidationError(f"Source table '{'.'.join(entry[0])}' of the LIKE clause can not be a VIEW")
+    return entry[1]
 
 
 # --- from a query ----------------------------------------------------------------------------------------------------
 
 
 def _create_from_query(session: TableSession, statement: statements.CreateTable) -> TableResult:
-    found = session.manager.find(statement.path)
-    if found is not None and statement.if_not_exists:
+    existing = session.manager.find(statement.path)
+    if existing is not None and statement.if_not_exists:
         return results.done()
     table, plan = create_as(session, statement)
     _ = session.executor  # fails early, before a table is created
-    if statement.is_replace and found is None:
+    if statement.is_replace and existing is None:
         raise ValidationError(
-            f"The table '{path_of(plan.path)}' to be replaced doesn't exist. You can try to use CREATE TABLE AS "
+            f"The table '{format_path(plan.path)}' to be replaced doesn't exist. You can try to use CREATE TABLE AS "
             "statement or CREATE OR REPLACE TABLE AS statement."
         )
-    if found is not None and (statement.replaces or statement.is_replace):
+    if existing is not None and (statement.replaces or statement.is_replace):
         session.manager.drop(statement.path, False, statement.is_temporary, False)
     session.manager.create(statement.path, table, statement.is_temporary)
     return session.write([plan])
@@ -69,33 +69,33 @@ def create_as(session: TableSession, statement: statements.CreateTable) -> tuple
     plan = session.manager.analyser().query(statement.query)
     columns = _renamed(plan, statement.names) if statement.names else _merged(plan, statement.elements.columns)
     merged = replace(statement.elements, columns=tuple(columns))
-    table = table_of(replace(statement, elements=merged, names=(), query=None))
-    whole = session.manager.qualified(statement.path)
-    return table, write_plan(session.manager, whole, table, plan, names=plan.schema.names)
+    table = build_catalog_table(replace(statement, elements=merged, names=(), query=None))
+    full_path = session.manager.qualified(statement.path)
+    return table, write_plan(session.manager, full_path, table, plan, names=plan.schema.names)
 
 
 def _of_query(plan: Node) -> dict[str, statements.Column]:
-    found: dict[str, statements.Column] = {}
+    columns: dict[str, statements.Column] = {}
     for column in plan.schema:
-        if column.name in found:
+        if column.name in columns:
             raise ValidationError(f"Column '{column.name}' is in the query twice: give one another name with AS")
         if isinstance(column.type, NullType):
             raise ValidationError(f"Column '{column.name}' of the query is NULL of no type: give it one with CAST")
-        found[column.name] = statements.Column((column.name,), column.type)
-    return found
+        columns[column.name] = statements.Column((column.name,), column.type)
+    return columns
 
 
 def _renamed(plan: Node, names: Sequence[str]) -> list[statements.Column]:
     """Return the columns of the query, in the order of the column list."""
-    found = _of_query(plan)
-    if len(names) != len(found):
+    columns = _of_query(plan)
+    if len(names) != len(columns):
         raise ValidationError(
             "The number of columns in the column list must match the number of columns in the source schema."
         )
     for name in names:
-        if name not in found:
+        if name not in columns:
             raise ValidationError(f"Column '{name}' not found in the source schema.")
-    return [found[name] for name in names]
+    return [columns[name] for name in names]
 
 
 def _merged(plan: Node, declared: Sequence[statements.Column]) -> list[statements.Column]:
@@ -103,10 +103,10 @@ def _merged(plan: Node, declared: Sequence[statements.Column]) -> list[statement
 
     A declaration overrides the type of a query column.
     """
-    found = _of_query(plan)
+    columns = _of_query(plan)
     for column in declared:
         name = column.path[-1]
-        same = found.pop(name, None)
+        same = columns.pop(name, None)
         if same is None:
             continue
         if column.type is None or column.is_metadata:
@@ -120,7 +120,7 @@ def _merged(plan: Node, declared: Sequence[statements.Column]) -> list[statement
                 f"Incompatible types for sink column '{name}'. The source column has type '{same.type}', while the "
                 f"target column has type '{column.type}'."
             )
-    return [*declared, *found.values()]
+    return [*declared, *columns.values()]
 
 
 def drop(session: TableSession, statement: statements.Drop) -> TableResult:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from penstock.table.catalog.objects import CatalogBaseTable, ObjectPath
 from penstock.table.session.session import TableSession
 from penstock.table.session.table_result import TableResult
-from penstock.table.sql import sql_of, statements
+from penstock.table.sql import statements, to_sql
 from penstock.table.statements import results
 from penstock.table.statements.names import renamed_path
 
@@ -17,8 +17,8 @@ from penstock.table.statements.names import renamed_path
 def _create(session: TableSession, statement: statements.CreateView) -> TableResult:
     manager = session.manager
     schema = manager.view_schema(manager.analyser().query(statement.query), statement.columns)
-    place = manager.current_catalog, manager.current_database
-    view = CatalogBaseTable(schema, {}, statement.comment, query=statement.text, place=place)
+    namespace = manager.current_catalog, manager.current_database
+    view = CatalogBaseTable(schema, {}, statement.comment, query=statement.text, place=namespace)
     if statement.replaces and _is_view(session, statement.path, statement.is_temporary):
         manager.drop(statement.path, True, statement.is_temporary, True)
     manager.create(statement.path, view, statement.is_temporary, statement.if_not_exists)
@@ -27,27 +27,27 @@ def _create(session: TableSession, statement: statements.CreateView) -> TableRes
 
 def _is_view(session: TableSession, path: tuple[str, ...], is_temporary: bool) -> bool:
     if is_temporary:
-        found = session.manager.temporary(path)
-        return found is not None and found.is_view
-    there = session.manager.find(path)
-    return there is not None and there[1].is_view
+        table = session.manager.temporary(path)
+        return table is not None and table.is_view
+    entry = session.manager.find(path)
+    return entry is not None and entry[1].is_view
 
 
 def _alter(session: TableSession, statement: statements.AlterView) -> TableResult:
-    found = session.manager.find(statement.path)
-    if found is None or not found[1].is_view or session.manager.temporary(statement.path) is not None:
+    entry = session.manager.find(statement.path)
+    if entry is None or not entry[1].is_view or session.manager.temporary(statement.path) is not None:
         missing = ".".join(session.manager.qualified(statement.path))
         raise session.manager.missing(f"View {missing} doesn't exist or is a temporary view.", statement.path)
-    whole, view = found
-    catalog = session.manager.catalog(whole[0])
-    path = ObjectPath(whole[1], whole[2])
+    full_path, view = entry
+    catalog = session.manager.catalog(full_path[0])
+    path = ObjectPath(full_path[1], full_path[2])
     if statement.renamed:
-        catalog.rename_table(path, renamed_path(whole, statement.renamed)[2])
+        catalog.rename_table(path, renamed_path(full_path, statement.renamed)[2])
         return results.done()
     assert statement.query is not None
-    place = session.manager.current_catalog, session.manager.current_database
+    namespace = session.manager.current_catalog, session.manager.current_database
     schema = session.manager.view_schema(session.manager.analyser().query(statement.query), ())
-    catalog.alter_table(path, replace(view, schema=schema, query=sql_of(statement.query), place=place))
+    catalog.alter_table(path, replace(view, schema=schema, query=to_sql(statement.query), place=namespace))
     return results.done()
 
 

@@ -18,12 +18,12 @@ from penstock.table.analyser.calls import Calls
 from penstock.table.connectors.connector import Connectors
 from penstock.table.connectors.push_down import PushDown
 from penstock.table.connectors.tables import TableWriter
-from penstock.table.data.conversion import seen_of
+from penstock.table.data.conversion import to_external
 from penstock.table.functions.definition import Session
 from penstock.table.plan.changes import ALL, SHORT
 from penstock.table.plan.executor import ChangelogRow
 from penstock.table.plan.logical import Node, Write
-from penstock.table.streaming.planning.described import facts_of
+from penstock.table.streaming.planning.described import build_step_describer
 from penstock.table.streaming.planning.lookups import Lookups
 from penstock.table.streaming.planning.options import plan_options
 from penstock.table.streaming.planning.planner import StreamPlanner
@@ -85,9 +85,9 @@ class StreamExecutor:
         """Start a job that sends the rows of a plan to the client."""
         environment, planner = self._begin(options, session)
         upstreams = planner.rows(plan, ALL, True, "collect")
-        found = DataStream(environment, upstreams, None).execute_and_collect()
-        assert isinstance(found, CloseableIterator)
-        return CollectingStreamJob(found, plan, session.zone)
+        iterator = DataStream(environment, upstreams, None).execute_and_collect()
+        assert isinstance(iterator, CloseableIterator)
+        return CollectingStreamJob(iterator, plan, session.zone)
 
     def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
         """Raise `ConfigurationError`: a stream cannot become a data frame."""
@@ -111,7 +111,7 @@ class StreamExecutor:
         if "JSON_EXECUTION_PLAN" not in details:
             return text
         plan, planner = self._drawn(plans, options, session)
-        return f"{text}\n\n== Physical Execution Plan ==\n{plan.to_json(facts_of(planner))}"
+        return f"{text}\n\n== Physical Execution Plan ==\n{plan.to_json(build_step_describer(planner))}"
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
         """Return the plan of the job, to inspect."""
@@ -145,15 +145,17 @@ class StreamExecutor:
         environment.check_keys(key for key in options if key.startswith(_OF_TABLES))
         carried = StreamSession(session.zone, session.legacy_cast, async_settings(options))
         in_memory = environment.get_configuration().read(STATE_BACKEND) != "rocksdb"
-        found = replace(plan_options(options), is_in_memory=in_memory)
-        if found.parallelism is not None:
-            environment.set_parallelism(found.parallelism)
+        settings = replace(plan_options(options), is_in_memory=in_memory)
+        if settings.parallelism is not None:
+            environment.set_parallelism(settings.parallelism)
         shares = options.get(_SHARES, "true").lower() == "true"
         reader = self._connectors.reader
         tables = self.push_down()
         add, has_id = environment.add, environment.has_id
         lookups = Lookups(self._connectors.lookup, options)
-        return StreamPlanner(add, reader, carried, Calls(session), shares, found, has_id, tables, lookups, self._writer)
+        return StreamPlanner(
+            add, reader, carried, Calls(session), shares, settings, has_id, tables, lookups, self._writer
+        )
 
 
 def _check(plan: Write) -> None:
@@ -164,15 +166,15 @@ def _check(plan: Write) -> None:
 class CollectingStreamJob:
     """A job that sends its rows to the client."""
 
-    def __init__(self, found: CloseableIterator, plan: Node, zone: tzinfo) -> None:
-        assert found.job is not None
-        self._found, self._job = found, found.job
-        self._seen = [seen_of(kind, zone) for kind in plan.schema.types]
+    def __init__(self, iterator: CloseableIterator, plan: Node, zone: tzinfo) -> None:
+        assert iterator.job is not None
+        self._found, self._job = iterator, iterator.job
+        self._seen = [to_external(kind, zone) for kind in plan.schema.types]
 
     def rows(self) -> Iterator[ChangelogRow]:
         """Yield the rows as they arrive, until the job ends."""
         for kind, values in self.held_rows():
-            yield kind, tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+            yield kind, tuple([convert(value) for convert, value in zip(self._seen, values, strict=True)])
 
     def held_rows(self) -> Iterator[ChangelogRow]:
         """See `CollectingJob`."""

@@ -48,18 +48,18 @@ def _group(part: Letters, text: str, letters: list[Letters]) -> str:
 
 
 def _modern(parts: Sequence[Part], letters: list[Letters]) -> str:
-    found = ""
+    regex = ""
     for index, part in enumerate(parts):
         following = parts[index + 1] if index + 1 < len(parts) else None
         if isinstance(part, Text):
-            found += re.escape(part.text)
+            regex += re.escape(part.text)
         elif isinstance(part, Choice):
-            found += f"(?:{_modern(part.parts, letters)})?"
+            regex += f"(?:{_modern(part.parts, letters)})?"
         elif is_number(part):
-            found += (" *" if part.width else "") + _group(part, _digits(part, is_number(following)), letters)
+            regex += (" *" if part.width else "") + _group(part, _digits(part, is_number(following)), letters)
         else:
-            found += _group(part, _words(part), letters)
-    return found
+            regex += _group(part, _words(part), letters)
+    return regex
 
 
 def _digits(part: Letters, is_followed: bool) -> str:
@@ -108,14 +108,14 @@ def _words(part: Letters) -> str:
 
 
 def _simple(parts: Sequence[Part], letters: list[Letters]) -> str:
-    found = ""
+    regex = ""
     for index, part in enumerate(parts):
         following = parts[index + 1] if index + 1 < len(parts) else None
         if isinstance(part, Text):
-            found += re.escape(part.text)
+            regex += re.escape(part.text)
         elif isinstance(part, Letters):
-            found += _BLANKS + _group(part, _any_of_simple(part, isinstance(following, Letters)), letters)
-    return found
+            regex += _BLANKS + _group(part, _any_of_simple(part, isinstance(following, Letters)), letters)
+    return regex
 
 
 def _any_of_simple(part: Letters, obeys_count: bool) -> str:

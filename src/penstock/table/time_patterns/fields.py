@@ -13,9 +13,9 @@ from penstock.table.data.moments import (
     day_of_year,
     days_of_months,
     days_of_years,
-    months_of,
+    to_months,
+    to_years,
     weekday,
-    years_of,
 )
 from penstock.table.data.temporal_text import SECOND_NS
 
@@ -34,10 +34,10 @@ class Moments:
 
     def field(self, letter: str) -> Numbers:
         """Return the numbers for a letter."""
-        found = self._found.get(letter)
-        if found is None:
-            found = self._found[letter] = FIELDS[letter](self)
-        return found
+        numbers = self._found.get(letter)
+        if numbers is None:
+            numbers = self._found[letter] = FIELDS[letter](self)
+        return numbers
 
     def __len__(self) -> int:
         return len(self.days)
@@ -64,20 +64,20 @@ def _week(moments: Moments) -> Numbers:
 
 
 def _week_of_month(moments: Moments) -> Numbers:
-    first = days_of_months(months_of(moments.days))
+    first = days_of_months(to_months(moments.days))
     return (moments.days - (first - (weekday(first) + 1) % 7)) // 7 + 1
 
 
 #: by the letters that both dialects share, plus `weekday`, which is 0 on Mondays
 FIELDS: Final[dict[str, Callable[[Moments], Numbers]]] = {
-    "u": lambda moments: years_of(moments.days),
+    "u": lambda moments: to_years(moments.days),
     "y": _year_of_era,
     "G": lambda moments: (moments.field("u") > 0).astype(np.int64),
     "Y": _week_year,
     "w": _week,
     "W": _week_of_month,
     "D": lambda moments: day_of_year(moments.days),
-    "M": lambda moments: months_of(moments.days) % 12 + 1,
+    "M": lambda moments: to_months(moments.days) % 12 + 1,
     "L": lambda moments: moments.field("M"),
     "Q": lambda moments: (moments.field("M") + 2) // 3,
     "q": lambda moments: moments.field("Q"),

@@ -20,7 +20,7 @@ from penstock.table.data.moments import Numbers
 from penstock.table.data.temporal_text import DAY_NS
 from penstock.table.time_patterns.fields import FINEST, Moments
 from penstock.table.time_patterns.names import DAYS, ERAS, HALVES, MONTHS, QUARTERS
-from penstock.table.time_patterns.tokens import Choice, Dialect, Letters, Part, Text, parts_of
+from penstock.table.time_patterns.tokens import Choice, Dialect, Letters, Part, Text, parse_pattern
 
 #: returns the columns whose concatenation is the text of a part
 Writer = Callable[["Shown"], Sequence[pa.Array]]
@@ -43,31 +43,31 @@ class Formatter:
     """A compiled pattern."""
 
     def __init__(self, pattern: str, dialect: Dialect) -> None:
-        parts = parts_of(pattern, dialect)
+        parts = parse_pattern(pattern, dialect)
         self.pattern = pattern
         self.letters = frozenset(_letters(parts))
         self.needs_zone = not self.letters.isdisjoint("zZX") and dialect is Dialect.SIMPLE
         self._writers = [_writer(part, dialect) for part in _flat(parts)]
         self._finest = min((FINEST.get(letter, DAY_NS) for letter in self.letters), default=DAY_NS)
 
-    def __call__(self, shown: Shown) -> pa.Array:
+    def __call__(self, timestamps: Shown) -> pa.Array:
         """Format each point in time."""
-        if self.needs_zone or self._finest == 1 or len(shown) < _FEW:
-            return self._write(shown)
-        keys = shown.days * (DAY_NS // self._finest) + shown.nanos // self._finest
+        if self.needs_zone or self._finest == 1 or len(timestamps) < _FEW:
+            return self._write(timestamps)
+        keys = timestamps.days * (DAY_NS // self._finest) + timestamps.nanos // self._finest
         encoded = pa.array(keys).dictionary_encode()
         if len(encoded.dictionary) > len(keys) // 2:
-            return self._write(shown)
+            return self._write(timestamps)
         distinct = encoded.dictionary.to_numpy()
         days = distinct // (DAY_NS // self._finest)
-        kept = self._write(Shown(days, (distinct - days * (DAY_NS // self._finest)) * self._finest))
-        return kept.take(encoded.indices)
+        formatted = self._write(Shown(days, (distinct - days * (DAY_NS // self._finest)) * self._finest))
+        return formatted.take(encoded.indices)
 
-    def _write(self, shown: Shown) -> pa.Array:
-        columns = [column for writer in self._writers for column in writer(shown)]
+    def _write(self, timestamps: Shown) -> pa.Array:
+        columns = [column for writer in self._writers for column in writer(timestamps)]
         if not any(isinstance(column, pa.Array) for column in columns):
             text = "".join(column.as_py() for column in columns)
-            return pa.repeat(pa.scalar(text, pa.string()), len(shown))
+            return pa.repeat(pa.scalar(text, pa.string()), len(timestamps))
         if len(columns) == 1:
             return columns[0]
         return pc.binary_join_element_wise(*columns, "")
@@ -85,10 +85,10 @@ def formatter(pattern: str, dialect: Dialect) -> Formatter:
 
 def _flat(parts: Sequence[Part]) -> list[Text | Letters]:
     """Flatten the parts; optional sections are written as well."""
-    found: list[Text | Letters] = []
+    flattened: list[Text | Letters] = []
     for part in parts:
-        found += _flat(part.parts) if isinstance(part, Choice) else [part]
-    return found
+        flattened += _flat(part.parts) if isinstance(part, Choice) else [part]
+    return flattened
 
 
 def _letters(parts: Sequence[Part]) -> list[str]:
@@ -98,7 +98,7 @@ def _letters(parts: Sequence[Part]) -> list[str]:
 def _writer(part: Text | Letters, dialect: Dialect) -> Writer:
     if isinstance(part, Text):
         scalar = pa.scalar(part.text, pa.string())
-        return lambda shown: (scalar,)
+        return lambda timestamps: (scalar,)
     if part.letter in _OF_ZONE:
         if dialect is Dialect.MODERN:
             raise TableRuntimeError(f"a point in time without a zone cannot be shown with the letter {part.letter}")
@@ -106,15 +106,15 @@ def _writer(part: Text | Letters, dialect: Dialect) -> Writer:
     if dialect is Dialect.MODERN and part.letter == "S":
         return _padded(part, _fraction(part.count))
     field, text_of = _number_or_name(part, dialect)
-    return _padded(part, lambda shown: (texts(shown.field(field), text_of),))
+    return _padded(part, lambda timestamps: (texts(timestamps.field(field), text_of),))
 
 
 def _padded(part: Letters, write: Writer) -> Writer:
     if not part.width:
         return write
 
-    def padded(shown: Shown) -> Sequence[pa.Array]:
-        column = pc.binary_join_element_wise(*write(shown), "")
+    def padded(timestamps: Shown) -> Sequence[pa.Array]:
+        column = pc.binary_join_element_wise(*write(timestamps), "")
         if pc.any(pc.greater(pc.utf8_length(column), part.width)).as_py():
             raise TableRuntimeError(f"a value is longer than the {part.width} characters that the pattern has for it")
         return (pc.utf8_lpad(column, part.width),)
@@ -131,8 +131,8 @@ def texts(numbers: Numbers, text_of: TextOf) -> pa.Array:
         if low >= 0 and high < _USUAL:
             return _table(text_of, 0, 10 if high < 10 else 100).take(pa.array(numbers))
         return _table(text_of, low, high + 1).take(pa.array(numbers - low))
-    distinct, places = np.unique(numbers, return_inverse=True)
-    return pa.array([text_of(int(one)) for one in distinct], pa.string()).take(pa.array(places))
+    distinct, indices = np.unique(numbers, return_inverse=True)
+    return pa.array([text_of(int(number)) for number in distinct], pa.string()).take(pa.array(indices))
 
 
 _WIDEST: Final = 1000
@@ -166,8 +166,8 @@ def _two_digits(number: int) -> str:
 def _fraction(count: int) -> Writer:
     """Write the first `count` digits of the fraction of a second, three at a time."""
 
-    def write(shown: Shown) -> Sequence[pa.Array]:
-        columns, rest = [], shown.field("n")
+    def write(timestamps: Shown) -> Sequence[pa.Array]:
+        columns, rest = [], timestamps.field("n")
         for begin in range(0, count, 3):
             size = min(3, count - begin)
             group = rest // 10 ** (6 - begin) % 1000
@@ -262,13 +262,13 @@ def _day_in_sevens(number: int) -> str:
 _OF_ZONE: Final = "VvzOXxZ"
 
 
-def _zone(text_of: Callable[[int, str], str], shown: Shown) -> Sequence[pa.Array]:
-    assert shown.offsets is not None
-    assert shown.names is not None
-    distinct, first, places = np.unique(shown.offsets, return_index=True, return_inverse=True)
-    names = [shown.names(int(row)) for row in first]
-    found = [text_of(int(offset), name) for offset, name in zip(distinct, names, strict=True)]
-    return (pa.array(found, pa.string()).take(pa.array(places)),)
+def _zone(text_of: Callable[[int, str], str], timestamps: Shown) -> Sequence[pa.Array]:
+    assert timestamps.offsets is not None
+    assert timestamps.names is not None
+    distinct, first, indices = np.unique(timestamps.offsets, return_index=True, return_inverse=True)
+    names = [timestamps.names(int(row)) for row in first]
+    zone_texts = [text_of(int(offset), name) for offset, name in zip(distinct, names, strict=True)]
+    return (pa.array(zone_texts, pa.string()).take(pa.array(indices)),)
 
 
 def _zone_text(part: Letters) -> Callable[[int, str], str]:

@@ -19,7 +19,7 @@ from penstock.table.data.zone_names import zone_or_gmt
 from penstock.table.data.zones import fixed_offset, local_ns, moment_ns
 from penstock.table.time_patterns.expressions import compiled, is_number
 from penstock.table.time_patterns.names import DAYS, MONTHS
-from penstock.table.time_patterns.tokens import Dialect, Letters, parts_of
+from penstock.table.time_patterns.tokens import Dialect, Letters, parse_pattern
 
 #: returns nanoseconds since 1970 in local time, or None for text that does not match the pattern
 ModernParser = Callable[[str], "int | None"]
@@ -35,37 +35,37 @@ _MINUTE_NS: Final = 60 * SECOND_NS
 
 def parse_default(text: str) -> int | None:
     """Parse text of the form `yyyy-MM-dd[ HH:mm:ss[.SSSSSSSSS]]`; months, days and times may have one digit."""
-    found = _DEFAULT.fullmatch(text)
-    if found is None:
+    match = _DEFAULT.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     values = {"y": year, "M": month, "d": day, "H": hour, "m": minute, "s": second}
-    return _resolved({**values, "n": int((found.group(7) or "").ljust(9, "0"))})
+    return _resolved({**values, "n": int((match.group(7) or "").ljust(9, "0"))})
 
 
 def parse_sql(text: str) -> int | None:
     """Parse text like `java.sql.Timestamp` and `java.sql.Date`: nonexistent days and times carry over."""
-    found = _SQL.fullmatch(text.strip())
-    if found is None or (" " in text.strip()) != (found.group(4) is not None):
+    match = _SQL.fullmatch(text.strip())
+    if match is None or (" " in text.strip()) != (match.group(4) is not None):
         return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
-    of_day = ((hour * 60 + minute) * 60 + second) * SECOND_NS + int((found.group(7) or "").ljust(9, "0"))
+    of_day = ((hour * 60 + minute) * 60 + second) * SECOND_NS + int((match.group(7) or "").ljust(9, "0"))
     return (days_from_civil(year, month, 1) + day - 1) * DAY_NS + of_day
 
 
 @lru_cache(maxsize=512)
 def modern_parser(pattern: str) -> ModernParser:
     """Return the parser of a DateTimeFormatter pattern. Raises `TableRuntimeError` if the pattern is invalid."""
-    expression, letters = compiled(parts_of(pattern, Dialect.MODERN), Dialect.MODERN)
+    expression, letters = compiled(parse_pattern(pattern, Dialect.MODERN), Dialect.MODERN)
 
     def parse(text: str) -> int | None:
-        found = expression.fullmatch(text)
-        if found is None:
+        match = expression.fullmatch(text)
+        if match is None:
             return None
         values: dict[str, int] = {}
-        for letter, value in _modern_values(letters, found):
+        for letter, value in _modern_values(letters, match):
             if values.setdefault(letter, value) != value:
                 return None
         return _resolved(values)
@@ -73,8 +73,8 @@ def modern_parser(pattern: str) -> ModernParser:
     return parse
 
 
-def _modern_values(letters: list[Letters], found: re.Match[str]) -> Iterator[tuple[str, int]]:
-    for part, text in zip(letters, found.groups(), strict=True):
+def _modern_values(letters: list[Letters], match: re.Match[str]) -> Iterator[tuple[str, int]]:
+    for part, text in zip(letters, match.groups(), strict=True):
         if text is None:
             continue
         letter = {"L": "M"}.get(part.letter, part.letter)
@@ -163,14 +163,14 @@ def _of_day(values: dict[str, int]) -> int | None:
 @lru_cache(maxsize=512)
 def simple_parser(pattern: str) -> SimpleParser:
     """Return the parser of a SimpleDateFormat pattern. Raises `TableRuntimeError` if the pattern is invalid."""
-    expression, letters = compiled(parts_of(pattern, Dialect.SIMPLE), Dialect.SIMPLE)
+    expression, letters = compiled(parse_pattern(pattern, Dialect.SIMPLE), Dialect.SIMPLE)
 
     def parse(text: str, zone: tzinfo) -> int | None:
-        found = expression.match(text)
-        if found is None:
+        match = expression.match(text)
+        if match is None:
             return None
         values: dict[str, int] = {}
-        for part, word in zip(letters, found.groups(), strict=True):
+        for part, word in zip(letters, match.groups(), strict=True):
             if part.letter in "zZX":
                 zone = _zone(word)
             else:

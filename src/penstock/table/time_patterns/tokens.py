@@ -51,7 +51,7 @@ _MOST_TIME: Final = {"k": 2, "H": 2, "m": 2, "s": 2, "S": 9, "A": 19, "n": 19, "
 
 
 @lru_cache(maxsize=1024)
-def parts_of(pattern: str, dialect: Dialect) -> tuple[Part, ...]:
+def parse_pattern(pattern: str, dialect: Dialect) -> tuple[Part, ...]:
     """Parse a pattern. Raises `TableRuntimeError` if it is invalid."""
     return _Reader(pattern, dialect).parts()
 
@@ -65,48 +65,48 @@ class _Reader:
         self.pattern, self.dialect, self.place = pattern, dialect, 0
 
     def parts(self) -> tuple[Part, ...]:
-        found = self._until_end(0)
+        parts = self._until_end(0)
         if self.place < len(self.pattern):
             raise self._wrong("it has a ] without a [")
-        return found
+        return parts
 
     def _wrong(self, reason: str) -> TableRuntimeError:
         return UnusablePatternError(f"the pattern {self.pattern!r} cannot be used: {reason}")
 
     def _until_end(self, depth: int) -> tuple[Part, ...]:
-        found: list[Part] = []
+        parts: list[Part] = []
         while self.place < len(self.pattern):
             char = self.pattern[self.place]
             if char == "'":
-                found.append(self._quoted())
+                parts.append(self._quoted())
             elif char.isascii() and char.isalpha():
-                found.append(self._letters())
+                parts.append(self._letters())
             elif self.dialect is Dialect.MODERN and char == "[":
                 self.place += 1
-                found.append(Choice(self._until_end(depth + 1)))
+                parts.append(Choice(self._until_end(depth + 1)))
                 self.place += 1
             elif self.dialect is Dialect.MODERN and char == "]":
                 if not depth:
                     raise self._wrong("it has a ] without a [")
-                return tuple(found)
+                return tuple(parts)
             elif self.dialect is Dialect.MODERN and char in "{}#":
                 raise self._wrong(f"it has a {char}, which is reserved")
             else:
-                found.append(Text(char))
+                parts.append(Text(char))
                 self.place += 1
-        return tuple(found)
+        return tuple(parts)
 
     def _quoted(self) -> Text:
         """Read quoted text; two quotes stand for one."""
-        end, found = self.place + 1, ""
+        end, text = self.place + 1, ""
         while end < len(self.pattern):
             if self.pattern[end] == "'":
                 if self.pattern[end + 1 : end + 2] != "'":
                     is_quote = end == self.place + 1
                     self.place = end + 1
-                    return Text("'" if is_quote else found)
+                    return Text("'" if is_quote else text)
                 end += 1
-            found += self.pattern[end]
+            text += self.pattern[end]
             end += 1
         raise self._wrong("a quote does not end")
 

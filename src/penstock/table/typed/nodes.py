@@ -112,10 +112,12 @@ class Lambda(Typed):
 
 def separated(operands: Sequence[Typed]) -> list[Typed]:
     """Expand each `Constants` operand into one operand per constant."""
-    found: list[Typed] = []
-    for one in operands:
-        found += [Constant(one.type, value) for value in one.values] if isinstance(one, Constants) else [one]
-    return found
+    expanded: list[Typed] = []
+    for operand in operands:
+        expanded += (
+            [Constant(operand.type, value) for value in operand.values] if isinstance(operand, Constants) else [operand]
+        )
+    return expanded
 
 
 def transformed(node: Typed, change: Callable[[Typed], Typed]) -> Typed:

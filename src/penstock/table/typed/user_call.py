@@ -20,6 +20,6 @@ class UserCall(FunctionCall):
         return self == other and (self.user.is_deterministic or self.at == other.at)
 
 
-def calls_in(expression: Typed) -> list[UserCall]:
+def collect_user_calls(expression: Typed) -> list[UserCall]:
     """Return all calls of user-defined functions in an expression."""
-    return [one for one in expression.walk() if isinstance(one, UserCall)]
+    return [node for node in expression.walk() if isinstance(node, UserCall)]

@@ -38,15 +38,15 @@ _MANY: Final = (
 _UNIONS: Final = (typing.Union, python_types.UnionType)
 
 
-def result_of(function: Callable[..., Any], name: str) -> DataType:
+def infer_result_type(function: Callable[..., Any], name: str) -> DataType:
     """Return a function's annotated result type. Raises `ValidationError` if the annotations do not determine it."""
-    found = _type_of(_returned(function, name, "result_type"))
-    if found is None:
+    data_type = _infer_type(_returned(function, name, "result_type"))
+    if data_type is None:
         raise _unknown(function, name, "result_type")
-    return found
+    return data_type
 
 
-def rows_of(function: Callable[..., Any], name: str) -> RowType:
+def infer_row_type(function: Callable[..., Any], name: str) -> RowType:
     """Return a table function's annotated columns: `Iterator[tuple[int, str]]`, or `list[int]` for one column.
 
     Raises `ValidationError` if the annotations do not determine them.
@@ -55,10 +55,10 @@ def rows_of(function: Callable[..., Any], name: str) -> RowType:
     if typing.get_origin(hint) in _MANY:
         hint = typing.get_args(hint)[0]
     parts = list(typing.get_args(hint)) if typing.get_origin(hint) is tuple else [hint]
-    found = [one for one in map(_type_of, parts) if one is not None]
-    if len(found) < len(parts):
+    field_types = [data_type for data_type in map(_infer_type, parts) if data_type is not None]
+    if len(field_types) < len(parts):
         raise _unknown(function, name, "result_types")
-    return RowType([RowField(f"f{index}", one) for index, one in enumerate(found)], False)
+    return RowType([RowField(f"f{index}", data_type) for index, data_type in enumerate(field_types)], False)
 
 
 def _returned(function: Callable[..., Any], name: str, parameter: str) -> Any:
@@ -90,19 +90,19 @@ def _unknown(function: Callable[..., Any], name: str, parameter: str) -> Validat
 def _not_none(hint: Any) -> Any:
     """Strip `Optional` from `Optional[T]`."""
     if typing.get_origin(hint) in _UNIONS:
-        parts = [one for one in typing.get_args(hint) if one is not type(None)]
+        parts = [argument for argument in typing.get_args(hint) if argument is not type(None)]
         return parts[0] if len(parts) == 1 else hint
     return hint
 
 
-def _type_of(hint: Any) -> DataType | None:
+def _infer_type(hint: Any) -> DataType | None:
     hint = _not_none(hint)
     if typing.get_origin(hint) is typing.Annotated:
-        return _type_of(typing.get_args(hint)[0])
+        return _infer_type(typing.get_args(hint)[0])
     plain = _PLAIN.get(hint) if isinstance(hint, type) and typing.get_origin(hint) is None else None
     if plain is not None:
         return plain
-    parts = [_type_of(one) for one in typing.get_args(hint)]
+    parts = [_infer_type(argument) for argument in typing.get_args(hint)]
     match typing.get_origin(hint), parts:
         case origin, [DataType() as element] if origin in (list, collections.abc.Sequence):
             return types.ArrayType(element)

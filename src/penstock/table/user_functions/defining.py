@@ -18,7 +18,7 @@ from penstock.table.user_functions.aggregate_classes import (
     TableAggregateFunction,
     implements,
 )
-from penstock.table.user_functions.annotations import result_of, rows_of
+from penstock.table.user_functions.annotations import infer_result_type, infer_row_type
 from penstock.table.user_functions.classes import (
     AsyncScalarFunction,
     Delegating,
@@ -38,24 +38,24 @@ class Defined(Protocol):
         """The function."""
 
 
-def type_of(found: object, what: str) -> DataType:
+def parse_declared_type(declared: object, parameter: str) -> DataType:
     """Return a type given as such or as text. Raises `TypeError` for anything else."""
-    if isinstance(found, DataType):
-        return found
-    if isinstance(found, str):
-        parser = TypeParser(found)
+    if isinstance(declared, DataType):
+        return declared
+    if isinstance(declared, str):
+        parser = TypeParser(declared)
         kind = parser.data_type()
         parser.finish()
         return kind
-    raise WrongTypeError(f"Invalid {what}: {what} should be DataType or str but is {found!r}")
+    raise WrongTypeError(f"Invalid {parameter}: {parameter} should be DataType or str but is {declared!r}")
 
 
-def types_of(found: object, what: str) -> tuple[DataType, ...] | None:
+def parse_declared_types(declared: object, parameter: str) -> tuple[DataType, ...] | None:
     """Return operand types given as one or several; None if they are not declared."""
-    if found is None:
+    if declared is None:
         return None
-    many = found if isinstance(found, list | tuple) else [found]
-    return tuple(type_of(one, what) for one in many)
+    many = declared if isinstance(declared, list | tuple) else [declared]
+    return tuple(parse_declared_type(item, parameter) for item in many)
 
 
 def define_scalar(
@@ -69,18 +69,20 @@ def define_scalar(
     """Define a scalar function, asynchronous if its `eval` is. See `penstock.table.udf.udf`."""
     if func_type not in FUNC_TYPES:
         raise WrongValueError(f"The func_type must be one of '{', '.join(FUNC_TYPES)}', got {func_type}.")
-    runs = _object_of(function, (ScalarFunction, AsyncScalarFunction), "ScalarFunction")
-    title = name or name_of(function)
+    runs = _to_function_object(function, (ScalarFunction, AsyncScalarFunction), "ScalarFunction")
+    title = name or get_function_name(function)
     is_async = inspect.iscoroutinefunction(_plain(runs.eval)) or isinstance(function, AsyncScalarFunction)
     if is_async and func_type != GENERAL:
         raise WrongValueError(f"function {title!r} is asynchronous: its func_type is general, not {func_type}")
-    found = result_of(runs.eval, title) if result_type is None else type_of(result_type, "returnType")
+    return_type = (
+        infer_result_type(runs.eval, title) if result_type is None else parse_declared_type(result_type, "returnType")
+    )
     return UserFunction(
         title,
         FunctionKind.ASYNC_SCALAR if is_async else FunctionKind.SCALAR,
         runs,
-        found,
-        types_of(input_types, "input_type"),
+        return_type,
+        parse_declared_types(input_types, "input_type"),
         func_type,
         _determined(function, deterministic),
     )
@@ -94,16 +96,16 @@ def define_table(
     name: str | None = None,
 ) -> UserFunction:
     """Define a table function. See `penstock.table.udf.udtf`."""
-    runs = _object_of(function, (TableFunction,), "TableFunction")
-    title = name or name_of(function)
+    runs = _to_function_object(function, (TableFunction,), "TableFunction")
+    title = name or get_function_name(function)
     plain = _plain(runs.eval)
     if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
         raise UnsupportedError(
             f"table function {title!r} is asynchronous, which is not supported: make it a plain function, or take an "
             "asynchronous scalar function that gives an array, and UNNEST"
         )
-    rows = rows_of(runs.eval, title) if result_types is None else _row_type(result_types)
-    given = types_of(input_types, "input_type")
+    rows = infer_row_type(runs.eval, title) if result_types is None else _row_type(result_types)
+    given = parse_declared_types(input_types, "input_type")
     return UserFunction(title, FunctionKind.TABLE, runs, rows, given, GENERAL, _determined(function, deterministic))
 
 
@@ -121,55 +123,57 @@ def define_aggregate(
     types = (GENERAL,) if gives_rows else FUNC_TYPES
     if func_type not in types:
         raise WrongValueError(f"The func_type must be one of '{', '.join(types)}', got {func_type}.")
-    wanted = TableAggregateFunction if gives_rows else AggregateFunction
-    runs = _object_of(function, (wanted,), wanted.__name__)
-    title = name or name_of(function)
+    base_class = TableAggregateFunction if gives_rows else AggregateFunction
+    runs = _to_function_object(function, (base_class,), base_class.__name__)
+    title = name or get_function_name(function)
     if func_type == GENERAL and isinstance(runs, Delegating):
         raise WrongTypeError(
             f"Invalid function: {title!r} is a plain function; one of func_type 'general' is an object of a class that "
-            f"derives from {wanted.__name__}" + ("" if gives_rows else ", and plain ones are of func_type 'pandas'")
+            f"derives from {base_class.__name__}" + ("" if gives_rows else ", and plain ones are of func_type 'pandas'")
         )
     if result_type is None and implements(runs, "get_result_type"):
         result_type = runs.get_result_type()
     if accumulator_type is None and implements(runs, "get_accumulator_type"):
         accumulator_type = runs.get_accumulator_type()
-    found: DataType
+    return_type: DataType
     if gives_rows:
-        found = rows_of(runs.emit_value, title) if result_type is None else _row_type(result_type)
+        return_type = infer_row_type(runs.emit_value, title) if result_type is None else _row_type(result_type)
     else:
         gives = runs.eval if isinstance(runs, Delegating) else runs.get_value
-        found = result_of(gives, title) if result_type is None else type_of(result_type, "returnType")
+        return_type = (
+            infer_result_type(gives, title) if result_type is None else parse_declared_type(result_type, "returnType")
+        )
     return UserFunction(
         title,
         FunctionKind.TABLE_AGGREGATE if gives_rows else FunctionKind.AGGREGATE,
         runs,
-        found,
-        types_of(input_types, "input_type"),
+        return_type,
+        parse_declared_types(input_types, "input_type"),
         func_type,
         _determined(function, deterministic),
-        None if accumulator_type is None else type_of(accumulator_type, "accumulator_type"),
+        None if accumulator_type is None else parse_declared_type(accumulator_type, "accumulator_type"),
     )
 
 
-def define(found: Any, name: str) -> UserFunction:
+def define(function: Any, name: str) -> UserFunction:
     """Define a function from an object that a program registers or names in SQL.
 
     Raises:
         TypeError: if it is not a function.
     """
-    if isinstance(found, Defined) and not isinstance(found, type):
-        return found.definition.called(name)
-    if isinstance(found, type) and issubclass(found, UserDefinedFunction):
-        found = found()
-    if isinstance(found, TableFunction):
-        return define_table(found, name=name)
-    if isinstance(found, ImperativeAggregateFunction):
-        return define_aggregate(found, name=name, gives_rows=isinstance(found, TableAggregateFunction))
-    if isinstance(found, ScalarFunction | AsyncScalarFunction) or (
-        callable(found) and not isinstance(found, type | UserDefinedFunction)
+    if isinstance(function, Defined) and not isinstance(function, type):
+        return function.definition.called(name)
+    if isinstance(function, type) and issubclass(function, UserDefinedFunction):
+        function = function()
+    if isinstance(function, TableFunction):
+        return define_table(function, name=name)
+    if isinstance(function, ImperativeAggregateFunction):
+        return define_aggregate(function, name=name, gives_rows=isinstance(function, TableAggregateFunction))
+    if isinstance(function, ScalarFunction | AsyncScalarFunction) or (
+        callable(function) and not isinstance(function, type | UserDefinedFunction)
     ):
-        return define_scalar(found, name=name)
-    raise WrongTypeError(f"Invalid function {name!r}: {found!r} is not what udf, udtf, udaf or udtaf make")
+        return define_scalar(function, name=name)
+    raise WrongTypeError(f"Invalid function {name!r}: {function!r} is not what udf, udtf, udaf or udtaf make")
 
 
 def load(target: str, name: str) -> UserFunction:
@@ -178,24 +182,24 @@ def load(target: str, name: str) -> UserFunction:
     if not module:
         raise ValidationError(f"function {name}: the path of a function in Python is module.name, not {target!r}")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         raise ValidationError(
             f"function {name}: cannot import {target!r}: {error}; ship the module with add_python_file"
         ) from error
     except AttributeError as error:
         raise ValidationError(f"function {name}: there is no {attribute!r} in module {module!r}") from error
-    return define(found, name)
+    return define(function, name)
 
 
-def name_of(function: Any) -> str:
+def get_function_name(function: Any) -> str:
     """Return the name of a function, or of its class."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _object_of(function: Any, classes: tuple[type, ...], expected: str) -> Any:
+def _to_function_object(function: Any, classes: tuple[type, ...], expected: str) -> Any:
     """Return the object that evaluates the function; a plain function is wrapped."""
     if isinstance(function, classes):
         return function
@@ -230,10 +234,10 @@ def _determined(function: Any, deterministic: bool | None) -> bool:
 def _row_type(result_types: object) -> RowType:
     """Return a table function's columns, given one type for each, a ROW of all, or one type for the only column."""
     if isinstance(result_types, Iterable) and not isinstance(result_types, str | DataType):
-        kinds = [type_of(one, "result_type") for one in result_types]
+        kinds = [parse_declared_type(declared, "result_type") for declared in result_types]
     else:
-        found = type_of(result_types, "result_type")
-        if isinstance(found, RowType):
-            return found
-        kinds = [found]
+        data_type = parse_declared_type(result_types, "result_type")
+        if isinstance(data_type, RowType):
+            return data_type
+        kinds = [data_type]
     return RowType([RowField(f"f{index}", kind) for index, kind in enumerate(kinds)], False)

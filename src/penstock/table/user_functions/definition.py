@@ -83,7 +83,7 @@ class UserFunction:
             raise ValidationError(f"{self} takes {len(self.input_types)} operands ({types}), and gets {count}")
         # Aggregate functions that work row by row take the accumulator first.
         is_row_by_row = not hasattr(self.function, "eval")
-        signature = signature_of(self.function.accumulate if is_row_by_row else self.function.eval)
+        signature = inspect_signature(self.function.accumulate if is_row_by_row else self.function.eval)
         if signature is None:
             return
         try:
@@ -97,7 +97,7 @@ class UserFunction:
         return f"{self.kind.value} {self.name!r}"
 
 
-def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+def inspect_signature(function: Callable[..., Any]) -> inspect.Signature | None:
     """Return the parameters of a function; None for a C function without a signature."""
     try:
         return inspect.signature(function).replace(return_annotation=inspect.Signature.empty)

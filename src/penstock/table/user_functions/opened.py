@@ -79,11 +79,11 @@ class OpenFunctions:
         return self._runner.run(coroutine)
 
     def _call(self, function: UserFunction, method: str, *arguments: Any) -> None:
-        found = getattr(function.function, method, None)
-        if found is None:
+        callback = getattr(function.function, method, None)
+        if callback is None:
             return
         try:
-            found(*arguments)
+            callback(*arguments)
         except Exception as error:
             raise UserCodeError(self.operator_name, None, f"{method}() of {function}") from error
 

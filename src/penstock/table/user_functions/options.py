@@ -23,16 +23,16 @@ ATTEMPTS_MAX: Final = ConfigOption(f"{_PREFIX}max-attempts", INTEGER, 3)
 
 def async_settings(options: Mapping[str, str]) -> AsyncSettings:
     """Read the settings from options. Raises `ConfigurationError` for invalid values."""
-    found = Configuration()
+    configuration = Configuration()
     for key, value in options.items():
         if key.startswith(_PREFIX):
-            found.set_string(key, value)
-    capacity = CONCURRENT_MAX if found.contains_key(CONCURRENT_MAX.key()) else BUFFER_CAPACITY
-    concurrent: int = found.read(capacity)
-    attempts: int = found.read(ATTEMPTS_MAX)
+            configuration.set_string(key, value)
+    capacity = CONCURRENT_MAX if configuration.contains_key(CONCURRENT_MAX.key()) else BUFFER_CAPACITY
+    concurrent: int = configuration.read(capacity)
+    attempts: int = configuration.read(ATTEMPTS_MAX)
     for option, count in ((capacity, concurrent), (ATTEMPTS_MAX, attempts)):
         if count < 1:
             raise ConfigurationError(f"{option.key()} must be at least 1, not {count}")
-    if found.read(RETRY_STRATEGY) == "NO_RETRY":
+    if configuration.read(RETRY_STRATEGY) == "NO_RETRY":
         attempts = 1
-    return AsyncSettings(concurrent, found.read(TIMEOUT_MS), attempts, found.read(RETRY_DELAY_MS))
+    return AsyncSettings(concurrent, configuration.read(TIMEOUT_MS), attempts, configuration.read(RETRY_DELAY_MS))

@@ -34,16 +34,16 @@ def row_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFu
     is_shared = function.is_deterministic and isinstance(function.function, Delegating)
 
     def column(rows: int, columns: Sequence[Datum]) -> pa.Array:
-        operands = [seen_values(one, kind, opened.zone, rows) for one, kind in zip(columns, types, strict=True)]
-        found = caller(rows, operands)
+        operands = [seen_values(operand, kind, opened.zone, rows) for operand, kind in zip(columns, types, strict=True)]
+        returned = caller(rows, operands)
 
-        def refuse(place: int, value: object) -> None:
-            opened.refuse(function, _record(operands, place), value, function.result_type)
+        def refuse(row_index: int, value: object) -> None:
+            opened.refuse(function, _record(operands, row_index), value, function.result_type)
 
-        return results.column(found, refuse)
+        return results.column(returned, refuse)
 
     def kernel(rows: int, *columns: Datum) -> Datum:
-        full = [place for place, one in enumerate(columns) if isinstance(one, pa.Array)]
+        full = [index for index, operand in enumerate(columns) if isinstance(operand, pa.Array)]
         if is_shared and len(full) == 1 and rows > _FEW and _can_be_encoded(columns[full[0]].type):
             encoded = columns[full[0]].dictionary_encode(null_encoding="encode")
             if len(encoded.dictionary) <= rows // 2:
@@ -54,29 +54,29 @@ def row_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFu
     return kernel
 
 
-def _can_be_encoded(found: pa.DataType) -> bool:
-    return not pa.types.is_nested(found) and not pa.types.is_null(found) and not pa.types.is_floating(found)
+def _can_be_encoded(data_type: pa.DataType) -> bool:
+    return not pa.types.is_nested(data_type) and not pa.types.is_null(data_type) and not pa.types.is_floating(data_type)
 
 
-def _record(operands: Sequence[Sequence[Any]], place: int) -> tuple[Any, ...]:
-    return tuple(one[place] for one in operands)
+def _record(operands: Sequence[Sequence[Any]], row_index: int) -> tuple[Any, ...]:
+    return tuple(operand[row_index] for operand in operands)
 
 
 def _calling(function: UserFunction, opened: OpenFunctions) -> Caller:
     evaluate = opened.open(function).eval
 
     def call(rows: int, operands: Sequence[Sequence[Any]]) -> list[Any]:
-        found: list[Any] = []
+        returned: list[Any] = []
         try:
             if operands:
-                found.extend(map(evaluate, *operands))
+                returned.extend(map(evaluate, *operands))
             else:
-                found.extend(evaluate() for _ in range(rows))
-            if len(found) < rows:
+                returned.extend(evaluate() for _ in range(rows))
+            if len(returned) < rows:
                 raise StopIterationRaised
         except Exception as error:
-            raise opened.failed(function, _record(operands, len(found))) from error
-        return found
+            raise opened.failed(function, _record(operands, len(returned))) from error
+        return returned
 
     return call
 

@@ -32,40 +32,42 @@ def table_kernel(function: UserFunction, types: Sequence[DataType], opened: Open
     results = [Results(kind, opened.zone) for kind in kinds]
 
     def kernel(rows: int, *columns: Datum) -> Made:
-        operands = [seen_values(one, kind, opened.zone, rows) for one, kind in zip(columns, types, strict=True)]
+        operands = [seen_values(operand, kind, opened.zone, rows) for operand, kind in zip(columns, types, strict=True)]
         records = list(zip(*operands, strict=True)) if operands else [()] * rows
         parents: list[int] = []
-        made: list[Sequence[Any]] = []
-        for place, record in enumerate(records):
+        produced: list[Sequence[Any]] = []
+        for parent, record in enumerate(records):
             try:
-                found = evaluate(*record)
-                given = len(made)
-                made.extend(fields_of(one, names) for one in rows_in(found))
-                parents.extend([place] * (len(made) - given))
+                returned = evaluate(*record)
+                given = len(produced)
+                produced.extend(unpack_row(row, names) for row in iterate_rows(returned))
+                parents.extend([parent] * (len(produced) - given))
             except StopIteration:
                 raise opened.failed(function, record) from StopIterationRaised()
             except Exception as error:
                 raise opened.failed(function, record) from error
 
         def column(index: int) -> pa.Array:
-            def refuse(place: int, value: object) -> None:
-                opened.refuse(function, records[parents[place]], value, f"{kinds[index]}, as column {names[index]} is")
+            def refuse(row_index: int, value: object) -> None:
+                opened.refuse(
+                    function, records[parents[row_index]], value, f"{kinds[index]}, as column {names[index]} is"
+                )
 
-            return results[index].column([one[index] for one in made], refuse)
+            return results[index].column([row[index] for row in produced], refuse)
 
         return np.array(parents, np.int64), [column(index) for index in range(len(names))]
 
     return kernel
 
 
-def rows_in(found: Any) -> Any:
+def iterate_rows(returned: Any) -> Any:
     """Return the rows in a function's result: a list, range or iterator of rows, None, or one row."""
-    if found is None:
+    if returned is None:
         return ()
-    return found if isinstance(found, list | range | Iterator) else (found,)
+    return returned if isinstance(returned, list | range | Iterator) else (returned,)
 
 
-def fields_of(row: Any, names: list[str]) -> Sequence[Any]:
+def unpack_row(row: Any, names: list[str]) -> Sequence[Any]:
     """Return the column values of a row that a function returned."""
     if isinstance(row, Row):
         is_named = row.has_field_names and set(names) <= set(row.as_dict())

@@ -15,9 +15,9 @@ import pyarrow as pa
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import checked, held_of, is_seen_as_held, seen_of
+from penstock.table.data.conversion import checked, is_seen_as_held, to_external, to_internal
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import Datum, column_of, values_of
+from penstock.table.data.values import Datum, to_column, to_values
 
 #: reports a refused value: takes its position among the results, and the value
 Refuse = Callable[[int, object], Any]
@@ -47,10 +47,10 @@ _FAULTS: Final = (WrongTypeError, WrongValueError, pa.ArrowException, OverflowEr
 
 def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> list[Any]:
     """Convert an operand to the values that functions see, one for each row."""
-    found = values_of(column, data_type)
+    values = to_values(column, data_type)
     if not is_seen_as_held(data_type):
-        found = list(map(seen_of(data_type, zone, for_functions=True), found))
-    return found if isinstance(column, pa.Array) else found * rows
+        values = list(map(to_external(data_type, zone, for_functions=True), values))
+    return values if isinstance(column, pa.Array) else values * rows
 
 
 class Results:
@@ -60,8 +60,8 @@ class Results:
         self.data_type = data_type
         self._arrow = arrow_type(data_type)
         self._taken = next((classes for kind, classes in _TAKEN if isinstance(data_type, kind)), None)
-        self._held = checked(data_type, held_of(data_type, zone))
-        self._plain = next((one for kind, one in _ALWAYS if isinstance(data_type, kind)), None)
+        self._held = checked(data_type, to_internal(data_type, zone))
+        self._plain = next((plain for kind, plain in _ALWAYS if isinstance(data_type, kind)), None)
         bits = self._arrow.bit_width if isinstance(data_type, types.IntegralType) else None
         self._bounds = None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
@@ -72,11 +72,11 @@ class Results:
         try:
             if self._taken is not None and self._taken.issuperset(map(type, values)):
                 return pa.array(values, self._arrow)
-            return column_of(list(map(self._held, values)), self.data_type)
+            return to_column(list(map(self._held, values)), self.data_type)
         except _FAULTS:
-            for place, value in enumerate(values):
+            for row_index, value in enumerate(values):
                 if not self._takes(value):
-                    refuse(place, value)
+                    refuse(row_index, value)
             raise
 
     def held(self, value: Any, refuse: Refuse) -> Any:
@@ -86,16 +86,16 @@ class Results:
         if value is None:
             return refuse(0, None) if not self.data_type.is_nullable else None
         try:
-            found = self._held(value)
-            column_of([found], self.data_type)
+            converted = self._held(value)
+            to_column([converted], self.data_type)
         except _FAULTS:
             refuse(0, value)
             raise
-        return found
+        return converted
 
     def _takes(self, value: object) -> bool:
         try:
-            column_of([self._held(value)], self.data_type)
+            to_column([self._held(value)], self.data_type)
         except _FAULTS:
             return False
         return True

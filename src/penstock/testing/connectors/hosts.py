@@ -37,8 +37,8 @@ class EnumeratorHost:
         if subtask_index in self.told:
             self.was_late = True
             raise late_split(self._what, subtask_index)
-        what = f"a split of {self._what}"
-        self.assigned.append((subtask_index, loads_named(dumps_named(split, what), what)))
+        description = f"a split of {self._what}"
+        self.assigned.append((subtask_index, loads_named(dumps_named(split, description), description)))
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
         """Queue the notification of the reader."""

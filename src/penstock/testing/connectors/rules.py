@@ -156,10 +156,10 @@ def check_names(names: Sequence[str], known: Sequence[str]) -> None:
 def spread(count: int) -> list[int]:
     """Return `count` step numbers of a run, starting at 1: consecutive at first, then increasingly far apart."""
     ratio = SPREAD_TO ** (1 / (count - 1)) if count > 1 else 1.0
-    found = [1] if count > 1 else [10]
-    while len(found) < count:
-        found.append(max(found[-1] + 1, round(found[-1] * ratio)))
-    return found
+    numbers = [1] if count > 1 else [10]
+    while len(numbers) < count:
+        numbers.append(max(numbers[-1] + 1, round(numbers[-1] * ratio)))
+    return numbers
 
 
 def countable(value: Any) -> Any:
@@ -186,8 +186,8 @@ def told(counts: Counter[Any]) -> str:
 
 def told_difference(missing: Counter[Any], extra: Counter[Any], expected: Sequence[Any]) -> str:
     """Describe a difference: missing, duplicate and unexpected values."""
-    wanted = set(map(countable, expected))
-    twice = Counter({value: count for value, count in extra.items() if value in wanted})
+    expected_values = set(map(countable, expected))
+    twice = Counter({value: count for value, count in extra.items() if value in expected_values})
     parts = [f"missing: {told(missing)}"] if missing else []
     parts += [f"too often: {told(twice)}"] if twice else []
     unknown = extra - twice
@@ -197,8 +197,8 @@ def told_difference(missing: Counter[Any], extra: Counter[Any], expected: Sequen
 
 def some(values: Sequence[Any]) -> str:
     """Return a text with the first values of a sequence."""
-    shown = ", ".join(short_repr(value) for value in values[:3])
-    return f"[{shown}, … {len(values)} in all]" if len(values) > 3 else f"[{shown}]"
+    head = ", ".join(short_repr(value) for value in values[:3])
+    return f"[{head}, … {len(values)} in all]" if len(values) > 3 else f"[{head}]"
 
 
 def out_of_order(seen: Sequence[Any], expected: Sequence[Any], key_of: Any) -> str | None:
@@ -211,7 +211,7 @@ def out_of_order(seen: Sequence[Any], expected: Sequence[Any], key_of: Any) -> s
         orders.append(by_key)
     for key, wanted in orders[1].items():
         got = orders[0].get(key, [])
-        for place, (one, other) in enumerate(zip(got, wanted, strict=False)):
-            if one != other:
-                return f"of {key!r}: {short_repr(one)} instead of {short_repr(other)} at place {place}"
+        for position, (actual, other) in enumerate(zip(got, wanted, strict=False)):
+            if actual != other:
+                return f"of {key!r}: {short_repr(actual)} instead of {short_repr(other)} at place {position}"
     return None

@@ -1,7 +1,7 @@
 """The conformance kit for sinks: `check_sink` runs a sink through every situation that it may meet.
 
     def words(tmp_path):
-        return SinkUnderTest(TableSink(...), records=ROWS, read=lambda: rows_of(...))
+        return SinkUnderTest(TableSink(...), records=ROWS, read=lambda: read_rows(...))
 
     @pytest.mark.parametrize("case", SINK_CASES)
     def test_table_sink(case, tmp_path):
@@ -101,25 +101,25 @@ class _Writing:
     def committer(self, attempt: int) -> Committer[Any]:
         """Create a committer as another process would; it must not be None, because the sink is exactly-once."""
         run = SinkRun(self.subject, self.steps, 1, attempt=attempt)
-        made = run.sink.create_committer(run.new_host())
-        if made is None:
+        committer = run.sink.create_committer(run.new_host())
+        if committer is None:
             raise self.steps.broken("complete", "a committer, as `shows_on_commit` is true", "None")
-        return made
+        return committer
 
     def sees(self, rule: str, written: Sequence[Any]) -> None:
         """Check that readers see all committed records, and nothing else if the sink is exactly-once."""
         subject = self.subject
         expected = subject.shown(list(written))
         with self.steps.call():
-            seen = subject.read()
-        missing, extra = difference(seen, expected)
+            actual = subject.read()
+        missing, extra = difference(actual, expected)
         if not self.is_exactly_once:
             rule, extra = "nothing-lost", extra - extra
         if missing or extra:
-            text = f"{len(seen)} records; {told_difference(missing, extra, expected)}"
+            text = f"{len(actual)} records; {told_difference(missing, extra, expected)}"
             raise self.steps.broken(rule, f"{len(expected)} records, each once", text)
         if subject.ordered and subject.key is not None and self.is_exactly_once:
-            wrong = out_of_order(seen, expected, subject.key)
+            wrong = out_of_order(actual, expected, subject.key)
             if wrong is not None:
                 raise self.steps.broken("order", "the order in which records were written", wrong)
 
@@ -151,9 +151,9 @@ class _Kit:
     """The cases; each is a method of the same name."""
 
     def __init__(
-        self, prepare: Callable[[], SinkUnderTest], parallelisms: list[int], places: int, report: ConformanceReport
+        self, prepare: Callable[[], SinkUnderTest], parallelisms: list[int], points: int, report: ConformanceReport
     ) -> None:
-        self._prepare, self._parallelisms, self._places, self.report = prepare, parallelisms, places, report
+        self._prepare, self._parallelisms, self._places, self.report = prepare, parallelisms, points, report
         subject = prepare()
         self.is_exactly_once = (
             subject.sink.shows_on_commit if subject.exactly_once is None else bool(subject.exactly_once)
@@ -211,8 +211,8 @@ class _Kit:
         count = writing.subject.commits
         before = 0 if count is None else count()
         run.complete(checkpoint)
-        if count is not None and run.sink.commits_globally and (made := count() - before) != 1:
-            raise writing.steps.broken("one-commit", "one commit", f"{made} commits")
+        if count is not None and run.sink.commits_globally and (commits := count() - before) != 1:
+            raise writing.steps.broken("one-commit", "one commit", f"{commits} commits")
 
     def commit(self) -> None:
         """Commit after the writers are closed: partly, repeatedly, by other processes, and much later."""
@@ -268,40 +268,40 @@ class _Kit:
             committer.close()
 
     def _no_more_than(self, rule: str, writing: _Writing, written: Sequence[Any]) -> None:
-        seen = writing.subject.read()
-        _, extra = difference(seen, written)
+        actual = writing.subject.read()
+        _, extra = difference(actual, written)
         if extra:
             raise writing.steps.broken(rule, "some of the records", told_difference(extra - extra, extra, written))
 
     def close(self) -> None:
         """Fail the job at each step, and close everything, twice."""
-        for place in spread(self._places):
-            with self._writing(f"close, parallelism {self._most}, at step {place}") as writing:
-                if not self._with_deaths(writing, "close", {place}, [self._most], _close_twice):
+        for step in spread(self._places):
+            with self._writing(f"close, parallelism {self._most}, at step {step}") as writing:
+                if not self._with_deaths(writing, "close", {step}, [self._most], _close_twice):
                     return
 
     def restart(self) -> None:
         """Kill the job at each step, and again shortly after."""
         for parallelism in dict.fromkeys((min(self._parallelisms), self._most)):
-            for place in spread(self._places):
-                with self._writing(f"restart, parallelism {parallelism}, killed at step {place}") as writing:
-                    if not self._with_deaths(writing, "restart", {place, place + 7}, [parallelism], _leave):
+            for step in spread(self._places):
+                with self._writing(f"restart, parallelism {parallelism}, killed at step {step}") as writing:
+                    if not self._with_deaths(writing, "restart", {step, step + 7}, [parallelism], _leave):
                         break
 
     def rescale(self) -> None:
         """Do the same as `restart` with a different number of writers each time: first increasing, then decreasing."""
         for parallelisms in (self._parallelisms, self._parallelisms[::-1]):
-            for place in spread(self._places):
-                with self._writing(f"rescale over {parallelisms}, killed at step {place}") as writing:
-                    deaths = {place, place + 15, place + 34}
+            for step in spread(self._places):
+                with self._writing(f"rescale over {parallelisms}, killed at step {step}") as writing:
+                    deaths = {step, step + 15, step + 34}
                     if not self._with_deaths(writing, "rescale", deaths, parallelisms, _leave):
                         break
 
     def zombie(self) -> None:
         """Keep abandoned writers running beside their successors."""
-        for place in spread(self._places):
-            with self._writing(f"zombie, parallelism {self._most}, given up at step {place}") as writing:
-                if not self._with_deaths(writing, "zombie", {place}, [self._most], SinkRun.live_on):
+        for step in spread(self._places):
+            with self._writing(f"zombie, parallelism {self._most}, given up at step {step}") as writing:
+                if not self._with_deaths(writing, "zombie", {step}, [self._most], SinkRun.live_on):
                     return
 
     def _with_deaths(
@@ -337,10 +337,10 @@ class _Kit:
                 while not ends:
                     run.write(writing.chunk)
                     ends = run.position == len(records)
-                    taken = run.checkpoint(ends)
+                    checkpoint = run.checkpoint(ends)
                     run.note("the checkpoint completes")
-                    last = taken
-                    run.complete(taken)
+                    last = checkpoint
+                    run.complete(checkpoint)
                 run.close()
                 break
             except _Killed:
@@ -376,10 +376,10 @@ class _Kit:
                     for share in (2, 1):
                         pair[0].write(writing.chunk * (share if counts else 2))
                         pair[1].write(writing.chunk * (2 if counts else share))
-                    taken = [run.checkpoint() for run in pair]
+                    checkpoints = [run.checkpoint() for run in pair]
                     pair[1 - counts].close()
-                    pair[counts].complete(taken[counts])
-                    restored = taken[counts]
+                    pair[counts].complete(checkpoints[counts])
+                    restored = checkpoints[counts]
                     writing.sees_beside_others("names", records[: restored.position])
                     pair[counts].close()
                     restored = SinkCheckpoint(restored.checkpoint_id, restored.position, restored.states)
@@ -442,14 +442,14 @@ class _Kit:
                 ]
                 for run in pair:
                     run.write(2 * writing.chunk)
-                taken = [run.checkpoint() for run in pair][epoch % 2]
+                checkpoint = [run.checkpoint() for run in pair][epoch % 2]
                 pair[epoch % 2].close()
                 writing.sees_beside_others("epochs", records[: restored.position])
-                self._commit(writing, taken.all(), "commit", 0)
-                writing.sees_beside_others("epochs", records[: taken.position])
+                self._commit(writing, checkpoint.all(), "commit", 0)
+                writing.sees_beside_others("epochs", records[: checkpoint.position])
                 if epoch % 3:
                     pair[1 - epoch % 2].close()
-                restored = SinkCheckpoint(epoch, taken.position, taken.states)
+                restored = SinkCheckpoint(epoch, checkpoint.position, checkpoint.states)
             self._end_job(writing)
             writing.sees("epochs", records)
             writing.no_leftovers()

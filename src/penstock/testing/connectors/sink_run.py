@@ -84,12 +84,12 @@ class SinkCheckpoint:
 
     def of_subtasks(self) -> list[list[Any]]:
         """Return the committables of each subtask, in the order of checkpoints."""
-        found: list[list[Any]] = []
+        shares: list[list[Any]] = []
         for _, subtasks in sorted(self.committables.items()):
-            found += [[] for _ in range(len(subtasks) - len(found))]
+            shares += [[] for _ in range(len(subtasks) - len(shares))]
             for index, data in enumerate(subtasks):
-                found[index] += loads_named(data, "the committables")
-        return found
+                shares[index] += loads_named(data, "the committables")
+        return shares
 
     def all(self) -> list[Any]:
         """Return all committables."""
@@ -138,7 +138,7 @@ class SinkRun:
 
     def new_host(self, index: int = 0) -> SinkHost:
         """Create the context of a subtask of this attempt."""
-        made = SinkHost(
+        host = SinkHost(
             index,
             self.parallelism,
             self.attempt,
@@ -147,8 +147,8 @@ class SinkRun:
             restored=self._restored.checkpoint_id if self._restored is not None else None,
             **self._host,
         )
-        made.client = self.subject.client
-        return made
+        host.client = self.subject.client
+        return host
 
     def note(self, text: str) -> None:
         """Record the next step, unless the job dies before it."""
@@ -158,7 +158,7 @@ class SinkRun:
     def start(self) -> SinkRun:
         """Start each subtask, the last one first: commit its restored committables and create its writer."""
         restored = self._restored
-        made: dict[int, SinkWriter[Any, Any]] = {}
+        writers: dict[int, SinkWriter[Any, Any]] = {}
         shares = self._shares()
         is_global = self.sink.commits_globally
         self.committers = [None] * (1 if is_global else self.parallelism)
@@ -169,14 +169,14 @@ class SinkRun:
             if restored is None:
                 self.note(f"create_writer of subtask {index}")
                 with self.steps.call():
-                    made[index] = self.sink.create_writer(self.hosts[index])
+                    writers[index] = self.sink.create_writer(self.hosts[index])
             else:
                 self.note(f"restore_writer of subtask {index} with {some(states)}")
                 with self.steps.call():
-                    made[index] = self.sink.restore_writer(self.hosts[index], states)
-            self.writers = [made[i] for i in sorted(made)]
+                    writers[index] = self.sink.restore_writer(self.hosts[index], states)
+            self.writers = [writers[i] for i in sorted(writers)]
         if is_global:
-            self._recommit(0, [one for share in shares for one in share])
+            self._recommit(0, [committable for share in shares for committable in share])
         return self
 
     def _recommit(self, index: int, share: list[Any]) -> None:
@@ -211,8 +211,8 @@ class SinkRun:
         """Write the next `count` records, or as many as are left, each to its subtask."""
         records = self.subject.records[self.position : self.position + count]
         shares: list[list[Any]] = [[] for _ in self.writers]
-        for place, record in enumerate(records, start=self.position):
-            shares[self._subtask_of(place, record)].append(record)
+        for position, record in enumerate(records, start=self.position):
+            shares[self._select_subtask(position, record)].append(record)
         for index, share in enumerate(shares):
             if share:
                 self.note(f"subtask {index} writes {some(share)}")
@@ -221,10 +221,10 @@ class SinkRun:
                     self.writers[index].write_batch(list(share), None)
         self.position += len(records)
 
-    def _subtask_of(self, place: int, record: Any) -> int:
+    def _select_subtask(self, position: int, record: Any) -> int:
         if self.subject.key is not None:
-            place = self._keys.setdefault(countable(self.subject.key(record)), len(self._keys))
-        return place % self.parallelism
+            position = self._keys.setdefault(countable(self.subject.key(record)), len(self._keys))
+        return position % self.parallelism
 
     def checkpoint(self, end_of_input: bool = False) -> SinkCheckpoint:
         """Take a checkpoint: prepare the writers' commits and snapshot their states."""
@@ -247,20 +247,20 @@ class SinkRun:
 
     def savepoint(self) -> SinkCheckpoint:
         """Take a checkpoint whose committables must be kept, and which does not complete."""
-        taken = self.checkpoint()
-        for index, (writer, named) in enumerate(zip(self.writers, taken.of_subtasks(), strict=True)):
+        checkpoint = self.checkpoint()
+        for index, (writer, named) in enumerate(zip(self.writers, checkpoint.of_subtasks(), strict=True)):
             if named and not self.sink.commits_globally:
                 self.note(f"pin of subtask {index}")
                 with self.steps.call():
-                    writer.pin(taken.checkpoint_id, named)
-        return taken
+                    writer.pin(checkpoint.checkpoint_id, named)
+        return checkpoint
 
     def complete(self, checkpoint: SinkCheckpoint) -> None:
         """Commit everything prepared up to a checkpoint."""
         due = {i: self.pending.pop(i) for i in sorted(self.pending) if i <= checkpoint.checkpoint_id}
         shares = SinkCheckpoint(committables=due).of_subtasks()
         if self.sink.commits_globally:
-            shares = [[one for share in shares for one in share]]
+            shares = [[committable for share in shares for committable in share]]
         for index, (committer, share) in enumerate(zip(self.committers, shares, strict=False)):
             if share and committer is not None:
                 self.note(f"commit of {len(share)} committables of checkpoint {checkpoint.checkpoint_id}, by {index}")

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.pickling import loads_named
-from penstock.core.batch.splits import splits_of
+from penstock.core.batch.splits import enumerate_splits
 from penstock.core.connector import Boundedness, InputStatus, Source
 from penstock.core.records import Batch
 from penstock.testing.connectors.rules import (
@@ -146,7 +146,7 @@ class _Reading:
         self.subject, self.run, self.batch_size = subject, run, batch_size
         self.is_bounded = subject.source.boundedness is Boundedness.BOUNDED
         self._extend = list(subject.extend)
-        self._with_times = any(isinstance(one, Record) for one in subject.expected)
+        self._with_times = any(isinstance(value, Record) for value in subject.expected)
         self.last: Batch | InputStatus | None = None
 
     def step(self) -> Batch | InputStatus | None:
@@ -210,8 +210,8 @@ class _Reading:
             missing.clear()
         if missing or extra:
             count = len(subject.expected)
-            seen = f"{len(result)} records; {told_difference(missing, extra, subject.expected)}"
-            raise run.steps.broken(rule, f"{count} records, each once", seen)
+            summary = f"{len(result)} records; {told_difference(missing, extra, subject.expected)}"
+            raise run.steps.broken(rule, f"{count} records, each once", summary)
         if subject.order_of is not None and not subject.restarts_lose:
             wrong = out_of_order(result, subject.expected, subject.order_of)
             if wrong is not None:
@@ -231,12 +231,12 @@ class _Kit:
         prepare: Callable[[], SourceUnderTest],
         parallelisms: list[int],
         batch_sizes: list[int],
-        places: int,
+        points: int,
         stopwatch: Callable[[], float],
         report: ConformanceReport,
     ) -> None:
         self._prepare, self._parallelisms, self._batch_sizes = prepare, parallelisms, batch_sizes
-        self._places, self._stopwatch, self._report = places, stopwatch, report
+        self._places, self._stopwatch, self._report = points, stopwatch, report
 
     @contextmanager
     def _reading(self, case: str, parallelism: int, batch_size: int, patience: int = 0) -> Iterator[_Reading]:
@@ -278,9 +278,9 @@ class _Kit:
 
     def _each_place(self, case: str, parallelism: int, batch_size: int) -> Iterator[_Reading]:
         """Iterate over runs that have advanced by 0, 1, 2 steps and so on, then increasingly far apart."""
-        for place in (0, *spread(self._places)):
+        for step_count in (0, *spread(self._places)):
             with self._reading(case, parallelism, batch_size) as reading:
-                is_last = reading.go(place)
+                is_last = reading.go(step_count)
                 yield reading
             if is_last:
                 return
@@ -307,31 +307,31 @@ class _Kit:
                 run = reading.run
                 run.close()
                 with run.steps.call("dealt-ahead"):
-                    dealt = splits_of(run.source, parallelism)
-                what = "a split"
-                run.begin_dealt([[loads_named(data, what) for data in splits] for splits in dealt])
+                    dealt = enumerate_splits(run.source, parallelism)
+                description = "a split"
+                run.begin_dealt([[loads_named(data, description) for data in splits] for splits in dealt])
                 reading.read_on("dealt-ahead")
 
     def restart(self) -> None:
         """Restart everything from a snapshot, after each step of a run."""
         for parallelism, batch_size in self._small_ways():
             before = -1
-            for place in (0, *spread(self._places)):
+            for step_count in (0, *spread(self._places)):
                 try:
-                    is_last = self._restart_at(parallelism, batch_size, place)
+                    is_last = self._run_with_restart(parallelism, batch_size, step_count)
                 except ConformanceError:
                     # The first place that fails is the most informative.
-                    for earlier in range(before + 1, place):
-                        self._restart_at(parallelism, batch_size, earlier)
+                    for earlier in range(before + 1, step_count):
+                        self._run_with_restart(parallelism, batch_size, earlier)
                     raise
                 if is_last:
                     break
-                before = place
+                before = step_count
 
-    def _restart_at(self, parallelism: int, batch_size: int, place: int) -> bool:
-        """Restart everything after `place` steps and read to the end; return whether the run had ended by then."""
+    def _run_with_restart(self, parallelism: int, batch_size: int, step_count: int) -> bool:
+        """Restart everything after `step_count` steps and read to the end; return whether the run had ended by then."""
         with self._reading("restart", parallelism, batch_size) as reading:
-            is_last = reading.go(place)
+            is_last = reading.go(step_count)
             rule = "position" if isinstance(reading.last, Batch) else "enumerator-state"
             reading.run.steps.mark("everything begins again from a snapshot")
             with reading.run.steps.call(rule):
@@ -352,9 +352,9 @@ class _Kit:
             with self._reading(case, parallelism, batch_size) as reading:
                 run, restarts = reading.run, 0
                 while not reading.is_over():
-                    found = reading.step()
-                    is_split = found is None and "gets the split" in run.steps.lines[-1]
-                    if (isinstance(found, Batch) or is_split) and restarts < RESTARTS_MAX:
+                    outcome = reading.step()
+                    is_split = outcome is None and "gets the split" in run.steps.lines[-1]
+                    if (isinstance(outcome, Batch) or is_split) and restarts < RESTARTS_MAX:
                         restarts += 1
                         run.steps.mark("everything begins again, the last time")
                         with run.steps.call(rule):

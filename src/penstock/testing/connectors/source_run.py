@@ -166,7 +166,7 @@ class SourceRun:
         begun = "nothing" if snapshot is None else f"snapshot {checkpoint_id}"
         self.steps.note(f"the reader of subtask {index} begins again alone, from {begun}")
         self.readers[index].close()
-        self.arrived[arrived:] = [one for one in self.arrived[arrived:] if one[0] != index]
+        self.arrived[arrived:] = [entry for entry in self.arrived[arrived:] if entry[0] != index]
         self._count_values()
         mine = [split for since, to, split in self._assigned if to == index and since >= checkpoint_id]
         lost = [loads_named(split, "a split") for split in mine]
@@ -282,11 +282,11 @@ class SourceRun:
                 self._pass_time(active)
         self._polls_due = max(0, self._polls_due - 1)
         self._next_poll += 1
-        found = self.poll(active[self._next_poll % len(active)], batch_size)
-        if isinstance(found, Batch):
+        outcome = self.poll(active[self._next_poll % len(active)], batch_size)
+        if isinstance(outcome, Batch):
             self.silent_rounds = 0
-        self._vain_polls = 0 if found is not InputStatus.NOTHING_AVAILABLE else self._vain_polls + 1
-        return found
+        self._vain_polls = 0 if outcome is not InputStatus.NOTHING_AVAILABLE else self._vain_polls + 1
+        return outcome
 
     def _pass_time(self, active: list[int]) -> None:
         self.silent_rounds += 1
@@ -342,10 +342,10 @@ class SourceRun:
         while self._message():
             pass
         self.master.run_background()
-        found = bool(self.master.assigned)
+        has_splits = bool(self.master.assigned)
         while self._deliver_one():
             pass
-        return found
+        return has_splits
 
     def poll(self, index: int, batch_size: int) -> Batch | InputStatus:
         """Poll one reader, and check its result."""
@@ -353,26 +353,26 @@ class SourceRun:
         host.closed_now = []
         self.steps.note(f"subtask {index} is polled for {batch_size}")
         begun = self._stopwatch()
-        found = reader.poll_next(batch_size)
+        outcome = reader.poll_next(batch_size)
         took_s = self._stopwatch() - begun
         if took_s > SLOW_POLL_S:
             self.slow_polls.append((self.steps.lines[-1], took_s))
-        if isinstance(found, Batch):
+        if isinstance(outcome, Batch):
             reader.polls_in_vain = 0
-            self.steps.add(f": {some(found.values)}")
-            self._check_batch(index, found, batch_size)
-            stamps = found.timestamps if found.timestamps is not None else [None] * len(found)
-            self.values[index] += found.values
-            self.arrived += [(index, value, stamp) for value, stamp in zip(found.values, stamps, strict=True)]
+            self.steps.add(f": {some(outcome.values)}")
+            self._check_batch(index, outcome, batch_size)
+            stamps = outcome.timestamps if outcome.timestamps is not None else [None] * len(outcome)
+            self.values[index] += outcome.values
+            self.arrived += [(index, value, stamp) for value, stamp in zip(outcome.values, stamps, strict=True)]
         else:
-            self.steps.add(f": {found.name}")
+            self.steps.add(f": {outcome.name}")
             reader.polls_in_vain += 1
-            if found is InputStatus.END_OF_INPUT:
+            if outcome is InputStatus.END_OF_INPUT:
                 if not self._told[index]:
                     raise self.steps.broken("end", "NOTHING_AVAILABLE until no_more_splits was called", "END_OF_INPUT")
                 self.ended.add(index)
         self._check_requests(index)
-        return found
+        return outcome
 
     # --- checks ------------------------------------------------------------------------------------------------------
 
@@ -451,10 +451,10 @@ def read_source(
     try:
         for turn in range(POLLS_MAX):
             if turn % parallelism not in run.ended:
-                found = run.poll(turn % parallelism, batch_size)
+                outcome = run.poll(turn % parallelism, batch_size)
             if len(run.ended) == parallelism:
                 return run
-            if isinstance(found, Batch):
+            if isinstance(outcome, Batch):
                 if hostile:
                     run.restart(run.snapshot())
             elif run.deliver() and hostile:

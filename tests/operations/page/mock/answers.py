@@ -313,7 +313,7 @@ def flame_graph() -> dict[str, Any]:
     return {"endTimestamp": now_ms(), "data": frame("root", 400, frame("main (worker.py)", 400, loop, wait))}
 
 
-def figures_of(job: Job, n: int, state_bytes: int, subtasks: int) -> dict[str, Any]:
+def build_figures(job: Job, n: int, state_bytes: int, subtasks: int) -> dict[str, Any]:
     took = int(340 + 120 * math.sin(n / 3))
     at = job.start_ms + n * CHECKPOINT_EVERY_S * 1000
     return {
@@ -335,7 +335,7 @@ def checkpoint(job: Job, n: int, *, with_tasks: bool = False) -> dict[str, Any]:
     state = sum(vertex.state_bytes for vertex in job.vertices) or MEBI
     total = sum(vertex.parallelism for vertex in job.vertices)
     found: dict[str, Any] = {
-        **figures_of(job, n, state, total),
+        **build_figures(job, n, state, total),
         "className": "completed",
         "is_savepoint": False,
         "savepointFormat": None,
@@ -347,7 +347,7 @@ def checkpoint(job: Job, n: int, *, with_tasks: bool = False) -> dict[str, Any]:
     }
     if with_tasks:
         found["tasks"] = {
-            vertex.id: figures_of(job, n, vertex.state_bytes, vertex.parallelism) for vertex in job.vertices
+            vertex.id: build_figures(job, n, vertex.state_bytes, vertex.parallelism) for vertex in job.vertices
         }
     if n % 7 == 3:
         failed = {"status": "FAILED", "className": "failed", "num_acknowledged_subtasks": total // 2}
@@ -392,7 +392,7 @@ def checkpoints(job: Job) -> dict[str, Any]:
 
 
 def vertex_checkpoint(job: Job, n: int, vertex: Vertex) -> dict[str, Any]:
-    of = figures_of(job, n, vertex.state_bytes, vertex.parallelism)
+    of = build_figures(job, n, vertex.state_bytes, vertex.parallelism)
 
     def part(index: int) -> dict[str, Any]:
         share = vertex.swing(index, 0) / vertex.parallelism

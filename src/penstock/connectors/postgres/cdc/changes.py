@@ -25,7 +25,7 @@ from penstock.connectors.postgres.cdc.pgoutput import (
 )
 from penstock.connectors.postgres.cdc.position import Key, LogPosition, SeenKeys, TablePosition
 from penstock.connectors.postgres.cdc.table import CdcTable
-from penstock.connectors.postgres.text_columns import batch_of
+from penstock.connectors.postgres.text_columns import parse_batch
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ALL, UPSERT = "all", "upsert"
@@ -117,7 +117,7 @@ class ChangeReader:
             if message.end_lsn > self.position.lsn:
                 self._reach(message.end_lsn)
         elif isinstance(message, Relation) and message.oid == self._table.oid:
-            self._columns = self._columns_in(message)
+            self._columns = self._locate_columns(message)
 
     def _change(self, message: Insert | Update | Delete | Truncate) -> None:
         begin = self._begin
@@ -179,7 +179,7 @@ class ChangeReader:
         old = message.old if not message.has_key_alone else None
         if old is None:
             absent = [
-                name for name, place in zip(self._table.names, columns.places, strict=True) if new[place] is UNCHANGED
+                name for name, index in zip(self._table.names, columns.places, strict=True) if new[index] is UNCHANGED
             ]
             if not absent:
                 return new
@@ -192,7 +192,7 @@ class ChangeReader:
 
     def _truncate(self, begin: Begin) -> None:
         if self._seen is not None and begin.commit_lsn <= self._seen.end_lsn:
-            any_saw, all_saw = self._seen.seen_by(begin.xid)
+            any_saw, all_saw = self._seen.check_visibility(begin.xid)
             if all_saw:
                 return
             if any_saw:
@@ -212,7 +212,7 @@ class ChangeReader:
         if self._is_seen(begin, columns, values):
             return
         gathered = self.gathered
-        gathered.rows.append([values[place] for place in columns.places])
+        gathered.rows.append([values[index] for index in columns.places])
         gathered.kinds.append(kind)
         gathered.committed_us.append(begin.committed_us)
 
@@ -222,15 +222,15 @@ class ChangeReader:
 
     def _key(self, columns: _Columns, values: Values) -> Key:
         key = []
-        for place, make in columns.key:
-            value = values[place]
+        for index, make in columns.key:
+            value = values[index]
             assert isinstance(value, bytes)
             key.append(make(value.decode()))
         return tuple(key)
 
-    def _columns_in(self, relation: Relation) -> _Columns:
+    def _locate_columns(self, relation: Relation) -> _Columns:
         """Locate the columns in the relation. Raises if a column is missing, or if rows cannot be identified."""
-        names = [one.name for one in relation.columns]
+        names = [column.name for column in relation.columns]
         absent = [name for name in self._table.names if name not in names]
         if absent:
             raise OperationError(
@@ -238,18 +238,18 @@ class ChangeReader:
                 f"{', '.join(names)}. Read other columns, without the state of the job"
             )
         key: list[tuple[int, Callable[[str], int | str]]] = []
-        for one in self._table.key:
-            name = one.name[1:-1].replace('""', '"')
+        for key_column in self._table.key:
+            name = key_column.name[1:-1].replace('""', '"')
             if name not in names:
                 raise OperationError(f"table {self._table.path} has lost column {name!r} of its primary key")
-            key.append((names.index(name), one.value))
+            key.append((names.index(name), key_column.value))
         if self._mode == UPSERT and relation.identity == "n":
             raise OperationError(
                 f"table {self._table.path} has REPLICA IDENTITY NOTHING, so the log does not say which rows change: "
                 f"execute ALTER TABLE {self._table.path} REPLICA IDENTITY DEFAULT"
             )
-        places = [names.index(name) for name in self._table.names]
-        return _Columns(places, key, [one.is_key for one in relation.columns])
+        indices = [names.index(name) for name in self._table.names]
+        return _Columns(indices, key, [column.is_key for column in relation.columns])
 
     def take(self) -> tuple[pa.RecordBatch, bytes, list[int]] | None:
         """Return the collected rows as columns, with change kinds and commit times (µs); None without changes."""
@@ -260,5 +260,5 @@ class ChangeReader:
         table = self._table
         columns: list[Any] = list(zip(*gathered.rows, strict=True))
         texts = [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
-        rows = batch_of(texts, table.types, table.names, table.unrepresentable)
+        rows = parse_batch(texts, table.types, table.names, table.unrepresentable)
         return rows, bytes(gathered.kinds), gathered.committed_us

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.connectors.postgres.cdc.pgoutput import lsn_of
+from penstock.connectors.postgres.cdc.pgoutput import parse_lsn
 from penstock.connectors.postgres.cdc.position import Key, Snapshot
 from penstock.connectors.postgres.cdc.table import CdcTable, KeyColumn
 from penstock.connectors.postgres.client import connect, naming
-from penstock.connectors.postgres.text_columns import SESSION, batch_of, texts_of_csv
+from penstock.connectors.postgres.text_columns import SESSION, parse_batch, texts_of_csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Chunk:
     snapshot: Snapshot
     is_last: bool
 
-    def key_at(self, place: int) -> Key:
+    def get_row_key(self, index: int) -> Key:
         """Return the key of a row."""
-        return tuple(column.value(texts[place].as_py()) for column, texts in zip(self.key, self.keys, strict=True))
+        return tuple(column.value(texts[index].as_py()) for column, texts in zip(self.key, self.keys, strict=True))
 
 
 class ChunkReading:
@@ -52,7 +52,7 @@ class ChunkReading:
             connection.execute(SESSION)
             connection.execute("SET idle_in_transaction_session_timeout = 0")
             after = self._after
-            is_indexed = all(one.is_native for one in table.key)
+            is_indexed = all(column.is_native for column in table.key)
             while not self._is_stopped:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 chunk = None
@@ -61,12 +61,12 @@ class ChunkReading:
                 connection.execute("COMMIT")
                 if chunk is None or chunk.is_last:
                     return
-                after = chunk.key_at(chunk.columns.num_rows - 1)
+                after = chunk.get_row_key(chunk.columns.num_rows - 1)
 
     def _of_one_snapshot(self, connection: Any, after: Key | None, limit: int | None) -> Iterator[Chunk]:
         now = connection.execute("SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
         text, lsn = now.fetchone()
-        snapshot = Snapshot.parse(text, lsn_of(lsn))
+        snapshot = Snapshot.parse(text, parse_lsn(lsn))
         query = self._query(after, limit)
         lines: list[bytes] = []
         with (
@@ -83,11 +83,15 @@ class ChunkReading:
 
     def _query(self, after: Key | None, limit: int | None) -> str:
         table = self._table
-        orders = [one.order for one in table.key]
+        orders = [column.order for column in table.key]
         where = "" if after is None else f" WHERE ({', '.join(orders)}) > ({', '.join(table.literals(after))})"
         end = "" if limit is None else f" LIMIT {limit}"
         # End with a column that is never NULL: COPY writes a single NULL as an empty line, which CSV readers skip.
-        expressions = [*(f"t.{one}" for one in table.quoted_names), *(f"{one.name}::text" for one in table.key), "1"]
+        expressions = [
+            *(f"t.{name}" for name in table.quoted_names),
+            *(f"{column.name}::text" for column in table.key),
+            "1",
+        ]
         return f"SELECT {', '.join(expressions)} FROM {table.path} AS t{where} ORDER BY {', '.join(orders)}{end}"
 
     def _chunk(self, lines: Sequence[bytes], snapshot: Snapshot, is_last: bool) -> Chunk:
@@ -95,7 +99,7 @@ class ChunkReading:
         count = len(table.names)
         total = count + len(table.key) + 1
         texts = texts_of_csv(b"".join(lines), total) if lines else [pa.array([], pa.string())] * total
-        columns = batch_of(texts[:count], table.types, table.names, table.unrepresentable)
+        columns = parse_batch(texts[:count], table.types, table.names, table.unrepresentable)
         return Chunk(columns, tuple(texts[count:-1]), table.key, snapshot, is_last)
 
     def interrupt(self) -> None:

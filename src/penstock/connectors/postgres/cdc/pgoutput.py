@@ -131,7 +131,7 @@ def decode(data: bytes) -> Message | None:
         return _relation(data)
     if kind == 0x54:  # T
         (count,) = _LONG.unpack_from(data, 1)
-        return Truncate(tuple(_LONG.unpack_from(data, 6 + 4 * place)[0] for place in range(count)))
+        return Truncate(tuple(_LONG.unpack_from(data, 6 + 4 * index)[0] for index in range(count)))
     if kind in _OTHERS:
         return None
     raise ProtocolError(f"pgoutput sent a message of an unknown kind, {chr(kind)!r}")
@@ -188,7 +188,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at:end].decode(), end + 1
 
 
-def lsn_of(text: str) -> int:
+def parse_lsn(text: str) -> int:
     """Parse a log position such as `16/B374D848` into a number."""
     high, low = text.split("/")
     return (int(high, 16) << 32) | int(low, 16)

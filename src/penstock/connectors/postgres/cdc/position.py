@@ -83,7 +83,7 @@ class TablePosition:
     @property
     def end_lsn(self) -> int:
         """The log position from which on no committed transaction was seen by any snapshot."""
-        return max((one.snapshot.lsn for one in self.ranges), default=0)
+        return max((key_range.snapshot.lsn for key_range in self.ranges), default=0)
 
 
 class SeenKeys:
@@ -91,16 +91,16 @@ class SeenKeys:
 
     def __init__(self, position: TablePosition) -> None:
         self._ranges = position.ranges
-        self._lasts: Sequence[Key] = [one.last for one in position.ranges if one.last is not None]
+        self._lasts: Sequence[Key] = [key_range.last for key_range in position.ranges if key_range.last is not None]
         self.end_lsn = position.end_lsn
 
     def has(self, key: Key, xid: int) -> bool:
         """Return whether the snapshot of the key's range has seen the transaction."""
         return self._ranges[bisect_left(self._lasts, key)].snapshot.sees(xid)
 
-    def seen_by(self, xid: int) -> tuple[bool, bool]:
+    def check_visibility(self, xid: int) -> tuple[bool, bool]:
         """Return whether any snapshot has seen the transaction, and whether all have."""
-        answers = [one.snapshot.sees(xid) for one in self._ranges]
+        answers = [key_range.snapshot.sees(xid) for key_range in self._ranges]
         return any(answers), all(answers)
 
 

@@ -76,8 +76,8 @@ def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings
     """Raise `ConfigurationError` if the publication omits changes of the table; it says which, and how to fix it."""
     name = settings.publication
     _refuse_children(connection, table)
-    found = _find(connection, settings)
-    if found is None:
+    publication = _find(connection, settings)
+    if publication is None:
         raise ConfigurationError(
             f"there is no publication {name!r} any more: execute CREATE PUBLICATION {quoted(name)} FOR TABLE "
             f"{table.path} WITH (publish_via_partition_root = true). Changes from before are lost: begin without the "
@@ -89,11 +89,11 @@ def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings
         (name, settings.schema, settings.table),
     ).fetchall()
     if not entries:
-        raise _find_reason(connection, settings, table, found)
+        raise _find_reason(connection, settings, table, publication)
     generated = _find_generated(connection, table)
     for columns, row_filter in entries:
         _check_columns(settings, table, columns)
-        hidden = [one for one in generated if columns is not None and one not in columns]
+        hidden = [column for column in generated if columns is not None and column not in columns]
         if hidden:
             raise ConfigurationError(
                 f"publication {name!r} does not publish the generated column {', '.join(hidden)} of {table.path}, so "
@@ -105,7 +105,7 @@ def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings
                 f"publication {name!r} gives only rows of {table.path} for which {row_filter}, and the others would "
                 f"never change: execute {_add_again(settings, table)}, or {_ALLOWED}"
             )
-    missing = [kind for kind, has in zip(_KINDS, found.kinds, strict=True) if not has]
+    missing = [kind for kind, has in zip(_KINDS, publication.kinds, strict=True) if not has]
     if settings.truncates == SKIP and "truncate" in missing:
         missing.remove("truncate")
     if missing and not settings.allows_incomplete:
@@ -141,18 +141,18 @@ def _find(connection: psycopg.Connection[Any], settings: CdcSettings) -> _Publis
 
 
 def _find_reason(
-    connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable, found: _Published
+    connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable, publication: _Published
 ) -> ConfigurationError:
     """Return an error that explains why no changes are published under the table's name."""
     name = settings.publication
     row = connection.execute(_RELATION, (table.oid,)).fetchone()
     is_partitioned, root = (False, None) if row is None else row[:2]
-    if is_partitioned and not found.is_by_root:
+    if is_partitioned and not publication.is_by_root:
         return ConfigurationError(
             f"publication {name!r} gives changes of {table.path} under the names of its partitions: execute "
             f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)"
         )
-    if root is not None and found.is_by_root:
+    if root is not None and publication.is_by_root:
         return ConfigurationError(
             f"publication {name!r} gives changes of {table.path} under the name of {root}, whose partition it is: read "
             f"{root}, or name another publication"
@@ -165,7 +165,7 @@ def _find_reason(
 
 def _check_columns(settings: CdcSettings, table: CdcTable, published: list[str] | None) -> None:
     key = [column.name[1:-1].replace('""', '"') for column in table.key]
-    missing = [one for one in dict.fromkeys((*table.names, *key)) if published is not None and one not in published]
+    missing = [name for name in dict.fromkeys((*table.names, *key)) if published is not None and name not in published]
     if missing:
         raise ConfigurationError(
             f"publication {settings.publication!r} does not publish column {', '.join(missing)} of {table.path}: "

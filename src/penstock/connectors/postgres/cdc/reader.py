@@ -93,7 +93,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Let the server discard the log up to an earlier checkpoint, `confirm_delay` checkpoints back."""
-        for known in [one for one in self._pending if one <= checkpoint_id]:
+        for known in [pending_id for pending_id in self._pending if pending_id <= checkpoint_id]:
             self._complete.append(self._pending.pop(known))
         while len(self._complete) > self._settings.confirm_delay:
             self._confirmed = max(self._confirmed, self._complete.popleft())
@@ -140,7 +140,7 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         columns = chunk.columns.slice(self._place, count)
         self._place += count
         if self._place < chunk.columns.num_rows or not chunk.is_last:
-            last = chunk.key_at(self._place - 1)
+            last = chunk.get_row_key(self._place - 1)
         else:
             last = None
             LOG.info("all rows of table %s have been read", self._settings.path)
@@ -162,15 +162,15 @@ class CdcReader(SourceReader[Any, CdcSplit]):
                     self._table, self._outputs = described(connection, self._settings)
                 reading = ChunkReading(self._table, position.last, self._settings.chunk_size)
                 self._reading = Background(reading.chunks, reading.interrupt)
-            found = self._reading.take()
+            chunk = self._reading.take()
         except driver().OperationalError as error:
             self._end_reading()
             self._lost(error, now_ms)
             return None
         self._retry_at_ms = None
-        if found is not None:
+        if chunk is not None:
             self._failing_since_ms = None
-        return found
+        return chunk
 
     def _end_reading(self) -> None:
         reading, self._reading, self._chunk = self._reading, None, None
@@ -207,8 +207,8 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         assert self._split is not None
         self._split = CdcSplit(self._split.table if changes.needs_snapshot else None, changes.position)
         self._beat(now_ms)
-        found = changes.take()
-        return InputStatus.NOTHING_AVAILABLE if found is None else self._batch(*found)
+        gathered = changes.take()
+        return InputStatus.NOTHING_AVAILABLE if gathered is None else self._batch(*gathered)
 
     def _connect(self, now_ms: int) -> bool:
         """Connect to the log; return whether that succeeded."""
@@ -261,13 +261,13 @@ class CdcReader(SourceReader[Any, CdcSplit]):
         if self._stream is not None and now_ms >= self._heartbeat_at_ms:
             self._heartbeat_at_ms = now_ms + self._settings.heartbeat_ms
             self._send_status(asks=True)
-        kept = self._bytes_kept()
-        if kept >= WARN_BYTES and now_ms >= self._warn_at_ms:
+        retained_bytes = self._bytes_kept()
+        if retained_bytes >= WARN_BYTES and now_ms >= self._warn_at_ms:
             self._warn_at_ms = now_ms + WARN_EVERY_MS
             LOG.warning(
                 "the server keeps %d MB of its log for slot %s, of which %d MB are not read yet; it forgets what "
                 "completed checkpoints have, so look at how often they complete",
-                kept >> 20,
+                retained_bytes >> 20,
                 self._settings.slot,
                 self._bytes_behind() >> 20,
             )
@@ -286,16 +286,16 @@ class CdcReader(SourceReader[Any, CdcSplit]):
     def _batch(self, columns: pa.RecordBatch, kinds: bytes | None, committed_us: list[int] | None) -> Batch:
         assert self._table is not None
         arrays = []
-        for one in self._outputs:
-            if one.column is not None:
-                arrays.append(columns.column(one.column))
-            elif one.metadata == "op_ts":
+        for output in self._outputs:
+            if output.column is not None:
+                arrays.append(columns.column(output.column))
+            elif output.metadata == "op_ts":
                 times = [0] * columns.num_rows if committed_us is None else [us // 1_000 for us in committed_us]
                 arrays.append(pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")))
             else:
-                arrays.append(pa.array([self._metadata(one.metadata)] * columns.num_rows, pa.string()))
-        made = pa.RecordBatch.from_arrays(arrays, [one.name for one in self._outputs])
-        return ColumnBatch(made, None, kinds if kinds is not None and any(kinds) else None)
+                arrays.append(pa.array([self._metadata(output.metadata)] * columns.num_rows, pa.string()))
+        batch = pa.RecordBatch.from_arrays(arrays, [field.name for field in self._outputs])
+        return ColumnBatch(batch, None, kinds if kinds is not None and any(kinds) else None)
 
     def _metadata(self, key: str | None) -> str:
         settings = self._settings

@@ -63,14 +63,14 @@ class CdcSettings:
     unrepresentable: str = UNREPRESENTABLE_FAIL
 
     def __post_init__(self) -> None:
-        for what, value, known in (
+        for setting, value, known in (
             ("startup mode", self.startup, STARTUP_MODES),
             ("changelog mode", self.mode, (ALL, UPSERT)),
             ("mode of truncates", self.truncates, (FAIL, SKIP)),
             ("mode of unrepresentable values", self.unrepresentable, MODES),
         ):
             if value not in known:
-                raise ConfigurationError(f"the {what} is {' or '.join(known)}, not {value!r}")
+                raise ConfigurationError(f"the {setting} is {' or '.join(known)}, not {value!r}")
         if self.chunk_size < 1 or self.heartbeat_ms < 1 or self.confirm_delay < 0:
             raise ConfigurationError("sizes of chunks and heartbeat intervals are above 0, and delays not below")
         if not self.slot and self.startup != SNAPSHOT:

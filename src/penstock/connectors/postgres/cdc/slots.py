@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.connectors.postgres.cdc.changes import ALL
-from penstock.connectors.postgres.cdc.pgoutput import lsn_of, lsn_text
+from penstock.connectors.postgres.cdc.pgoutput import lsn_text, parse_lsn
 from penstock.connectors.postgres.cdc.position import CdcSplit, LogPosition, TablePosition
 from penstock.connectors.postgres.cdc.publications import publish
 from penstock.connectors.postgres.cdc.settings import COMMITTED, INITIAL, LATEST, SNAPSHOT, CdcSettings, Output
@@ -34,27 +34,32 @@ _BEGIN_ANEW: Final = "begin without the state of the job, with a new snapshot (s
 
 def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tuple[CdcTable, tuple[Output, ...]]:
     """Return the table with the columns to read, and the output columns with their types."""
-    found = relation(connection, settings.path)
-    outputs = settings.outputs or tuple(Output(one.name, one.name) for one in found.columns if not one.is_generated)
-    names = list(dict.fromkeys(one.column for one in outputs if one.column is not None))
-    computed = [name for name in names if found.column(name).is_generated]
+    table_relation = relation(connection, settings.path)
+    outputs = settings.outputs or tuple(
+        Output(column.name, column.name) for column in table_relation.columns if not column.is_generated
+    )
+    names = list(dict.fromkeys(output.column for output in outputs if output.column is not None))
+    computed = [name for name in names if table_relation.column(name).is_generated]
     if computed:
         raise ConfigurationError(
-            f"column {', '.join(computed)} of {found.path} is computed by the server, which does not tell it with "
+            f"column {', '.join(computed)} of {table_relation.path} is computed by the server, which does not tell it "
+            "with "
             "changes: leave it out, and compute it in the job"
         )
-    columns = {name: found.column(name).type for name in names}
-    wanted = {one.column: one.type for one in outputs if one.column is not None and one.type is not None}
-    types: list[pa.DataType] = [wanted.get(name, columns[name]) for name in names]
-    row = connection.execute("SELECT to_regclass(%s)::oid", (found.path,)).fetchone()
+    columns = {name: table_relation.column(name).type for name in names}
+    declared = {
+        output.column: output.type for output in outputs if output.column is not None and output.type is not None
+    }
+    types: list[pa.DataType] = [declared.get(name, columns[name]) for name in names]
+    row = connection.execute("SELECT to_regclass(%s)::oid", (table_relation.path,)).fetchone()
     assert row is not None
     table = CdcTable(
         settings.address,
-        found.path,
+        table_relation.path,
         int(row[0]),
         tuple(names),
         tuple(types),
-        key_columns(connection, found),
+        key_columns(connection, table_relation),
         settings.unrepresentable,
     )
     return table, outputs
@@ -96,8 +101,8 @@ def _check_identity(connection: psycopg.Connection[Any], settings: CdcSettings, 
         if not table.key:
             raise ConfigurationError(f"changelog mode 'upsert' needs a primary key, which {table.path} does not have")
         return
-    found = connection.execute(_IDENTITY, (table.path, table.path)).fetchone()
-    if found != (True,):
+    row = connection.execute(_IDENTITY, (table.path, table.path)).fetchone()
+    if row != (True,):
         raise ConfigurationError(
             f"the log does not have the rows of {table.path} as they were before they changed: execute ALTER TABLE "
             f"{table.path} REPLICA IDENTITY FULL (and the same for each of its partitions, if it has any), or read "
@@ -107,15 +112,15 @@ def _check_identity(connection: psycopg.Connection[Any], settings: CdcSettings, 
 
 def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> int:
     slot = settings.slot
-    found = connection.execute(_SLOT, (slot,)).fetchone()
-    if found is None and settings.startup == COMMITTED:
+    row = connection.execute(_SLOT, (slot,)).fetchone()
+    if row is None and settings.startup == COMMITTED:
         raise ConfigurationError(
             f"there is no slot {slot!r} whose changes could be read: use scan.startup.mode = initial or latest-offset"
         )
-    if found is None:
+    if row is None:
         _make_slot(connection, slot)
-        found = connection.execute(_SLOT, (slot,)).fetchone()
-    confirmed = checked_slot(found, settings)
+        row = connection.execute(_SLOT, (slot,)).fetchone()
+    confirmed = checked_slot(row, settings)
     if settings.startup != LATEST:
         return confirmed
     return max(confirmed, end_of_log(connection))
@@ -125,7 +130,7 @@ def end_of_log(connection: psycopg.Connection[Any]) -> int:
     """Return the current end of the log that the server can send."""
     row = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
     assert row is not None
-    return lsn_of(row[0])
+    return parse_lsn(row[0])
 
 
 def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
@@ -147,7 +152,7 @@ def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
         ) from error
 
 
-def checked_slot(found: Any, settings: CdcSettings, position: int | None = None) -> int:
+def checked_slot(row: Any, settings: CdcSettings, position: int | None = None) -> int:
     """Return the position up to which the server may have discarded the log.
 
     Raises:
@@ -156,9 +161,9 @@ def checked_slot(found: Any, settings: CdcSettings, position: int | None = None)
     """
     slot = settings.slot
     since = "" if position is None else f" The changes from {lsn_text(position)} on are lost: {_BEGIN_ANEW}."
-    if found is None:
+    if row is None:
         raise OperationError(f"slot {slot!r} is gone from PostgreSQL at {settings.address.shown}.{since}")
-    plugin, _, confirmed, status, restart = found
+    plugin, _, confirmed, status, restart = row
     if plugin != "pgoutput":
         raise ConfigurationError(f"slot {slot!r} is of plugin {plugin!r}, not of pgoutput: name another slot")
     if status == "lost" or restart is None:
@@ -166,12 +171,12 @@ def checked_slot(found: Any, settings: CdcSettings, position: int | None = None)
             f"the server has given up slot {slot!r}: it kept more of the log than max_slot_wal_keep_size allows."
             f"{since} Drop the slot first: SELECT pg_drop_replication_slot('{slot}')"
         )
-    if position is not None and lsn_of(confirmed) > position:
+    if position is not None and parse_lsn(confirmed) > position:
         raise OperationError(
             f"slot {slot!r} was read up to {confirmed} by somebody else, or by a later checkpoint than the one that "
             f"the job begins from.{since}"
         )
-    return lsn_of(confirmed)
+    return parse_lsn(confirmed)
 
 
 def check_slot(connection: psycopg.Connection[Any], settings: CdcSettings, position: int) -> None:

@@ -92,20 +92,20 @@ class CdcTable:
         return [column.literal(value) for column, value in zip(self.key, key, strict=True)]
 
 
-def key_columns(connection: psycopg.Connection[Any], found: Relation) -> tuple[KeyColumn, ...]:
+def key_columns(connection: psycopg.Connection[Any], relation: Relation) -> tuple[KeyColumn, ...]:
     """Return the columns of a table's primary key; empty if the table does not have one."""
-    names = [one.name for one in found.columns]
+    names = [column.name for column in relation.columns]
     columns = []
-    for name in found.key:
-        kind = found.column(name).sql_type
+    for name in relation.key:
+        kind = relation.column(name).sql_type
         is_number = kind in _NUMBERS
         is_native = is_number or kind == "uuid"
         if kind == "text" or kind.startswith("character varying"):
-            asked = connection.execute(_COLLATION, (found.path, name)).fetchone()
-            is_native = asked is not None and bool(asked[0])
+            row = connection.execute(_COLLATION, (relation.path, name)).fetchone()
+            is_native = row is not None and bool(row[0])
         if kind.startswith("character(") or kind == "citext":
             raise UnsupportedError(
-                f"column {name!r} of the primary key of {found.path} is {kind}, of which different texts are equal: "
+                f"column {name!r} of the primary key of {relation.path} is {kind}, of which different texts are equal: "
                 "read the table without a snapshot (startup mode latest-offset), or give it another key"
             )
         columns.append(KeyColumn(quoted(name), names.index(name), is_number, is_native, kind))

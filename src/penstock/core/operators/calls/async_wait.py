@@ -164,10 +164,10 @@ class AsyncWaitOperator(FunctionOperator):
     def _attempt(self, call: Call) -> None:
         call.attempt += 1
         call.cancel = self._coroutines.start(
-            partial(self._results_for, call.value), partial(self._on_return, call, call.attempt)
+            partial(self._call_function, call.value), partial(self._on_return, call, call.attempt)
         )
 
-    async def _results_for(self, value: Any) -> Any:
+    async def _call_function(self, value: Any) -> Any:
         """Call the function, and copy its results on the event loop, before another call can change them."""
         return _as_returned(await self._invoke(value))
 
@@ -191,12 +191,12 @@ class AsyncWaitOperator(FunctionOperator):
             self._emit_ready()
         return self._start_some() or worked
 
-    def _complete(self, call: Call, results: Any, what: str) -> None:
+    def _complete(self, call: Call, results: Any, method: str) -> None:
         if results is None:
             results = []
         elif not isinstance(results, list):
             raise self.failed(call.value) from MisuseError(
-                f"{what} must return a list of results, or None for no results, not {short_repr(results)}"
+                f"{method} must return a list of results, or None for no results, not {short_repr(results)}"
             )
         call.results = results
         call.is_done = True
@@ -250,18 +250,22 @@ class AsyncWaitOperator(FunctionOperator):
             return False
         try:
             if error is None:
-                wanted = self._repeats_result is not None and self._repeats_result([] if results is None else results)
+                is_retryable = self._repeats_result is not None and self._repeats_result(
+                    [] if results is None else results
+                )
             else:
-                wanted = self._repeats_error is not None and isinstance(error, Exception) and self._repeats_error(error)
-            if not wanted or not strategy.can_retry(call.attempt):
+                is_retryable = (
+                    self._repeats_error is not None and isinstance(error, Exception) and self._repeats_error(error)
+                )
+            if not is_retryable or not strategy.can_retry(call.attempt):
                 return False
             due_ms = self.context.now_ms() + max(0, strategy.get_backoff_time_millis(call.attempt))
         except Exception as raised:
             raise self.failed(call.value) from raised
-        self._retry_at(due_ms, call)
+        self._schedule_retry(due_ms, call)
         return True
 
-    def _retry_at(self, due_ms: int, call: Call) -> None:
+    def _schedule_retry(self, due_ms: int, call: Call) -> None:
         self._retries_made += 1
         heappush(self._retries, (due_ms, self._retries_made, call))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
-from penstock.core.columns.batch import ColumnBatch, as_columns, rowtimes_in
+from penstock.core.columns.batch import ColumnBatch, as_columns, extract_rowtimes
 from penstock.core.columns.expressions import KERNEL_ERRORS, Expression, computed, full
 from penstock.core.operators.base import FunctionOperator, StreamOperator, UserCodeError
 from penstock.core.records import Batch
@@ -36,26 +36,26 @@ class MapBatchesOperator(FunctionOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Call the function with the batch."""
-        taken = as_columns(batch, self.context.operator_name)
-        if taken.kinds is not None:
+        records = as_columns(batch, self.context.operator_name)
+        if records.kinds is not None:
             raise UnsupportedError(
                 f"{self.context.operator_name}: map_batches accepts inserts only, but these records update or delete "
                 "others; use map(), whose rows have get_row_kind()"
             )
         try:
-            result = as_record_batch(self._map(self._hand_over(taken.columns)))
+            result = as_record_batch(self._map(self._hand_over(records.columns)))
         except Exception as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} records") from error
         if result.num_rows:
-            self.output.collect(ColumnBatch(result, self._rowtimes(taken, result)))
+            self.output.collect(ColumnBatch(result, self._rowtimes(records, result)))
 
-    def _rowtimes(self, taken: ColumnBatch, result: pa.RecordBatch) -> Any:
+    def _rowtimes(self, records: ColumnBatch, result: pa.RecordBatch) -> Any:
         if self._timestamp_column is not None:
-            return rowtimes_in(ColumnBatch(result), self._timestamp_column)
-        if taken.rowtimes is None or result.num_rows == len(taken):
-            return taken.rowtimes
+            return extract_rowtimes(ColumnBatch(result), self._timestamp_column)
+        if records.rowtimes is None or result.num_rows == len(records):
+            return records.rowtimes
         raise WrongTypeError(
-            f"{self.context.operator_name}: map_batches turned {len(taken)} records into {result.num_rows}, so their "
+            f"{self.context.operator_name}: map_batches turned {len(records)} records into {result.num_rows}, so their "
             "timestamps are unknown: name a column of the result with timestamp_column, or assign timestamps after "
             "map_batches, not before it"
         )
@@ -69,12 +69,12 @@ class SelectOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Compute the columns of a batch."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         try:
-            result = computed(self._expressions, taken.columns)
+            result = computed(self._expressions, records.columns)
         except KERNEL_ERRORS as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
-        self.output.collect(ColumnBatch(result, taken.rowtimes, taken.kinds))
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} records") from error
+        self.output.collect(ColumnBatch(result, records.rowtimes, records.kinds))
 
 
 class WhereOperator(StreamOperator):
@@ -85,12 +85,12 @@ class WhereOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Evaluate the condition for a batch."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         try:
-            answers = full(self._condition.evaluate(taken.columns), len(taken))
+            answers = full(self._condition.evaluate(records.columns), len(records))
             keeps = answers.fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
         except KERNEL_ERRORS as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} records") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} records") from error
         if keeps.all():
             self.output.collect(batch)
         elif isinstance(batch, ColumnBatch):
@@ -98,9 +98,9 @@ class WhereOperator(StreamOperator):
                 self.output.collect(batch.where(keeps))
         elif keeps.any():
             times = batch.timestamps
-            kept = None if times is None else list(compress(times, keeps))
+            kept_times = None if times is None else list(compress(times, keeps))
             kinds = None if batch.kinds is None else bytes(compress(batch.kinds, keeps))
-            self.output.collect(Batch(list(compress(batch.values, keeps)), kept, kinds))
+            self.output.collect(Batch(list(compress(batch.values, keeps)), kept_times, kinds))
 
 
 def as_record_batch(result: Any) -> pa.RecordBatch:

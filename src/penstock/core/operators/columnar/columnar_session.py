@@ -19,7 +19,7 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch
 from penstock.core.columns.expressions import Aggregate
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, lowest, times_of
+from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, lowest, read_times
 from penstock.core.records import Batch
 from penstock.core.windowing.session_windows import EventTimeSessionWindows, time_of_sessions
 from penstock.state.key_columns import distinct_keys
@@ -50,19 +50,19 @@ class ColumnarSessionOperator(ColumnarWindowBase):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add the sessions of the batch's records."""
-        taken = self.take_in(batch)
-        partials, sessions = self._sessions_of(taken)
-        if int(times_of(partials, END).min()) - 1 <= self.watermark:
+        records = self.to_column_batch(batch)
+        partials, sessions = self._assign_sessions(records)
+        if int(read_times(partials, END).min()) - 1 <= self.watermark:
             late = self._late_among(partials)
             if late.any():
                 is_late = late[sessions]
-                self.late(taken.where(is_late))
+                self.late(records.where(is_late))
                 partials = partials.filter(pa.array(~late))
         self.add(partials)
 
-    def _sessions_of(self, taken: ColumnBatch) -> tuple[pa.Table, Any]:
+    def _assign_sessions(self, records: ColumnBatch) -> tuple[pa.Table, Any]:
         """Return the sessions of these records alone, and the session number of each record."""
-        keys, times = self.key_columns(taken), taken.rowtimes
+        keys, times = self.key_columns(records), records.rowtimes
         codes, _ = distinct_keys(list(keys.values()))
         order = np.lexsort((times, codes))
         of_key, at = codes[order], times[order]
@@ -71,32 +71,32 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         numbers[begins[1:]] = 1
         sessions = np.empty(len(order), np.int64)
         sessions[order] = np.cumsum(numbers)
-        partials = self.partials_of(taken, {_SESSION: sessions})
+        partials = self.compute_partials(records, {_SESSION: sessions})
         ends = np.r_[at[begins[1:] - 1], at[-1]] + self._gap_ms
         return self._finished(partials, keys, order[begins], at[begins], ends), sessions
 
     def _finished(self, partials: pa.Table, keys: dict[str, Any], rows: Any, starts: Any, ends: Any) -> pa.Table:
         """Return partials in the order of their session numbers, with key, start and end."""
-        partials = partials.take(pa.array(np.argsort(times_of(partials, _SESSION)))).drop_columns([_SESSION])
-        taken = {name: column.take(pa.array(rows)) for name, column in keys.items()}
+        partials = partials.take(pa.array(np.argsort(read_times(partials, _SESSION)))).drop_columns([_SESSION])
+        key_columns = {name: column.take(pa.array(rows)) for name, column in keys.items()}
         partial_columns = {name: partials.column(name) for name in self.aggregates.partial_columns}
-        return pa.table({START: starts, END: ends, **taken, **partial_columns})
+        return pa.table({START: starts, END: ends, **key_columns, **partial_columns})
 
     def _late_among(self, partials: pa.Table) -> Any:
         """Return which of these sessions are late even when merged with the sessions in the state."""
-        ends = times_of(partials, END)
+        ends = read_times(partials, END)
         together = [*self.parts, partials.cast(self.parts[0].schema)] if self.parts else [partials]
         table = pa.concat_tables(together).combine_chunks()
         groups = self._groups(table)
         last = np.full(int(groups.max()) + 1, np.iinfo(np.int64).min)
-        np.maximum.at(last, groups, times_of(table, END))
+        np.maximum.at(last, groups, read_times(table, END))
         late: Any = last[groups[-len(ends) :]] - 1 <= self.watermark
         return late
 
     def _groups(self, table: pa.Table) -> Any:
         """Return the number of the merged session that each row belongs to, numbered by key and start."""
         codes, _ = distinct_keys([table.column(name) for name in self.key_names])
-        starts, ends = times_of(table, START), times_of(table, END)
+        starts, ends = read_times(table, START), read_times(table, END)
         order = np.lexsort((starts, codes))
         of_key, begin, end = codes[order].astype(np.int64), starts[order], ends[order]
         # The highest end so far within each key: ends become ranks, and an offset separates the keys.
@@ -111,7 +111,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         """Merge the sessions that overlap or touch."""
         table = pa.concat_tables(parts).combine_chunks()
         groups = self._groups(table)
-        starts, ends = times_of(table, START), times_of(table, END)
+        starts, ends = read_times(table, START), read_times(table, END)
         limits, count = np.iinfo(np.int64), int(groups.max()) + 1
         first, last = np.full(count, limits.max), np.full(count, limits.min)
         np.minimum.at(first, groups, starts)
@@ -134,8 +134,8 @@ class ColumnarSessionOperator(ColumnarWindowBase):
         least = lowest(self.parts, END)
         if least is not None and least - 1 <= timestamp:
             # A due session may touch another that begins right at the watermark, but none that begins later.
-            table = self.take_up_to(START, timestamp + 1)
-            starts, ends = times_of(table, START), times_of(table, END)
+            table = self.take_due(START, timestamp + 1)
+            starts, ends = read_times(table, START), read_times(table, END)
             due = np.flatnonzero(ends - 1 <= timestamp)
             if len(due):
                 due = due[np.argsort(ends[due], kind="stable")]

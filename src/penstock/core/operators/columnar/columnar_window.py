@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from penstock.core.columns.expressions import Aggregate, Literal
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, times_of
+from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, read_times
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.core.windowing.time_windows import (
     AlignedAssigner,
@@ -70,25 +70,25 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         """Restore the table, and find when its next window is due."""
         super().initialize_state()
         for part in self.parts:
-            self._note(times_of(part, PANE))
+            self._note(read_times(part, PANE))
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add the records' partials."""
-        taken = self.take_in(batch)
-        panes = self._panes_of(taken.rowtimes)
+        records = self.to_column_batch(batch)
+        panes = self._assign_panes(records.rowtimes)
         if self._last_end(int(panes.min())) - 1 <= self.watermark or self._has_gaps:
             unique, codes = np.unique(panes, return_inverse=True)
             ends = np.array([self._last_end(pane) for pane in unique.tolist()])
             belongs = ends > MIN_TIMESTAMP
             late = (belongs & (ends - 1 <= self.watermark))[codes]
             if late.any():
-                self.late(taken.where(late))
-            kept = ~late & belongs[codes]
-            taken, panes = taken.where(kept), panes[kept]
-            if not len(taken):
+                self.late(records.where(late))
+            is_kept = ~late & belongs[codes]
+            records, panes = records.where(is_kept), panes[is_kept]
+            if not len(records):
                 return
         self._note(panes)
-        self.take(taken, {PANE: panes, **self.key_columns(taken)})
+        self.take(records, {PANE: panes, **self.key_columns(records)})
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the windows that event time has passed, and pass the watermark on."""
@@ -99,15 +99,15 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         """Fire the windows that end at or before a time."""
         if self._next_end is not None and self._next_end - 1 <= timestamp:
             due = sorted((w for w in self._not_fired() if w[1] - 1 <= timestamp), key=lambda w: w[::-1])
-            table = self.take_up_to(PANE, due[-1][1] - 1)
-            panes = times_of(table, PANE)
-            gone = {pane for pane in self._panes if self._last_end(pane) - 1 <= timestamp}
-            self._panes -= gone
+            table = self.take_due(PANE, due[-1][1] - 1)
+            panes = read_times(table, PANE)
+            expired = {pane for pane in self._panes if self._last_end(pane) - 1 <= timestamp}
+            self._panes -= expired
             if self._is_tumbling:
                 self._fire_tumbling(table, panes)
             else:
                 self._fire(table, panes, due)
-                self.put_back(table.filter(pa.array(~np.isin(panes, list(gone)))))
+                self.put_back(table.filter(pa.array(~np.isin(panes, list(expired)))))
         self.watermark = timestamp
         self._find_next()
 
@@ -118,7 +118,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         self.emit(table, panes, panes + self._pane_ms)
 
     def _fire(self, table: pa.Table, panes: Any, due: list[tuple[int, int]]) -> None:
-        fired = times_of(table, self.aggregates.partial_columns[-1])
+        fired = read_times(table, self.aggregates.partial_columns[-1])
         for start, end in due:
             inside = (panes >= start) & (panes < end) & (fired < end - 1)
             if inside.any():
@@ -131,7 +131,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         if self._is_tumbling:
             return table
         name = self.aggregates.partial_columns[-1]
-        fired = np.maximum(times_of(table, name), self.watermark)
+        fired = np.maximum(read_times(table, name), self.watermark)
         return table.set_column(table.schema.get_field_index(name), name, pa.array(fired, pa.int64()))
 
     # --- panes -----------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         """Return the end of the last window that contains a pane; the least number if no window does."""
         return max((end for _, end in self._assigner.assign(pane)[2]), default=MIN_TIMESTAMP)
 
-    def _panes_of(self, times: Any) -> Any:
+    def _assign_panes(self, times: Any) -> Any:
         """Return the pane of each time."""
         offset_ms, pane_ms = self._assigner.offset_ms, self._pane_ms
         first, last = ((int(time) - offset_ms) // pane_ms * pane_ms + offset_ms for time in (times.min(), times.max()))

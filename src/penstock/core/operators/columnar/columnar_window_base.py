@@ -82,15 +82,15 @@ class ColumnarWindowBase(StreamOperator):
             self._schema = restored.schema
             self.put([restored])
 
-    def take(self, taken: ColumnBatch, group: dict[str, Any]) -> None:
+    def take(self, records: ColumnBatch, group: dict[str, Any]) -> None:
         """Take records with the columns of their groups. They become partials once there are many, or when needed."""
-        arguments = self._by_kernel(len(taken), lambda: self.aggregates.arguments_of(group, taken.columns))
+        arguments = self._by_kernel(len(records), lambda: self.aggregates.build_arguments(group, records.columns))
         is_other = arguments.schema != self._schema_waiting
         if is_other:
             self._settle()
             self._schema_waiting, self._group = arguments.schema, list(group)
         self._waiting.append(arguments)
-        self._records_waiting += len(taken)
+        self._records_waiting += len(records)
         if is_other or self._records_waiting >= _RECORDS_AT_ONCE:
             self._settle()
 
@@ -145,7 +145,7 @@ class ColumnarWindowBase(StreamOperator):
         self._parts = [part for part in parts if part.num_rows]
         self._rows = self._merged_rows = sum(part.num_rows for part in self._parts)
 
-    def take_up_to(self, name: str, last: int) -> pa.Table:
+    def take_due(self, name: str, last: int) -> pa.Table:
         """Remove the partials whose value in a time column is at most `last`, at least one, and return them merged.
 
         The others stay unmerged: while one source is ahead of another there are many, and they would be merged again at
@@ -189,28 +189,28 @@ class ColumnarWindowBase(StreamOperator):
 
     # --- records ---------------------------------------------------------------------------------------------------
 
-    def take_in(self, batch: Batch) -> ColumnBatch:
+    def to_column_batch(self, batch: Batch) -> ColumnBatch:
         """Return the batch as columns, with timestamps."""
-        taken = as_columns(batch, self.context.operator_name)
-        if taken.kinds is not None:
+        records = as_columns(batch, self.context.operator_name)
+        if records.kinds is not None:
             raise UnsupportedError(
                 f"{self.context.operator_name}: windows of columns accept inserts only, but these records update or "
                 "delete others"
             )
-        if taken.rowtimes is None:
+        if records.rowtimes is None:
             raise WrongTypeError(
                 f"{self.context.operator_name}: event-time windows need timestamps, but these records have none; give "
                 "the source a WatermarkStrategy with_timestamp_column, or call assign_timestamps_and_watermarks"
             )
-        return taken
+        return records
 
-    def partials_of(self, taken: ColumnBatch, group: dict[str, Any]) -> pa.Table:
+    def compute_partials(self, records: ColumnBatch, group: dict[str, Any]) -> pa.Table:
         """Return the partials of records by group."""
-        return self._by_kernel(len(taken), lambda: self.aggregates.partials_of(group, taken.columns))
+        return self._by_kernel(len(records), lambda: self.aggregates.compute_partials(group, records.columns))
 
-    def key_columns(self, taken: ColumnBatch) -> dict[str, Any]:
+    def key_columns(self, records: ColumnBatch) -> dict[str, Any]:
         """Return the key columns under the names that they have here."""
-        return dict(zip(self.key_names, self.key.columns_in(taken.columns), strict=True))
+        return dict(zip(self.key_names, self.key.select_columns(records.columns), strict=True))
 
     def late(self, records: ColumnBatch) -> None:
         """Handle records that come too late for all their windows."""
@@ -243,7 +243,7 @@ def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Ta
     near: list[pa.Table] = []
     far: list[pa.Table] = []
     for table in tables:
-        is_near = times_of(table, name) <= last
+        is_near = read_times(table, name) <= last
         rows = int(np.count_nonzero(is_near))
         if rows in (0, len(is_near)):
             (near if rows else far).append(table)
@@ -256,14 +256,14 @@ def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Ta
     return near, far
 
 
-def times_of(table: pa.Table, name: str) -> Any:
+def read_times(table: pa.Table, name: str) -> Any:
     """Return a column of integers as a numpy array."""
     return full(table.column(name), 0).to_numpy(zero_copy_only=False)
 
 
 def lowest(parts: Sequence[pa.Table], name: str) -> int | None:
     """Return the least value of a column of integers; None without rows."""
-    return min((int(np.min(times_of(part, name))) for part in parts if part.num_rows), default=None)
+    return min((int(np.min(read_times(part, name))) for part in parts if part.num_rows), default=None)
 
 
 def _types(schema: pa.Schema) -> str:

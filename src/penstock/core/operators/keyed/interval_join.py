@@ -20,7 +20,7 @@ from typing import Any, Final
 from penstock.base.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitted_values import Results
-from penstock.core.operators.returned import results_of
+from penstock.core.operators.returned import check_results
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyedTable
@@ -64,13 +64,13 @@ class _Side:
         #: namespaces that are in use, and such a mark puts the namespace back into use.
         self._buckets: dict[int, tuple[dict[Any, list[tuple[int, Any]]], tuple[int, int]]] = {}
         self._order: list[int] = []
-        others = []
+        other_panes = []
         for start, end in table.panes:
             if end - start == width_ms and start % width_ms == 0:
                 self._open(start // width_ms)
             else:
-                others.append((start, end))
-        for namespace in others:  # from a program with other bounds
+                other_panes.append((start, end))
+        for namespace in other_panes:  # from a program with other bounds
             for key, records in table.drop(namespace).items():
                 for timestamp, value in records:
                     self.add(key, timestamp, value)
@@ -94,14 +94,14 @@ class _Side:
 
     def between(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
         """Return a key's records with timestamps from `first` to `last`, both included; earlier buckets come first."""
-        found: list[tuple[int, Any]] = []
+        matches: list[tuple[int, Any]] = []
         buckets, width_ms = self._buckets, self._width_ms
         for number in range(first // width_ms, last // width_ms + 1):
             bucket = buckets.get(number)
             records = None if bucket is None else bucket[0].get(key)
             if records:
-                found += [record for record in records if first <= record[0] <= last]
-        return found
+                matches += [record for record in records if first <= record[0] <= last]
+        return matches
 
     def drop(self, watermark: int) -> None:
         """Drop the buckets whose records can no longer pair with a record that is not late."""
@@ -168,7 +168,7 @@ class IntervalJoinOperator(FunctionOperator):
                 "before key_by"
             )
         values, timestamps = self._without_late(batch, input_index)
-        keys = self.keys_of(values, self._key_selectors[input_index])
+        keys = self.extract_keys(values, self._key_selectors[input_index])
         results = Results()
         if input_index == 0:
             self._join_left(keys, values, timestamps, results)
@@ -202,11 +202,11 @@ class IntervalJoinOperator(FunctionOperator):
         add, between = mine.add, other.between
         for key, value, timestamp in zip(keys, values, timestamps, strict=True):
             add(key, timestamp, value)
-            found = between(key, timestamp + lower_ms, timestamp + upper_ms)
-            if not found:
+            matches = between(key, timestamp + lower_ms, timestamp + upper_ms)
+            if not matches:
                 continue
             keyed.current_key, ctx.left_timestamp = key, timestamp
-            for right_timestamp, right in found:
+            for right_timestamp, right in matches:
                 ctx.right_timestamp = right_timestamp
                 self._call(process, value, right, results)
                 results.add_times(max(timestamp, right_timestamp))
@@ -218,11 +218,11 @@ class IntervalJoinOperator(FunctionOperator):
         add, between = mine.add, other.between
         for key, value, timestamp in zip(keys, values, timestamps, strict=True):
             add(key, timestamp, value)
-            found = between(key, timestamp - upper_ms, timestamp - lower_ms)
-            if not found:
+            matches = between(key, timestamp - upper_ms, timestamp - lower_ms)
+            if not matches:
                 continue
             keyed.current_key, ctx.right_timestamp = key, timestamp
-            for left_timestamp, left in found:
+            for left_timestamp, left in matches:
                 ctx.left_timestamp = left_timestamp
                 self._call(process, left, value, results)
                 results.add_times(max(timestamp, left_timestamp))
@@ -233,7 +233,7 @@ class IntervalJoinOperator(FunctionOperator):
             yielded = process(left, right, self._ctx)
             if yielded is not None:
                 if yielded.__class__ is not GeneratorType and yielded.__class__ is not list:
-                    yielded = results_of(yielded, process)
+                    yielded = check_results(yielded, process)
                 results.take(yielded)
         except Exception as error:
             self.context.keyed.current_key = NO_KEY

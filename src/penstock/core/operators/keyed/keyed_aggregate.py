@@ -70,7 +70,7 @@ class KeyedAggregateOperator(KeyedReduceOperator):
         get = entries.get
         results: list[Any] = []
         append = results.append
-        keys = self.keys_of(batch.values, self._key_selector)
+        keys = self.extract_keys(batch.values, self._key_selector)
         self._has_timestamps = batch.timestamps is not None
         try:
             for key, value in zip(keys, batch.values, strict=True):
@@ -87,7 +87,7 @@ class KeyedAggregateOperator(KeyedReduceOperator):
             raise self.failed(batch.values[len(results)]) from error
         if not self.context.is_batch:
             self._mark(None, keys)
-            self.look_at(results)
+            self.track_results(results)
             self.output.collect(Batch(results, batch.timestamps))
 
 
@@ -125,7 +125,7 @@ class _Reducers(dict[type, Reducer]):
 
 
 def _reducer(kind: AccumulateType, cls: type, field: int | str) -> Reducer:
-    take, put = _field_of(cls, field)
+    take, put = _build_field_access(cls, field)
     if kind is AccumulateType.SUM:
         if cls is tuple:
             return _tuple_sum(_position(field, None, cls))
@@ -137,8 +137,8 @@ def _reducer(kind: AccumulateType, cls: type, field: int | str) -> Reducer:
         return lambda best, value: value if is_better(take(value), take(best)) else best
 
     def better(best: Any, value: Any) -> Any:
-        found = take(value)
-        return put(best, found) if is_better(found, take(best)) else best
+        candidate = take(value)
+        return put(best, candidate) if is_better(candidate, take(best)) else best
 
     return better
 
@@ -153,7 +153,7 @@ def _tuple_sum(index: int) -> Reducer:
     return lambda total, value: (*total[:index], total[index] + value[index], *total[behind:])
 
 
-def _field_of(cls: type, field: int | str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
+def _build_field_access(cls: type, field: int | str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
     """Return how to read the field of a record of that class, and how to copy the record with another value."""
     if issubclass(cls, tuple):
         names = getattr(cls, "_fields", None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from penstock.core.operators.record.process import KeyedProcessOperator
-from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
+from penstock.core.operators.returned import NO_VALUES, check_items, wrong_value
 
 
 class KeyedFunctionOperator(KeyedProcessOperator):
@@ -53,7 +53,7 @@ class _Filter(_AsProcessFunction):
 class _FlatMap(_AsProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
         expanded = self._function.flat_map(value)
-        return None if expanded is None else items_of(expanded, self._function.flat_map)
+        return None if expanded is None else check_items(expanded, self._function.flat_map)
 
 
 _KINDS: Final = {"map": _Map, "filter": _Filter, "flat_map": _FlatMap}

@@ -33,22 +33,22 @@ class KeyedMergeOperator(FunctionOperator):
 
         Each input comes in order of time; the order between them does not matter.
         """
-        entries, keys = self._entries, self.keys_of(batch.values, self._key_selector)
+        entries, keys = self._entries, self.extract_keys(batch.values, self._key_selector)
         timestamps = [None] * len(keys) if batch.timestamps is None else batch.timestamps
         rows = zip(keys, batch.values, timestamps, strict=True)
         if input_index == _DELTA:
             entries.update((key, (_DELTA, value, timestamp)) for key, value, timestamp in rows)
             return
         for key, value, timestamp in rows:
-            held = entries.get(key)
-            if held is None or held[0] == _SET:
+            entry = entries.get(key)
+            if entry is None or entry[0] == _SET:
                 entries[key] = (_SET, value, timestamp)
 
     def end_keys(self) -> None:
         """Emit each key's record."""
-        held = list(self._entries.values())
+        entries = list(self._entries.values())
         for has_time in (False, True):
-            kept = [one for one in held if (one[2] is not None) is has_time]
-            if kept:
-                times = [one[2] for one in kept] if has_time else None
-                self.output.collect(Batch([one[1] for one in kept], times))
+            group = [entry for entry in entries if (entry[2] is not None) is has_time]
+            if group:
+                times = [entry[2] for entry in group] if has_time else None
+                self.output.collect(Batch([entry[1] for entry in group], times))

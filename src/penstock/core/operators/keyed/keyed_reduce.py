@@ -22,14 +22,14 @@ MISSING = object()
 
 def rounded_reduce(reduce: Any, type_info: TypeInformation | None) -> Any:
     """Return the function with its results rounded to single precision if the type holds a FLOAT."""
-    made = rounding(type_info)
-    return reduce if made is None else lambda one, other: made(reduce(one, other))
+    convert = rounding(type_info)
+    return reduce if convert is None else lambda value, other: convert(reduce(value, other))
 
 
 def typed_reduce(reduce: Any, type_info: TypeInformation | None) -> Any:
     """Return the function with results in the type of the records: rows in its order, FLOATs in single precision."""
-    made = fitting(type_info)
-    return reduce if made is None else lambda one, other: made(reduce(one, other))
+    convert = fitting(type_info)
+    return reduce if convert is None else lambda value, other: convert(reduce(value, other))
 
 
 class KeyedReduceOperator(FunctionOperator):
@@ -60,7 +60,7 @@ class KeyedReduceOperator(FunctionOperator):
         get = entries.get
         results: list[Any] = []
         append = results.append
-        keys = self.keys_of(batch.values, self._key_selector)
+        keys = self.extract_keys(batch.values, self._key_selector)
         self._has_timestamps = batch.timestamps is not None
         try:
             for key, value in zip(keys, batch.values, strict=True):
@@ -77,7 +77,7 @@ class KeyedReduceOperator(FunctionOperator):
             raise self.failed(batch.values[-1]) from wrong_value(results[-1], "reduce()")
         if not self.context.is_batch:
             self._mark(None, keys)
-            self.look_at(results)
+            self.track_results(results)
             self.output.collect(Batch(results, batch.timestamps))
 
     def copies(self, values: list[Any]) -> bool:
@@ -89,7 +89,7 @@ class KeyedReduceOperator(FunctionOperator):
             return False
         return self._has_mutable or self._looked_at < LOOKED_AT_MIN or not all(map(is_immutable, values[:1]))
 
-    def look_at(self, results: list[Any]) -> None:
+    def track_results(self, results: list[Any]) -> None:
         """Note whether the results of a batch are mutable."""
         self._looked_at += len(results)
         self._has_mutable = self._has_mutable or not all(map(is_immutable, results[-1:]))

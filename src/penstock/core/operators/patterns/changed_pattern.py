@@ -38,12 +38,12 @@ def note_pattern(context: OperatorContext, description: Description, is_allowed:
         ChangedPatternError: if the pattern has changed and that is not allowed.
     """
     state = context.operator_state.list_state(PATTERN, UNION_MODE)
-    others = []
-    for held in dict.fromkeys(state.get()):
-        before = Description.of_state(held)
+    previous = []
+    for stored in dict.fromkeys(state.get()):
+        before = Description.of_state(stored)
         if before == description:
             continue
-        others.append(before)
+        previous.append(before)
         changes = differences(before, description)
         if changes and not is_allowed:
             raise ChangedPatternError(
@@ -53,7 +53,7 @@ def note_pattern(context: OperatorContext, description: Description, is_allowed:
                 "are the same"
             )
     state.update([description.to_state()])
-    return others
+    return previous
 
 
 def carry_over(
@@ -76,22 +76,26 @@ def carry_over(
         context: the context of the operator.
         register: schedules a key to be examined at a time.
     """
-    kept = states_kept(before, now)
+    state_mapping = states_kept(before, now)
     memories, keyed = table.entries(None), context.keyed
-    for key, held in list(memories.items()):
+    for key, data in list(memories.items()):
         keyed.current_key = key
-        memory = Memory(held, events)
-        partials = [one._replace(state=kept[one.state]) for one in memory.partials if one.state in kept]
-        dropped = [one for one in memory.partials if one.state not in kept]
+        memory = Memory(data, events)
+        partials = [
+            partial._replace(state=state_mapping[partial.state])
+            for partial in memory.partials
+            if partial.state in state_mapping
+        ]
+        dropped = [partial for partial in memory.partials if partial.state not in state_mapping]
         memory.keep_partials(partials)
-        for one in dropped:
-            memory.release(one.link)
+        for dropped_partial in dropped:
+            memory.release(dropped_partial.link)
         if dropped:
             context.count(DROPPED, len(dropped))
         if memory.is_empty:
             del memories[key]
         else:
-            memories[key] = held
+            memories[key] = data
             deadline = matcher.deadline_ms(memory)
             if deadline is not None:
                 register(deadline, key)

@@ -28,7 +28,7 @@ class ConditionContext:
         self._memory: Memory | None = None
         self._link = NO_LINK
 
-    def turn_to(self, memory: Memory, link: int, timestamp: int | None) -> None:
+    def set_match(self, memory: Memory, link: int, timestamp: int | None) -> None:
         """Switch to another partial match or another event."""
         self._memory = memory
         self._link = link
@@ -39,7 +39,7 @@ class ConditionContext:
         if self._link == NO_LINK:
             return []
         assert self._memory is not None
-        return self._memory.events_of(self._link, name)
+        return self._memory.collect_events(self._link, name)
 
     def timestamp(self) -> int | None:
         """Return the event's time in ms; None in processing time."""
@@ -55,8 +55,8 @@ class ConditionsAtWork:
 
     def __init__(self, conditions: Sequence[Asked], automaton: Automaton, operator_name: str, clock: Clock) -> None:
         self._conditions = conditions
-        self._functions = [one.condition.compiled() for one in conditions]
-        self._is_simple = [one.condition.is_simple for one in conditions]
+        self._functions = [entry.condition.compiled() for entry in conditions]
+        self._is_simple = [entry.condition.is_simple for entry in conditions]
         self._operator_name = operator_name
         self._context = ConditionContext(clock)
         #: the event, the memory of its key, its time (None in processing time), and the answers of simple conditions,
@@ -66,7 +66,7 @@ class ConditionsAtWork:
 
     def _conditions_to_begin(self, automaton: Automaton) -> list[int] | None:
         """Return simple conditions; an event begins a match only if one of them holds. None if it may begin without."""
-        found: dict[int, None] = {}
+        numbers: dict[int, None] = {}
         waiting, seen = [automaton.start], {automaton.start}
         while waiting:
             for step in automaton.steps[waiting.pop()]:
@@ -74,11 +74,11 @@ class ConditionsAtWork:
                     seen.add(step.target)
                     waiting.append(step.target)
                 elif step.action is Action.TAKE:
-                    needed = [number for number, wanted in step.guard if wanted and self._is_simple[number]]
+                    needed = [number for number, expected in step.guard if expected and self._is_simple[number]]
                     if not needed:
                         return None
-                    found[needed[0]] = None
-        return list(found)
+                    numbers[needed[0]] = None
+        return list(numbers)
 
     @property
     def simple(self) -> list[int]:
@@ -124,7 +124,7 @@ class ConditionsAtWork:
         """Return whether a condition holds for the current event and the events taken up to a link."""
         event, memory, timestamp, known = self.at_hand
         if not self._is_simple[number]:
-            self._context.turn_to(memory, link, timestamp)
+            self._context.set_match(memory, link, timestamp)
             try:
                 return bool(self._functions[number](event, self._context))
             except Exception as error:

@@ -26,10 +26,10 @@ from penstock.core.operators.patterns.changed_pattern import DROPPED, carry_over
 from penstock.core.operators.patterns.conditions import ConditionsAtWork
 from penstock.core.operators.patterns.search import PatternSearch, PatternSettings
 from penstock.core.operators.patterns.waiting import WaitingEvents
-from penstock.core.operators.returned import results_of
+from penstock.core.operators.returned import check_results
 from penstock.core.operators.timers import TimerQueue
 from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.patterns.description import description_of
+from penstock.core.patterns.description import describe_pattern
 from penstock.core.patterns.matcher import NOTHING, Found, Matcher
 from penstock.core.patterns.memory import Memory
 from penstock.core.patterns.skipping import SkipError
@@ -117,8 +117,8 @@ class PatternOperator(FunctionOperator):
         self._result_times: list[int] = []
         self._ctx = MatchContext(self.context.clock, self.has_times, self._collect)
         super().open()
-        for asked in self._search.conditions:
-            self.call_user(asked.condition.start, self.runtime_context(), what="open() of a condition")
+        for entry in self._search.conditions:
+            self.call_user(entry.condition.start, self.runtime_context(), what="open() of a condition")
         self._conditions = ConditionsAtWork(
             self._search.conditions, self._matcher.automaton, self.context.operator_name, self.context.clock
         )
@@ -130,7 +130,7 @@ class PatternOperator(FunctionOperator):
 
     def _carry_over(self, memories: KeyedTable) -> None:
         """Continue with partial matches that were stored for another pattern, if that is allowed."""
-        now = description_of(self._search.pattern, self._matcher.automaton)
+        now = describe_pattern(self._search.pattern, self._matcher.automaton)
         for before in note_pattern(self.context, now, self._settings.allows_change):
             carry_over(memories, self._events, before, now, self._matcher, self.context, self._deadlines.register)
 
@@ -138,8 +138,8 @@ class PatternOperator(FunctionOperator):
         """Close the function and the conditions."""
         was_open = self._opened
         super().close()
-        for asked in self._search.conditions if was_open else ():
-            self.call_user(asked.condition.stop, what="close() of a condition")
+        for entry in self._search.conditions if was_open else ():
+            self.call_user(entry.condition.stop, what="close() of a condition")
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture all state, including the waiting events."""
@@ -166,40 +166,40 @@ class PatternOperator(FunctionOperator):
 
     def _take_all(self, sequences: Mapping[Any, Sequence[tuple[int, Any]]]) -> None:
         begins = self._conditions.may_begin([event for rows in sequences.values() for _, event in rows])
-        memories, place = self._memories, 0
-        taken: list[tuple[Any, list[Any], Sequence[tuple[int, Any]]]] = []
+        memories, end = self._memories, 0
+        entries: list[tuple[Any, list[Any], Sequence[tuple[int, Any]]]] = []
         flags: list[Any] | None = None if begins is None else []
         for key, rows in sequences.items():
-            begin, place = place, place + len(rows)
-            held = memories.get(key)
+            begin, end = end, end + len(rows)
+            data = memories.get(key)
             if begins is not None and flags is not None:
                 first = begin
-                if held is None:
-                    first = next((index for index in range(begin, place) if begins[index]), place)
-                    if first == place:
+                if data is None:
+                    first = next((index for index in range(begin, end) if begins[index]), end)
+                    if first == end:
                         continue
                 rows = rows[first - begin :]
-                flags += begins[first:place]
-            taken.append((key, Memory.empty() if held is None else held, rows))
-        if not taken:
+                flags += begins[first:end]
+            entries.append((key, Memory.empty() if data is None else data, rows))
+        if not entries:
             return
-        answers = self._conditions.answers([event for _, _, rows in taken for _, event in rows], flags)
-        place = 0
-        for key, held, rows in taken:
-            begin, place = place, place + len(rows)
-            self._take(key, held, rows, None if answers is None else answers[begin:place])
-        self._mark(None, [key for key, _, _ in taken])
+        answers = self._conditions.answers([event for _, _, rows in entries for _, event in rows], flags)
+        end = 0
+        for key, data, rows in entries:
+            begin, end = end, end + len(rows)
+            self._take(key, data, rows, None if answers is None else answers[begin:end])
+        self._mark(None, [key for key, _, _ in entries])
 
     def _take(
         self,
         key: Any,
-        held: list[Any],
+        data: list[Any],
         rows: Sequence[tuple[int, Any]],
         answers: Sequence[dict[int, bool] | None] | None,
     ) -> None:
         """Process events of one key. `answers`: of simple conditions, None for an event if none of them holds."""
         self.context.keyed.current_key = key
-        memory, matcher, conditions = Memory(held, self._events, True), self._matcher, self._conditions
+        memory, matcher, conditions = Memory(data, self._events, True), self._matcher, self._conditions
         deadline = before = matcher.deadline_ms(memory)
         has_times, most, holds = self.has_times, self._settings.partials_max, conditions.holds
         patient, is_patient = self._patient, answers is not None and self._is_patient(memory)
@@ -214,22 +214,22 @@ class PatternOperator(FunctionOperator):
             elif known is _UNKNOWN:
                 known = {}
             conditions.at_hand = event, memory, time_ms if has_times else None, known
-            found = matcher.process(memory, event, time_ms, holds, known)
-            if found is NOTHING:
+            result = matcher.process(memory, event, time_ms, holds, known)
+            if result is NOTHING:
                 continue
-            self._found(found, time_ms)
+            self._found(result, time_ms)
             if most is not None and len(memory.partials) + len(memory.waiting) > most:
                 self._limit(memory, most, event, time_ms)
             deadline = matcher.deadline_ms(memory)
             is_patient = bool(patient) and self._is_patient(memory)
-        self._keep(key, held, memory)
+        self._keep(key, data, memory)
         if deadline is not None and (before is None or deadline < before):
             self._deadlines.register(deadline, key)
 
     def _is_patient(self, memory: Memory) -> bool:
         """Return whether all partial matches ignore an event that satisfies no simple condition."""
         patient = self._patient
-        return bool(patient) and all(one.state in patient for one in memory.partials)
+        return bool(patient) and all(partial.state in patient for partial in memory.partials)
 
     def _limit(self, memory: Memory, most: int, event: Any, time_ms: int) -> None:
         """Enforce the limit on partial matches of a key: fail, or drop the oldest ones."""
@@ -240,42 +240,42 @@ class PatternOperator(FunctionOperator):
                 "pattern a shorter window or stricter conditions, skip after matches, raise the limit, or set "
                 "pipeline.cep.partial-matches.on-overflow to drop-oldest"
             )
-        dropped, found = self._matcher.drop_oldest(memory, most)
+        dropped, result = self._matcher.drop_oldest(memory, most)
         self.context.count(DROPPED, dropped)
-        self._found(found, time_ms)
+        self._found(result, time_ms)
 
-    def _keep(self, key: Any, held: list[Any], memory: Memory) -> None:
+    def _keep(self, key: Any, data: list[Any], memory: Memory) -> None:
         if memory.is_empty:
             self._memories.pop(key, None)
         else:
             memory.put_down()
-            self._memories[key] = held
+            self._memories[key] = data
 
     def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
         """Expire the partial matches of a key that have taken too long, and schedule its next deadline."""
-        held = self._memories.get(key)
-        if held is None:
+        data = self._memories.get(key)
+        if data is None:
             return
         self.context.keyed.current_key = key
-        memory = Memory(held, self._events)
+        memory = Memory(data, self._events)
         self._found(self._matcher.advance(memory, up_to), up_to)
         deadline = self._matcher.deadline_ms(memory)
         if deadline is not None:
             self._deadlines.register(deadline, key)
-        self._keep(key, held, memory)
+        self._keep(key, data, memory)
         self._mark(None, (key,))
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def _found(self, found: Found, time_ms: int) -> None:
+    def _found(self, result: Found, time_ms: int) -> None:
         """Pass matches and timed-out partial matches to the function."""
         ctx, current = self._ctx, ""
         try:
-            for match in found.matches:
+            for match in result.matches:
                 ctx.time_ms, current = time_ms, "process_match"
                 self._collect_all(self._on_match(match, ctx), self._on_match)
             if self._on_timed_out is not None:
-                for match, timed_out_ms in found.timed_out:
+                for match, timed_out_ms in result.timed_out:
                     ctx.time_ms, current = timed_out_ms, "process_timed_out_match"
                     self._collect_timed_out(self._on_timed_out(match, ctx))
         except Exception as error:
@@ -285,7 +285,7 @@ class PatternOperator(FunctionOperator):
         if returned is None:
             return
         if returned.__class__ is not GeneratorType and returned.__class__ is not list:
-            returned = results_of(returned, function)
+            returned = check_results(returned, function)
         for result in returned:
             self._collect(result)
 
@@ -332,7 +332,7 @@ class EventTimePatternOperator(PatternOperator):
         values, timestamps = batch.values, batch.timestamps
         if values and min(timestamps) <= self._watermark:
             values, timestamps = self._without_late(values, timestamps)
-        self._waiting.add_all(self.keys_of(values, self._key_selector), timestamps, values)
+        self._waiting.add_all(self.extract_keys(values, self._key_selector), timestamps, values)
 
     def _without_late(self, values: list[Any], timestamps: list[int]) -> tuple[list[Any], list[int]]:
         """Return the events that are not late, and pass on or count the late ones."""
@@ -371,7 +371,7 @@ class ProcessingTimePatternOperator(PatternOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Process events, or queue them until others of the same time have arrived."""
         values, now_ms = batch.values, self.context.now_ms()
-        keys = self.keys_of(values, self._key_selector)
+        keys = self.extract_keys(values, self._key_selector)
         if self._search.compare is not None:
             self._waiting.add_all(keys, [now_ms] * len(values), values)
             return

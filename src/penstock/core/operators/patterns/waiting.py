@@ -111,13 +111,13 @@ class WaitingEvents:
         if len(rows) > 1:
             in_order = itemgetter(*np.argsort(times, kind="stable").tolist())
             keys, rows = in_order(keys), in_order(rows)
-        found: defaultdict[Any, list[tuple[int, Any]]] = defaultdict(list)
+        rows_by_key: defaultdict[Any, list[tuple[int, Any]]] = defaultdict(list)
         for key, row in zip(keys, rows, strict=True):
-            found[key].append(row)
+            rows_by_key[key].append(row)
         if (sort_key := self._sort_key) is not None:
-            for of_key in found.values():
+            for of_key in rows_by_key.values():
                 of_key.sort(key=lambda row: (row[0], sort_key(row[1])))
-        return found
+        return rows_by_key
 
     def _from_table(self, up_to: int) -> list[_Part]:
         times: list[int] = []

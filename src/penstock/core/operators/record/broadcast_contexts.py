@@ -119,7 +119,7 @@ class KeyedBroadcastContext(BroadcastContext):
             raise WrongTypeError(f"a keyed state is identified by its state descriptor, not by {state_descriptor!r}")
         state = opener(keyed, state_descriptor)
         try:
-            for key in keyed.keys_of(state_descriptor):
+            for key in keyed.list_keys(state_descriptor):
                 keyed.current_key = key
                 visit(key, state)
                 keyed.settle()

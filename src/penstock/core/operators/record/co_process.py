@@ -13,7 +13,7 @@ from typing import Any
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitted_values import ResultCheck, process_each
 from penstock.core.operators.record.process import KeyedProcessOperator, ProcessContext, UnkeyedTimerService
-from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
+from penstock.core.operators.returned import NO_VALUES, check_items, wrong_value
 from penstock.core.records import Batch
 
 
@@ -48,7 +48,7 @@ def _items(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     @wraps(function)
     def call(value: Any, ctx: Any) -> Any:
         returned = function(value)
-        return None if returned is None else items_of(returned, function)
+        return None if returned is None else check_items(returned, function)
 
     return call
 

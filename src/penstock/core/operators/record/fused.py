@@ -22,9 +22,9 @@ _FIRST_LINE: Final = 3
 class FusedError(Exception):
     """A function of a pass raised. Carries its place in the pass and the record; the cause is the error raised."""
 
-    def __init__(self, place: int, record: Any) -> None:
-        super().__init__(place, record)
-        self.place = place
+    def __init__(self, index: int, record: Any) -> None:
+        super().__init__(index, record)
+        self.place = index
         self.record = record
 
 
@@ -37,36 +37,36 @@ def run_pass(
         FusedError: if a function raises.
     """
     results: list[Any] = []
-    kept: list[int] | None = None
-    made = _make(kinds, times is not None)
+    kept_times: list[int] | None = None
+    run = _make(kinds, times is not None)
     try:
         if times is None:
-            made(values, results.append, *functions)
+            run(values, results.append, *functions)
         else:
-            kept = []
-            made(values, times, results.append, kept.append, *functions)
+            kept_times = []
+            run(values, times, results.append, kept_times.append, *functions)
     except Exception as error:
-        raise _told(error, made.__code__) from error
-    return results, kept
+        raise _told(error, run.__code__) from error
+    return results, kept_times
 
 
 @cache
 def _make(kinds: tuple[str, ...], is_timed: bool) -> Callable[..., None]:
     """Compile the pass for a sequence of kinds: one line per function, so that the line shows which one has raised."""
-    names = [f"f{place}" for place in range(len(kinds))]
+    names = [f"f{i}" for i in range(len(kinds))]
     extra, times = ("times, ", "add_time, ") if is_timed else ("", "")
     lines = [f"def run(values, {extra}add, {times}{', '.join(names)}):"]
     lines.append("    for v, t in zip(values, times):" if is_timed else "    for v in values:")
-    for place, kind in enumerate(kinds):
-        lines.append(f"        v = f{place}(v)" if kind == MAP else f"        if not f{place}(v): continue")
+    for index, kind in enumerate(kinds):
+        lines.append(f"        v = f{index}(v)" if kind == MAP else f"        if not f{index}(v): continue")
     lines.append("        add(v)")
     if is_timed:
         lines.append("        add_time(t)")
     scope: dict[str, Any] = {}
     # The file name lies within the package, so that tracebacks of user functions leave it out.
     exec(compile("\n".join(lines), f"{__file__}<{' + '.join(kinds)}>", "exec"), scope)
-    made: Callable[..., None] = scope["run"]
-    return made
+    run: Callable[..., None] = scope["run"]
+    return run
 
 
 def _told(error: BaseException, code: CodeType) -> BaseException:

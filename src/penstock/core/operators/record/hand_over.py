@@ -18,5 +18,5 @@ class HandOverOperator(StreamOperator):
 
     def take(self) -> list[Batch]:
         """Remove and return the batches since the last call."""
-        taken, self._batches = self._batches, []
-        return taken
+        batches, self._batches = self._batches, []
+        return batches

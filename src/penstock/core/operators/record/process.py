@@ -19,7 +19,7 @@ from penstock.core.operators.emitted_values import (
     can_never_change,
     process_each,
 )
-from penstock.core.operators.returned import results_of
+from penstock.core.operators.returned import check_results
 from penstock.core.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.core.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.states import NO_KEY
@@ -257,7 +257,7 @@ class KeyedProcessOperator(FunctionOperator):
 
     def process_records(self, batch: Batch, process: Callable[[Any, Any], Any], key_of: Callable[[Any], Any]) -> None:
         """Call `process` for every record, with the record's key as the current key, and emit the results."""
-        process_each(self, batch, process, self._ctx, self._check, self.keys_of(batch.values, key_of))
+        process_each(self, batch, process, self._ctx, self._check, self.extract_keys(batch.values, key_of))
         for sweeper in self.context.keyed.sweepers.values():
             sweeper.on_records(len(batch))
 
@@ -324,7 +324,7 @@ class KeyedProcessOperator(FunctionOperator):
                     pass
                 elif is_close:
                     if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
-                        yielded = results_of(yielded, on_timer)
+                        yielded = check_results(yielded, on_timer)
                     take(yielded)
                     results.add_times(timestamp)
                 elif yielded.__class__ is list:
@@ -333,7 +333,7 @@ class KeyedProcessOperator(FunctionOperator):
                         add_time(timestamp)
                 else:
                     if yielded.__class__ is not GeneratorType:
-                        yielded = results_of(yielded, on_timer)
+                        yielded = check_results(yielded, on_timer)
                     for result in yielded:
                         if result.__class__ not in TRUSTED and not can_never_change(result):
                             results.has_mixed = True

@@ -15,7 +15,7 @@ from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.emitted_values import Results, with_copies
 from penstock.core.operators.held_objects import holds_objects
 from penstock.core.operators.record.fused import FILTER, MAP, FusedError, run_pass
-from penstock.core.operators.returned import NO_VALUES, items_of, wrong_value
+from penstock.core.operators.returned import NO_VALUES, check_items, wrong_value
 from penstock.core.operators.watermarks import AssignerError, WatermarkGenerator
 from penstock.core.records import MAX_WATERMARK, Batch
 
@@ -171,7 +171,7 @@ class FlatMapOperator(FunctionOperator):
                 if expanded is None:
                     continue
                 if expanded.__class__ is not GeneratorType and expanded.__class__ is not list:
-                    expanded = items_of(expanded, flat_map)
+                    expanded = check_items(expanded, flat_map)
                 results.take(expanded)
                 if timestamp is not None:
                     results.add_times(timestamp)

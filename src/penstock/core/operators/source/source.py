@@ -130,7 +130,7 @@ class SourceOperator(StreamOperator):
     def resume_event_time(self, watermark: int) -> None:
         """Restore the source's watermark. The splits' watermarks start over; it advances once they have passed it."""
         self.emitted_watermark = watermark
-        self.watermarks.resume_at(watermark)
+        self.watermarks.restore_watermark(watermark)
 
     @property
     def reader(self) -> SourceReader[Any, Any]:
@@ -142,8 +142,8 @@ class SourceOperator(StreamOperator):
     def add_splits(self, splits: tuple[bytes, ...], no_more: bool) -> None:
         """Pass on the enumerator's answer to a split request."""
         if splits:
-            what = f"a split of {type(self.source).__name__}"
-            self.reader.add_splits([loads_named(split, what) for split in splits])
+            description = f"a split of {type(self.source).__name__}"
+            self.reader.add_splits([loads_named(split, description) for split in splits])
         if no_more:
             self.reader.no_more_splits()
         self._retry_at_ms = None
@@ -169,7 +169,7 @@ class SourceOperator(StreamOperator):
     def emit(self, polled: Batch) -> None:
         """Emit records with their timestamps, then the watermark that follows."""
         watermarks = self.watermarks
-        generator = self._generator_for(polled)
+        generator = self._get_generator(polled)
         now = self.context.now_ms()
         try:
             batch = generator.assign(polled, now)
@@ -201,7 +201,7 @@ class SourceOperator(StreamOperator):
             self.context.count(NULL_TIME_RECORDS, len(rejected))
             self.output.collect_side(generator.side_tag, rejected)
 
-    def _generator_for(self, polled: Batch) -> WatermarkGenerator:
+    def _get_generator(self, polled: Batch) -> WatermarkGenerator:
         split_id = polled.split_id if isinstance(polled, SplitBatch | SplitColumnBatch) else None
         try:
             return self.watermarks.of_split(split_id)
@@ -295,7 +295,7 @@ class SourceOperator(StreamOperator):
     def _pause_splits(self) -> None:
         if self._allowed_ms is None or not (self._paused or self.watermarks.split_ids):
             return
-        ahead = self.watermarks.ahead_of(self._allowed_ms)
+        ahead = self.watermarks.find_splits_ahead(self._allowed_ms)
         pause, resume = ahead - self._paused, (self._paused - ahead) & self.watermarks.split_ids
         self._paused = ahead
         if pause or resume:

@@ -66,7 +66,7 @@ class SourceWatermarks:
         """Return the generator for a batch; raises KeyError for a split that is not open."""
         return self._main if split_id is None else self._splits[split_id]
 
-    def ahead_of(self, watermark: int) -> set[str]:
+    def find_splits_ahead(self, watermark: int) -> set[str]:
         """Return the splits that are past a watermark (ms)."""
         return {name for name, g in self._splits.items() if g.watermark > watermark and not g.idle}
 
@@ -105,7 +105,7 @@ class SourceWatermarks:
         for generator in self.generators:
             generator.resume(now_ms)
 
-    def resume_at(self, watermark: int) -> None:
+    def restore_watermark(self, watermark: int) -> None:
         """Continue from the watermark (ms) that the source had emitted before it was restored."""
         self._emitted = watermark
 

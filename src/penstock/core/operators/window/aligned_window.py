@@ -55,11 +55,11 @@ class AlignedWindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Restore the windows and the times at which they are due."""
         super().initialize_state()
-        kept = KeptWindows(self.context, self.merges, self._contents)
-        kept.refuse_other_windows()
+        kept_windows = KeptWindows(self.context, self.merges, self._contents)
+        kept_windows.refuse_other_windows()
         self._open_table = self.context.keyed.table(OPEN_WINDOWS)
         self._fired_table = self.context.keyed.table(FIRED_WINDOWS)
-        for window in kept.from_slots():
+        for window in kept_windows.from_slots():
             self._take(window)
         self._open_panes: dict[Window, dict[Any, Any]] = self._open_table.panes
         self._fired_panes: dict[Window, dict[Any, Any]] = self._fired_table.panes
@@ -68,13 +68,16 @@ class AlignedWindowOperator(WindowOperatorBase):
         heapify(self._ends)
         heapify(self._cleanups)
 
-    def _take(self, kept: KeptWindow) -> None:
+    def _take(self, kept_window: KeptWindow) -> None:
         """Take over a window kept by the general operator."""
-        if kept.has_fired and not self._lateness_ms:
+        if kept_window.has_fired and not self._lateness_ms:
             return
-        table, window = self._fired_table if kept.has_fired else self._open_table, (kept.start, kept.end)
-        table.entries(window)[kept.key] = kept.contents
-        table.mark(window, (kept.key,))
+        table, window = (
+            self._fired_table if kept_window.has_fired else self._open_table,
+            (kept_window.start, kept_window.end),
+        )
+        table.entries(window)[kept_window.key] = kept_window.contents
+        table.mark(window, (kept_window.key,))
         if table.settle is not None:
             table.settle()
 
@@ -91,12 +94,12 @@ class AlignedWindowOperator(WindowOperatorBase):
     def _add_in_order(self, values: list[Any], timestamps: list[int]) -> None:
         """Add records in order: a late record may fire several windows, and a key's results follow record order."""
         begin = 0
-        for place, timestamp in enumerate(timestamps):
+        for index, timestamp in enumerate(timestamps):
             if timestamp <= self._watermark:
-                if begin < place:
-                    self._add(values[begin:place], timestamps[begin:place])
-                self._add_to_windows(self._assigner.assign(timestamp)[2], [values[place]], [timestamp])
-                begin = place + 1
+                if begin < index:
+                    self._add(values[begin:index], timestamps[begin:index])
+                self._add_to_windows(self._assigner.assign(timestamp)[2], [values[index]], [timestamp])
+                begin = index + 1
         if begin < len(timestamps):
             self._add(values[begin:], timestamps[begin:])
 
@@ -155,7 +158,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         self, assigner: TumblingEventTimeWindows, values: list[Any], timestamps: list[int]
     ) -> None:
         """Do the same as `_add_to_windows` for windows that have not fired, without splitting the batch."""
-        keys = self.keys_of(values, self._key_selector)
+        keys = self.extract_keys(values, self._key_selector)
         size_ms, offset_ms, function = assigner.size_ms, assigner.offset_ms, self._contents.function
         add, create = function.add, function.create_accumulator
         panes: dict[int, dict[Any, Any]] = {}
@@ -190,9 +193,9 @@ class AlignedWindowOperator(WindowOperatorBase):
             return
         for window in live:
             if window[1] - 1 <= self._watermark:
-                self._fire_again(window, self.keys_of(values, self._key_selector), values)
+                self._fire_again(window, self.extract_keys(values, self._key_selector), values)
             else:
-                keys = self.keys_of(values, self._key_selector)
+                keys = self.extract_keys(values, self._key_selector)
                 self._add_to_pane(self._pane(window, keys), keys, values)
                 self._open_table.mark(window, keys)
 
@@ -209,8 +212,8 @@ class AlignedWindowOperator(WindowOperatorBase):
             else:
                 first, add = contents.first, contents.add
                 for key, value in zip(keys, values, strict=True):
-                    held = get(key, _MISSING)
-                    pane[key] = first(value) if held is _MISSING else add(held, value)
+                    current = get(key, _MISSING)
+                    pane[key] = first(value) if current is _MISSING else add(current, value)
         except Exception as error:
             raise self.failed(value) from error
 
@@ -238,8 +241,8 @@ class AlignedWindowOperator(WindowOperatorBase):
         value: Any = None
         try:
             for key, value in zip(keys, values, strict=True):
-                held = pane.get(key, _MISSING)
-                pane[key] = self._contents.first(value) if held is _MISSING else self._contents.add(held, value)
+                current = pane.get(key, _MISSING)
+                pane[key] = self._contents.first(value) if current is _MISSING else self._contents.add(current, value)
                 changed.add(key)
                 self.fire(key, *window, pane[key])
         except Exception as error:

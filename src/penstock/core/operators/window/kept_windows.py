@@ -69,7 +69,7 @@ def has_windows(keyed: KeyedStateBackend, name: str) -> bool:
     if not keyed.has_restored(name):
         return False
     if name in ALL_SLOTS:
-        return bool(keyed.keys_of(runtime_map(name)))
+        return bool(keyed.list_keys(runtime_map(name)))
     return any(keyed.table(name).panes.values())
 
 
@@ -157,12 +157,12 @@ class KeptWindows:
         """Yield all slots under that name, removing them."""
         keyed, descriptor = self._keyed, runtime_map(name)
         slots = keyed.map_state(descriptor)
-        for key in keyed.keys_of(descriptor):
+        for key in keyed.list_keys(descriptor):
             keyed.current_key = key
-            held = list(slots.items())
+            items = list(slots.items())
             slots.clear()
             keyed.current_key = NO_KEY
-            for token, slot in held:
+            for token, slot in items:
                 yield key, token, slot
 
     def _drop_trigger_states(self) -> None:
@@ -201,10 +201,10 @@ class KeptWindows:
         start = token[0] if isinstance(token, tuple) and len(token) == 2 else None
         return [(value, start) for value in contents]
 
-    def records(self, kept: KeptWindow) -> list[tuple[Any, int | None]]:
+    def records(self, kept_window: KeptWindow) -> list[tuple[Any, int | None]]:
         """Return the records that an evictor needs, for a window kept by a fast operator."""
         name = SESSIONS if self._merges else OPEN_WINDOWS
-        return self._records((kept.start, kept.end), kept.contents, name)
+        return self._records((kept_window.start, kept_window.end), kept_window.contents, name)
 
     def _refusal(self, name: str) -> StateError:
         return StateError(

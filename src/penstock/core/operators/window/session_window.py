@@ -52,37 +52,37 @@ class SessionWindowOperator(WindowOperatorBase):
     def initialize_state(self) -> None:
         """Restore the sessions and their timers."""
         super().initialize_state()
-        kept = KeptWindows(self.context, self.merges, self._contents)
-        kept.refuse_other_windows()
+        kept_windows = KeptWindows(self.context, self.merges, self._contents)
+        kept_windows.refuse_other_windows()
         keyed = self.context.keyed
         table = keyed.table(SESSIONS)
         self._sessions: dict[Any, list[Session]] = table.entries(None)
         self._changed = table.changed(None)
         self._ends = TimerQueue(keyed.table(SESSION_ENDS))
         self._cleanups = TimerQueue(keyed.table(SESSION_CLEANUPS))
-        for window in kept.from_slots():
+        for window in kept_windows.from_slots():
             self._take(window)
             if table.settle is not None:
                 table.settle()
 
-    def _take(self, kept: KeptWindow) -> None:
+    def _take(self, kept_window: KeptWindow) -> None:
         """Take over a session kept by the general operator."""
-        if kept.has_fired and not self._lateness_ms:
+        if kept_window.has_fired and not self._lateness_ms:
             return
-        self._sessions[kept.key] = [
-            *self._sessions.get(kept.key, ()),
-            [kept.start, kept.end, kept.contents, kept.has_fired],
+        self._sessions[kept_window.key] = [
+            *self._sessions.get(kept_window.key, ()),
+            [kept_window.start, kept_window.end, kept_window.contents, kept_window.has_fired],
         ]
-        self._changed.add(kept.key)
-        if kept.has_fired:
-            self._cleanups.register(kept.end - 1 + self._lateness_ms, kept.key)
+        self._changed.add(kept_window.key)
+        if kept_window.has_fired:
+            self._cleanups.register(kept_window.end - 1 + self._lateness_ms, kept_window.key)
         else:
-            self._ends.register(kept.end - 1, kept.key)
+            self._ends.register(kept_window.end - 1, kept_window.key)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add every record to its key's session."""
         values, timestamps = batch.values, self.require_timestamps(batch)
-        keys = self.keys_of(values, self._key_selector)
+        keys = self.extract_keys(values, self._key_selector)
         get, mark, gap_ms = self._sessions.get, self._changed.add, self._gap_ms
         contents = self._contents
         add_to = contents.function.add if isinstance(contents, AggregatingContents) else None
@@ -111,8 +111,8 @@ class SessionWindowOperator(WindowOperatorBase):
                 else:
                     # The most common case: one session continues. It has not fired, so it is not late either.
                     mark(key)
-                    held = touched[2]
-                    touched[2] = add(held, value) if add_to is None else add_to(value, held)
+                    current = touched[2]
+                    touched[2] = add(current, value) if add_to is None else add_to(value, current)
                     if timestamp < touched[0]:
                         touched[0] = timestamp
                     if end > touched[1]:
@@ -194,8 +194,8 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def _drop(self, key: Any, session: Session) -> None:
         self._changed.add(key)
-        held = self._sessions[key]
-        if len(held) == 1:
+        sessions = self._sessions[key]
+        if len(sessions) == 1:
             del self._sessions[key]
         else:
-            self._sessions[key] = [s for s in held if s is not session]
+            self._sessions[key] = [s for s in sessions if s is not session]

@@ -10,7 +10,7 @@ from penstock.base.copies import detached
 from penstock.base.errors import WrongTypeError
 from penstock.core.operators.base import FunctionOperator
 from penstock.core.operators.emitted_values import TRUSTED, ResultCheck, Results, as_emitted, can_never_change
-from penstock.core.operators.returned import results_of
+from penstock.core.operators.returned import check_results
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.operators.window.window_contents import WindowContents, WindowEnvironment, WindowResult
 from penstock.core.operators.window.window_states import WINDOW_STATES, WindowStates
@@ -114,19 +114,19 @@ class WindowOperatorBase(FunctionOperator):
         Raises:
             UserCodeError: if a function raises.
         """
-        keyed, result_of, results = self.context.keyed, self._result_function(), self._fired
+        keyed, copy_result, results = self.context.keyed, self._result_function(), self._fired
         append, extend, is_close = results.values.append, results.values.extend, self._check.is_close()
         key: Any = None
         try:
             if self._result is None:
                 for key, contents in pane.items():  # noqa: B007 - an error names it
-                    append(result_of(contents))
+                    append(copy_result(contents))
             else:
                 is_list = self._result.is_list
                 call, beside = self._result.call(TimeWindow(start, end), self._watermark, self._environment)
                 for key, contents in pane.items():
                     keyed.current_key = key
-                    result = result_of(contents)
+                    result = copy_result(contents)
                     emitted = call(key, beside, result if is_list else [result])
                     if emitted is None:
                         continue
@@ -134,7 +134,7 @@ class WindowOperatorBase(FunctionOperator):
                         extend(emitted)
                         continue
                     if emitted.__class__ is not GeneratorType and emitted.__class__ is not list:
-                        emitted = results_of(emitted, call)
+                        emitted = check_results(emitted, call)
                     if is_close:
                         results.take(emitted)
                         continue
@@ -159,9 +159,9 @@ class WindowOperatorBase(FunctionOperator):
 
     def _result_function(self) -> Callable[[Any], Any]:
         """Return the function from a window's contents to its result, as a copy if the contents stay in state."""
-        return self.result_of if self._keeps_fired else self._contents.result_function()
+        return self.copy_result if self._keeps_fired else self._contents.result_function()
 
-    def result_of(self, contents: Any) -> Any:
+    def copy_result(self, contents: Any) -> Any:
         """Return a window's result as a copy, because the window keeps its contents."""
         return detached(self._contents.result(contents))
 

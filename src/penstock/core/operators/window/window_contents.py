@@ -13,7 +13,7 @@ from penstock.core.operators.context import OperatorContext
 from penstock.core.operators.keyed.keyed_aggregate import FieldReduce
 from penstock.core.operators.keyed.keyed_reduce import typed_reduce
 from penstock.core.operators.record.stateless import method
-from penstock.core.operators.returned import results_of
+from penstock.core.operators.returned import check_results
 from penstock.core.operators.runtime_context import KeyedStateStore
 from penstock.core.operators.window.window_states import WindowStates, WindowStateStore
 from penstock.core.windowing.windows import WindowTokens
@@ -39,7 +39,7 @@ class WindowContents(ABC):
         """Return the contents with one more record."""
 
     @abstractmethod
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, contents: Any, other: Any) -> Any:
         """Return the contents of two merged windows."""
 
     def copy_records(self) -> None:  # noqa: B027 - a hook
@@ -74,9 +74,9 @@ class ReducingContents(WindowContents):
         """Fold."""
         return self._reduce(contents, detached(value) if self._copies else value)
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, contents: Any, other: Any) -> Any:
         """Fold."""
-        return self._reduce(one, other)
+        return self._reduce(contents, other)
 
 
 class FieldContents(ReducingContents):
@@ -119,9 +119,9 @@ class AggregatingContents(WindowContents):
         """Add the record."""
         return self.accumulate(value, contents)
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, contents: Any, other: Any) -> Any:
         """Merge the accumulators."""
-        return self.function.merge(one, other)
+        return self.function.merge(contents, other)
 
     def result(self, contents: Any) -> Any:
         """Return the function's result."""
@@ -148,9 +148,9 @@ class ListContents(WindowContents):
         contents.append(value)
         return contents
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, contents: Any, other: Any) -> Any:
         """Concatenate."""
-        return [*one, *other]
+        return [*contents, *other]
 
 
 class WindowEnvironment:
@@ -162,14 +162,14 @@ class WindowEnvironment:
         self._tokens = tokens
         self._states = states
 
-    def state_of(self, window: Any) -> WindowStateStore:
+    def open_window_state(self, window: Any) -> WindowStateStore:
         """Return the states of the current key and a window."""
         if self._states is None:
             raise StateError(
                 "window_state() cannot be used with windows that merge, because a window may become part of another: "
                 "use global_state()"
             )
-        return WindowStateStore(self._states, self._tokens.token_of(window))
+        return WindowStateStore(self._states, self._tokens.to_token(window))
 
 
 class WindowProcessContext(Generic[W]):
@@ -196,7 +196,7 @@ class WindowProcessContext(Generic[W]):
 
     def window_state(self) -> KeyedStateStore:
         """Return the state of this key and window, to be removed in `clear`. Not for merging windows."""
-        return self._environment.state_of(self._window)
+        return self._environment.open_window_state(self._window)
 
     def global_state(self) -> KeyedStateStore:
         """Return the state of this key across all windows."""
@@ -220,7 +220,7 @@ class WindowResult(ABC):
         """Return the records to emit for one key."""
         call, beside = self.call(window, watermark, environment)
         emitted = call(key, beside, result if self.is_list else [result])
-        return None if emitted is None else results_of(emitted, call)
+        return None if emitted is None else check_results(emitted, call)
 
     def clear(self, window: Any, watermark: int, environment: WindowEnvironment) -> None:  # noqa: B027 - a hook
         """Clean up after the window."""

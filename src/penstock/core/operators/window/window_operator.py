@@ -95,19 +95,19 @@ class WindowOperator(WindowOperatorBase):
     def _take_kept(self) -> None:
         """Take over windows kept by a fast operator, or before an evictor was added or removed."""
         keyed, slots = self.context.keyed, self._slots
-        kept = KeptWindows(self.context, self.merges, self._contents)
-        kept.refuse_other_windows()
-        for key, token, slot in kept.change_slots(self._evictor is not None):
+        kept_windows = KeptWindows(self.context, self.merges, self._contents)
+        kept_windows.refuse_other_windows()
+        for key, token, slot in kept_windows.change_slots(self._evictor is not None):
             keyed.current_key = key
             slots.put(token, slot)
         if not isinstance(self._assigner, AlignedAssigner | EventTimeSessionWindows):
-            kept.refuse_fast_windows()
+            kept_windows.refuse_fast_windows()
             return
-        for window in kept.from_tables():
+        for window in kept_windows.from_tables():
             if not window.has_fired or self._lateness_ms:
                 keyed.current_key = window.key
                 token = (window.start, window.end)
-                slots.put(token, [window.contents if self._evictor is None else kept.records(window)])
+                slots.put(token, [window.contents if self._evictor is None else kept_windows.records(window)])
                 self._ctx.enter(token)
                 if not window.has_fired:
                     self._register(window.end - 1)
@@ -123,7 +123,7 @@ class WindowOperator(WindowOperatorBase):
             timestamps = self.require_timestamps(batch)
         elif timestamps is None:
             timestamps = repeat(None, len(batch))
-        keyed, keys = self.context.keyed, self.keys_of(batch.values, self._key_selector)
+        keyed, keys = self.context.keyed, self.extract_keys(batch.values, self._key_selector)
         value: Any = None
         try:
             for key, value, timestamp in zip(keys, batch.values, timestamps, strict=True):
@@ -140,23 +140,23 @@ class WindowOperator(WindowOperatorBase):
 
     def _add(self, key: Any, value: Any, timestamp: int | None) -> None:
         time = MIN_TIMESTAMP if timestamp is None else timestamp
-        slots, held, is_event_time = self._slots, self._held, self._is_event_time
+        slots, slot_contents, is_event_time = self._slots, self._held, self._is_event_time
         added = value if self._evictor is None else (value, timestamp)
         is_late = False
         is_added = False
         for assigned in self._assigner.assign_windows(value, time, self._assigner_ctx):
-            window = self._merge_in(key, assigned) if self.merges else assigned
+            window = self._merge_window(key, assigned) if self.merges else assigned
             due = self._cleanup_ms(window)
             if is_event_time and due <= self._watermark:
                 is_late = True
                 continue
             is_added = True
-            token = self._tokens.token_of(window)
+            token = self._tokens.to_token(window)
             slot = slots.get(token)
             if slot:
-                slot[0] = held.add(slot[0], added)
+                slot[0] = slot_contents.add(slot[0], added)
             else:
-                slot = [held.first(added)]
+                slot = [slot_contents.first(added)]
             slots.put(token, slot)
             result = self._trigger.on_element(value, time, window, self._ctx.enter(token))
             if result is not CONTINUE:
@@ -172,41 +172,41 @@ class WindowOperator(WindowOperatorBase):
 
     # --- merging ------------------------------------------------------------------------------------------------------
 
-    def _merge_in(self, key: Any, window: Any) -> Any:
+    def _merge_window(self, key: Any, window: Any) -> Any:
         """Merge a new window with the windows of the key, and return the resulting window."""
-        window_of = self._tokens.window_of
+        to_window = self._tokens.to_window
         tokens = sorted(self._slots.keys())
-        windows = {window_of(token): token for token in tokens}
+        windows = {to_window(token): token for token in tokens}
         merges = _Merges()
         self._assigner.merge_windows([*windows, *([] if window in windows else [window])], merges)  # type: ignore[attr-defined]
         merged = window
         for group, result in merges.found:
-            gone = [token for known, token in windows.items() if known in group]
+            sources = [token for known, token in windows.items() if known in group]
             if window in group:
                 merged = result
-            token = self._tokens.token_of(result)
-            if gone and gone != [token]:
-                self._merge(key, result, token, gone)
+            token = self._tokens.to_token(result)
+            if sources and sources != [token]:
+                self._merge(key, result, token, sources)
         return merged
 
-    def _merge(self, key: Any, window: Any, token: WindowToken, gone: list[WindowToken]) -> None:
+    def _merge(self, key: Any, window: Any, token: WindowToken, sources: list[WindowToken]) -> None:
         if self._is_event_time and self._cleanup_ms(window) <= self._watermark:
             raise ContractError(
                 f"windows were merged into {window!r}, whose end and lateness have already passed: an assigner must "
                 "not merge windows into one that ends before they do"
             )
         slots, trigger, ctx = self._slots, self._trigger, self._ctx
-        trigger.on_merge(window, ctx.enter(token, gone))
+        trigger.on_merge(window, ctx.enter(token, sources))
         slot: list[Any] = []
-        for other in gone:
+        for other in sources:
             if other != token:
-                closed = self._tokens.window_of(other)
+                closed = self._tokens.to_window(other)
                 trigger.clear(closed, ctx.enter(other))
                 self._cleanups.delete(self._cleanup_ms(closed), key, other)
-            held = slots.get(other)
+            other_slot = slots.get(other)
             slots.remove(other)
-            if held:
-                slot = [self._held.merge(slot[0], held[0])] if slot else list(held)
+            if other_slot:
+                slot = [self._held.merge(slot[0], other_slot[0])] if slot else list(other_slot)
         slots.put(token, slot)
 
     # --- firing -------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class WindowOperator(WindowOperatorBase):
             if self._evictor is not None:
                 self._fire_evicting(key, window, token, slot, self._evictor)
             else:
-                self.emit_result(key, window, self.result_of(slot[0]))
+                self.emit_result(key, window, self.copy_result(slot[0]))
         if result.is_purge():
             self._empty(token)
 
@@ -245,8 +245,8 @@ class WindowOperator(WindowOperatorBase):
         if not elements:
             self._empty(token)
         elif len(elements) != len(records):
-            kept = [(e.get_value(), e.get_timestamp() if e.has_timestamp() else None) for e in elements]
-            self._slots.put(token, [kept])
+            remaining = [(e.get_value(), e.get_timestamp() if e.has_timestamp() else None) for e in elements]
+            self._slots.put(token, [remaining])
 
     def _folded(self, values: list[Any]) -> Any:
         contents = self._contents
@@ -309,7 +309,7 @@ class WindowOperator(WindowOperatorBase):
             keyed.current_key = firing = key
             if self.merges and not slots.contains(token):
                 return  # the window was merged into another one
-            window = self._tokens.window_of(token)
+            window = self._tokens.to_window(token)
             self._act(key, window, token, on_time(timestamp, window, self._ctx.enter(token)))
             if is_cleaning:
                 due = self._cleanup_ms(window)

@@ -80,20 +80,20 @@ class WindowStates:
         states = self._states(descriptor)
         merged: Any = None
         for source in sources:
-            held = states.get(source)
+            value = states.get(source)
             states.remove(source)
-            if held is not None:
-                merged = held if merged is None else self._merged(descriptor, merged, held)
+            if value is not None:
+                merged = value if merged is None else self._merged(descriptor, merged, value)
         if merged is not None:
             states.put(target, merged)
 
-    def _merged(self, descriptor: StateDescriptor, one: Any, other: Any) -> Any:
+    def _merged(self, descriptor: StateDescriptor, value: Any, other: Any) -> Any:
         if isinstance(descriptor, ListStateDescriptor):
-            return [*one, *other]
+            return [*value, *other]
         if isinstance(descriptor, ReducingStateDescriptor):
-            return descriptor.reduce_function(one, other)
+            return descriptor.reduce_function(value, other)
         if isinstance(descriptor, AggregatingStateDescriptor):
-            return descriptor.agg_function.merge(one, other)
+            return descriptor.agg_function.merge(value, other)
         raise WrongTypeError(
             f"state {descriptor.name!r}: only list, reducing and aggregating state of windows can be merged"
         )
@@ -106,13 +106,13 @@ class WindowStates:
         return opened[1]
 
     def _as_map(self, descriptor: StateDescriptor) -> MapStateDescriptor:
-        held = descriptor.type_info
-        if held is not None and isinstance(descriptor, ListStateDescriptor):
-            held = Types.LIST(held)
+        type_info = descriptor.type_info
+        if type_info is not None and isinstance(descriptor, ListStateDescriptor):
+            type_info = Types.LIST(type_info)
         elif isinstance(descriptor, MapStateDescriptor):
             of_key = descriptor.key_type_info
-            held = None if held is None or of_key is None else Types.MAP(of_key, held)
-        as_map = MapStateDescriptor(self._prefix + descriptor.name, None, held)
+            type_info = None if type_info is None or of_key is None else Types.MAP(of_key, type_info)
+        as_map = MapStateDescriptor(self._prefix + descriptor.name, None, type_info)
         as_map.ttl_config = descriptor.ttl_config
         return as_map
 
@@ -138,11 +138,13 @@ class WindowStateStore(KeyedStateStore):
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Return the reducing state of the window."""
-        return declared_reducing_state(state_descriptor, lambda made: self._states.get(made, self._token))
+        return declared_reducing_state(state_descriptor, lambda descriptor: self._states.get(descriptor, self._token))
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Return the aggregating state of the window."""
-        return declared_aggregating_state(state_descriptor, lambda made: self._states.get(made, self._token))
+        return declared_aggregating_state(
+            state_descriptor, lambda descriptor: self._states.get(descriptor, self._token)
+        )
 
 
 class WindowValueState(ValueState[Any]):
@@ -185,9 +187,9 @@ class WindowListState(ListState[Any]):
     def add_all(self, values: Iterable[Any]) -> None:
         added = list(values)
         if added:
-            held = self._states.get(self._token) or []
-            held.extend(added)
-            self._states.put(self._token, held)
+            elements = self._states.get(self._token) or []
+            elements.extend(added)
+            self._states.put(self._token, elements)
 
     def update(self, values: Iterable[Any]) -> None:
         items = list(values)
@@ -210,24 +212,24 @@ class WindowMapState(MapState[Any, Any]):
         self._token = token
 
     def _map(self) -> dict[Any, Any]:
-        held: dict[Any, Any] = self._states.get(self._token) or {}
-        return held
+        entries: dict[Any, Any] = self._states.get(self._token) or {}
+        return entries
 
     def put(self, key: Any, value: Any) -> None:
         self.put_all({key: value})
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
         if dict_value:
-            held = self._map()
-            held.update(dict_value)
-            self._states.put(self._token, held)
+            entries = self._map()
+            entries.update(dict_value)
+            self._states.put(self._token, entries)
 
     def remove(self, key: Any) -> None:
-        held = self._map()
-        if key in held:
-            del held[key]
-            if held:
-                self._states.put(self._token, held)
+        entries = self._map()
+        if key in entries:
+            del entries[key]
+            if entries:
+                self._states.put(self._token, entries)
             else:
                 self.clear()
 
@@ -249,8 +251,8 @@ class WindowReducingState(ReducingState[Any]):
         return self._states.get(self._token)
 
     def add(self, value: Any) -> None:
-        held = self._states.get(self._token)
-        self._states.put(self._token, value if held is None else self._reduce(held, value))
+        current = self._states.get(self._token)
+        self._states.put(self._token, value if current is None else self._reduce(current, value))
 
     def clear(self) -> None:
         self._states.remove(self._token)
@@ -267,12 +269,12 @@ class WindowAggregatingState(AggregatingState[Any, Any]):
         self._function = function
 
     def get(self) -> Any:
-        held = self._states.get(self._token)
-        return None if held is None else self._function.get_result(held)
+        accumulator = self._states.get(self._token)
+        return None if accumulator is None else self._function.get_result(accumulator)
 
     def add(self, value: Any) -> None:
-        held = self._states.get(self._token)
-        accumulator = self._function.create_accumulator() if held is None else held
+        current = self._states.get(self._token)
+        accumulator = self._function.create_accumulator() if current is None else current
         self._states.put(self._token, self._function.add(value, accumulator))
 
     def clear(self) -> None:

@@ -63,12 +63,12 @@ class WindowTimers:
 
     def times(self) -> dict[tuple[Any, WindowToken], set[int]]:
         """Return all due times for each window of a key."""
-        found: dict[tuple[Any, WindowToken], set[int]] = {}
+        timestamps: dict[tuple[Any, WindowToken], set[int]] = {}
         for timestamp, bucket in self._buckets.items():
             for key, due in bucket.items():
                 for token in due:
-                    found.setdefault((key, token), set()).add(timestamp)
-        return found
+                    timestamps.setdefault((key, token), set()).add(timestamp)
+        return timestamps
 
     def next_timestamp(self) -> int | None:
         """Return the earliest time at which anything is due, or None."""

@@ -35,11 +35,11 @@ __all__ = [
     "ForcedAlignedBarrierHandler",
     "InFlight",
     "UnalignedBarrierHandler",
-    "barrier_handler_for",
+    "build_barrier_handler",
 ]
 
 
-def barrier_handler_for(
+def build_barrier_handler(
     settings: TaskSettings, gate: InputGate, target: CheckpointTarget, supports_unaligned: bool
 ) -> BarrierHandler:
     """Return the handler for a task's settings; `supports_unaligned`: whether all of its inputs support it."""

@@ -184,10 +184,10 @@ class UnalignedBarrierHandler(AlignedBarrierHandler):
             self._close(channel)
 
     def _keep(self, channel: InputChannel, elements: Buffer) -> None:
-        kept = [element for element in elements if is_state(element)]
-        if kept:
+        in_flight = [element for element in elements if is_state(element)]
+        if in_flight:
             key = (channel.channel.edge, channel.channel.producer)
-            self._in_flight.setdefault(key, []).extend(kept)
+            self._in_flight.setdefault(key, []).extend(in_flight)
 
     def _close(self, channel: InputChannel) -> None:
         if channel.index in self._open:

@@ -51,7 +51,7 @@ class CustomPartitioner(SelectingPartitioner):
             self._opened = False
             closer()
 
-    def channels_of(self, values: list[Any]) -> list[int]:
+    def select_channels(self, values: list[Any]) -> list[int]:
         """Return the channels chosen by the user's function, checked."""
         keys = select_keys(values, self._key_selector, self._consumer)
         partition, channels = self._partition, self.channels

@@ -32,7 +32,7 @@ class ChannelCapture:
     channel: ChannelState
     items: list[bytes]
 
-    def store_in(self, writer: CaptureWriter) -> None:
+    def write_capture(self, writer: CaptureWriter) -> None:
         """Write the items under the stored name of the channel."""
         writer.write_list(self.channel.stored_name, CHANNEL_MODE, len(self.items), operator_bytes(self.items))
 

@@ -163,9 +163,9 @@ class InputGate:
         self.channels = channels
         #: by edge, the channels whose channel state is still to come or being processed
         self._recovering: dict[int, set[int]] = {}
-        for one in channels:
-            if one.channel.edge in awaited_edges:
-                self._recovering.setdefault(one.channel.edge, set()).add(one.index)
+        for channel in channels:
+            if channel.channel.edge in awaited_edges:
+                self._recovering.setdefault(channel.channel.edge, set()).add(channel.index)
         #: overtaking barriers that have arrived, to be handled before anything is polled
         self.overtaking: deque[tuple[InputChannel, CheckpointBarrier]] = deque()
         self.listener: ArrivalListener | None = None
@@ -225,10 +225,10 @@ class InputGate:
         if waiting:
             return False
         del self._recovering[edge]
-        for one in self.channels:
-            if one.channel.edge == edge:
-                one.awaits_others = False
-                self._enqueue(one)
+        for sibling in self.channels:
+            if sibling.channel.edge == edge:
+                sibling.awaits_others = False
+                self._enqueue(sibling)
         return not self._recovering
 
     @property

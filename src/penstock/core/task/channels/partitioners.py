@@ -15,7 +15,7 @@ from penstock.core.operators.base import KEY_SELECTOR, UserCodeError, refused_ke
 from penstock.core.operators.context import OperatorContext
 from penstock.core.records import Batch
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_of, subtask_of_key_group
+from penstock.state.key_groups import assign_key_group, subtask_of_key_group
 
 #: The maximum number of keys whose routes are cached; beyond it, the cache is cleared.
 ROUTES_MAX = 1 << 18
@@ -106,18 +106,18 @@ class SelectingPartitioner(Partitioner):
             return [(0, batch)]
         if isinstance(batch, ColumnBatch):
             return _split_columns(batch, self.channels_of_columns(batch), self.channels)
-        chosen = self.channels_of(batch.values)
+        chosen = self.select_channels(batch.values)
         if self.channels <= MASKED_CHANNELS_MAX:
             return _split_by_masks(batch, bytes(chosen), self.channels)
         return _split_by_loop(batch, chosen, self.channels)
 
-    def channels_of(self, values: list[Any]) -> Sequence[int]:
+    def select_channels(self, values: list[Any]) -> Sequence[int]:
         """Return the channel of each record."""
         raise NotImplementedError
 
     def channels_of_columns(self, batch: ColumnBatch) -> Any:
         """Return the channel of each record of a column batch, as a numpy array."""
-        return np.asarray(self.channels_of(batch.values))
+        return np.asarray(self.select_channels(batch.values))
 
 
 def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple[int, Batch]]:
@@ -173,7 +173,7 @@ class ShufflePartitioner(SelectingPartitioner):
         super().set_up(subtask_index, channels, max_parallelism, consumer)
         self._state = (subtask_index + 1) * 0x9E3779B97F4A7C15 & _MASK
 
-    def channels_of(self, values: list[Any]) -> Sequence[int]:
+    def select_channels(self, values: list[Any]) -> Sequence[int]:
         """Return channels from a linear congruential generator (Knuth's MMIX), using the upper bits, which are good."""
         state, channels = self._state, self.channels
         result = []
@@ -235,7 +235,7 @@ class _Routes(KeyMemory):
 
     def work_out(self, key: Any) -> int:
         """Return the subtask that owns the key, by key group."""
-        return subtask_of_key_group(key_group_of(key, self._max_parallelism), self._max_parallelism, self._channels)
+        return subtask_of_key_group(assign_key_group(key, self._max_parallelism), self._max_parallelism, self._channels)
 
     def of(self, keys: list[Any]) -> Sequence[int]:
         """Return the channel of each key."""
@@ -252,23 +252,23 @@ class _Routes(KeyMemory):
             raise IndexError
         take: Any = itemgetter(*keys)
         try:
-            found = take(table)
+            channels = take(table)
         except IndexError:
             self._extend(table, max(keys) + 1)
-            found = take(table)
-        return self._with_new_keys(table, keys, list(found)) if None in found else found
+            channels = take(table)
+        return self._with_new_keys(table, keys, list(channels)) if None in channels else channels
 
-    def _with_new_keys(self, table: list[int | None], keys: list[Any], found: list[Any]) -> list[int]:
-        """Complete the channels in `found`, where keys not requested before have None."""
+    def _with_new_keys(self, table: list[int | None], keys: list[Any], channels: list[Any]) -> list[int]:
+        """Complete the channels in `channels`, where keys not requested before have None."""
         at = -1
-        for _ in range(found.count(None)):
-            at = found.index(None, at + 1)
+        for _ in range(channels.count(None)):
+            at = channels.index(None, at + 1)
             key = keys[at]
             channel = table[key]
             if channel is None:
                 channel = table[key] = self[key]
-            found[at] = channel
-        return found
+            channels[at] = channel
+        return channels
 
     def _extend(self, table: list[int | None], size: int) -> None:
         if size > ROUTES_MAX:
@@ -297,10 +297,10 @@ class HashPartitioner(SelectingPartitioner):
         if self._column_routes is None:
             return super().channels_of_columns(batch)
         try:
-            return self._column_routes.channels_of(batch.columns)
+            return self._column_routes.select_channels(batch.columns)
         except (TypeError, StateError) as error:
             raise UserCodeError(self._consumer, None, KEY_SELECTOR) from error
 
-    def channels_of(self, values: list[Any]) -> Sequence[int]:
+    def select_channels(self, values: list[Any]) -> Sequence[int]:
         """Return the subtask that owns the key group of each record's key."""
         return self._routes.of_records(self.key_selector, values, self._consumer)

@@ -153,20 +153,20 @@ def _joined(buffer: Buffer) -> Buffer:
     for element in buffer:
         if type(element) is Batch:
             if run and not _are_alike(run[0], element):
-                joined.append(_one_of(run))
+                joined.append(_merge_batches(run))
                 run = []
             run.append(element)
             continue
         if run:
-            joined.append(_one_of(run))
+            joined.append(_merge_batches(run))
             run = []
         joined.append(element)
     if run:
-        joined.append(_one_of(run))
+        joined.append(_merge_batches(run))
     return joined
 
 
-def _one_of(run: list[Batch]) -> Batch:
+def _merge_batches(run: list[Batch]) -> Batch:
     if len(run) == 1:
         return run[0]
     values = list(chain.from_iterable(batch.values for batch in run))
@@ -176,9 +176,9 @@ def _one_of(run: list[Batch]) -> Batch:
     return Batch(values, [time for batch in run for time in batch.timestamps or ()], kinds)
 
 
-def _are_alike(one: Batch, other: Batch) -> bool:
+def _are_alike(batch: Batch, other: Batch) -> bool:
     """Return whether both batches have timestamps or neither has, and likewise for kinds."""
-    return (one.timestamps is None) == (other.timestamps is None) and (one.kinds is None) == (other.kinds is None)
+    return (batch.timestamps is None) == (other.timestamps is None) and (batch.kinds is None) == (other.kinds is None)
 
 
 class ResultPartition:

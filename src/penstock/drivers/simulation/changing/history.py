@@ -143,8 +143,8 @@ class ChangingSimulation:
 
     def _is_known(self, start: Start) -> bool:
         """Return whether the current job has recorded where it began, by a mark or by its first checkpoint."""
-        job, left = self._job, self.around.jobs.disk.left_by(self.around.world)
-        return not start.is_told or job.job_id in {one.job_id for one in left.checkpoints} | {
+        job, left = self._job, self.around.jobs.disk.read_retained(self.around.world)
+        return not start.is_told or job.job_id in {checkpoint.job_id for checkpoint in left.checkpoints} | {
             mark.job_id for mark in left.marks
         }
 
@@ -228,10 +228,10 @@ class ChangingSimulation:
         has_order = not any(job.is_unordered or _sorts(job) for job in around.jobs.all)
         for sink, expected in outputs_of_jobs(around.jobs.epochs(self._last_job), read).items():
             records = around.outside.committed.get(sink, [])
-            found = [check_exact(sink, expected, records)]
+            violations = [check_exact(sink, expected, records)]
             if has_order:
-                found.append(check_order(sink, stages[sink], records))
-            self.violations += [line for line in found if line is not None]
+                violations.append(check_order(sink, stages[sink], records))
+            self.violations += [line for line in violations if line is not None]
 
     def _history(self, status: str) -> History:
         around, jobs = self.around, self.around.jobs

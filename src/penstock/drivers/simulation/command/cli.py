@@ -129,7 +129,7 @@ def main(
             if not keep_going:
                 break
     seconds = time.monotonic() - begun
-    print(", ".join(f"{count} {what}" for what, count in totals.items()))
+    print(", ".join(f"{count} {name}" for name, count in totals.items()))
     print(", ".join(f"{mode} {modes[mode]}" for mode in sorted(modes)))
     print("ends: " + _counts(events))
     print("resumed: " + _counts(+resumed))

@@ -25,14 +25,14 @@ def run_crash_points(pairs: int, cuts_power: bool = False, first_pair: int = 0) 
         for point in cover_all(table):
             cells = []
             for mode in MODES:
-                wanted = table.wanted[(point.name, mode)]
-                cells.append(f"{table.covered[(point.name, mode)]}/{wanted}" if wanted else "-")
+                possible = table.wanted[(point.name, mode)]
+                cells.append(f"{table.covered[(point.name, mode)]}/{possible}" if possible else "-")
             click.echo(f"{point.name:42} {point.owner:10} " + " ".join(f"{cell:>13}" for cell in cells))
         for point in CRASH_POINTS:
             for mode, why in point.absent.items():
                 click.echo(f"- {point.name}, {mode}: {why}")
-        covered, wanted = table.covered.total(), table.wanted.total()
-        click.echo(f"{covered} of {wanted} covered ({100 * covered / wanted:.1f} %) in {table.histories} histories")
+        covered, possible = table.covered.total(), table.wanted.total()
+        click.echo(f"{covered} of {possible} covered ({100 * covered / possible:.1f} %) in {table.histories} histories")
         for line in table.missed:
             click.echo(f"never reached: {line}")
         for run, violations in table.failed:
@@ -53,8 +53,8 @@ def run_step_points() -> bool:
         click.echo(f"never reached in some job: {name}")
     for crash, violations in table.failed:
         _print_failure(crash, violations)
-    reached, wanted = sum(table.covered.values()), sum(table.wanted.values())
-    click.echo(f"{reached} of {wanted} reached in {table.histories} histories")
+    reached, possible = sum(table.covered.values()), sum(table.wanted.values())
+    click.echo(f"{reached} of {possible} reached in {table.histories} histories")
     click.echo(f"{time.monotonic() - begun:.0f} s, {len(table.failed)} with violations")
     return not table.failed and not table.missed
 

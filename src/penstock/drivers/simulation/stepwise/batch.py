@@ -10,7 +10,7 @@ from typing import Any, Final
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.core.batch.rows import Rows
-from penstock.core.batch.splits import splits_of
+from penstock.core.batch.splits import enumerate_splits
 from penstock.core.batch.task import BatchTask, batch_vertices
 from penstock.core.master import steps
 from penstock.core.master.batch import BatchMaster
@@ -101,7 +101,7 @@ class BatchSimulation(StepwiseWorld):
                     self.outsiders.on_failure(str(run.master.failure))
                 if status == "FINISHED":
                     self.violations.append("output: a run has finished, and committed nothing")
-                if any(map(self.output_of, expected)) and not self.disk_holds_list():
+                if any(map(self.read_sink_output, expected)) and not self.disk_holds_list():
                     self.violations.append(f"atomic: a run that ended {status} has left output")
             else:
                 self.violations.append(f"stalled: {RUNS_MAX} runs, the last one {status}")
@@ -109,7 +109,7 @@ class BatchSimulation(StepwiseWorld):
             self.tasks.end()
             self.outsiders.end()
             for sink, records in expected.items():
-                flaw = check_exact(sink, records, self.output_of(sink))
+                flaw = check_exact(sink, records, self.read_sink_output(sink))
                 if flaw is not None:
                     self.violations.append(flaw)
         return self.history("batch", status)
@@ -154,7 +154,7 @@ class _Run:
         history = self._history
         if history.has_files and not history.disk_holds_list():
             sinks = (stage.uid for stage in history.scenario.scenario.topology.stages if stage.kind == "sink")
-            self.has_committed = self.has_committed or any(map(history.output_of, sinks))
+            self.has_committed = self.has_committed or any(map(history.read_sink_output, sinks))
 
     def _perform(self, step: steps.Step) -> Any:
         was_driving, self._history.is_driving = self._history.is_driving, True
@@ -176,7 +176,7 @@ class _Run:
         elif isinstance(step, steps.RunTasks):
             history.maybe_cancel()
             self._splits = {
-                vertex.index: splits_of(source, vertex.parallelism)
+                vertex.index: enumerate_splits(source, vertex.parallelism)
                 for vertex in self._job.graph.vertices
                 for source in vertex.sources.values()
             }

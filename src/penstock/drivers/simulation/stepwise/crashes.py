@@ -95,7 +95,7 @@ def applies(point: str, how: str) -> bool:
     return point.startswith("before") and not point.endswith(NEVER_FAIL)
 
 
-def jobs_for(point: str, jobs: tuple[str, ...]) -> tuple[str, ...]:
+def select_jobs(point: str, jobs: tuple[str, ...]) -> tuple[str, ...]:
     """Return the jobs in which it can happen: a batch emits only the final values of running counts."""
     return tuple(job for job in jobs if job != "counts") if POINTS[point] == "batch" else jobs
 
@@ -188,7 +188,7 @@ class StepwiseTable:
     @property
     def missed(self) -> list[str]:
         """The points that were not reached in every job."""
-        return [point for point, wanted in self.wanted.items() if self.covered.get(point, 0) < wanted]
+        return [point for point, possible in self.wanted.items() if self.covered.get(point, 0) < possible]
 
     def cover(self, point: str, how: str, job: str) -> None:
         """Run histories until the failure has happened in one."""
@@ -213,6 +213,6 @@ def cover_all_steps(
     for point in points:
         for how in HOWS:
             if applies(point, how):
-                for job in jobs_for(point, jobs):
+                for job in select_jobs(point, jobs):
                     table.cover(point, how, job)
                 yield f"{point}, {how}"

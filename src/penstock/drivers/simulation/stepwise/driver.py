@@ -32,7 +32,7 @@ from penstock.drivers.simulation.outside import PlannedError
 from penstock.drivers.simulation.person import COMMANDS
 from penstock.drivers.simulation.stepwise.listening import Listening
 from penstock.drivers.simulation.stepwise.world import DriverKilled, StepwiseWorld
-from penstock.drivers.stepwise.exchange import left_of, run_in_order
+from penstock.drivers.stepwise.exchange import run_in_order, separate_answers
 from penstock.drivers.stepwise.sinks import Sinks
 from penstock.drivers.stepwise.sources import Sources
 from penstock.storage.job_marks import BEGUN, LeftByJobs
@@ -44,18 +44,18 @@ NAME: Final = "epochs"
 WISHES: Final = ("checkpoint", "savepoint", "savepoint", "suspend", "suspend", "suspend", "drain", "cancel")
 
 
-def name_of(step: steps.Step) -> str:
+def describe_step(step: steps.Step) -> str:
     """Return a step's name and purpose."""
-    name, what = type(step).__name__, ""
+    name, detail = type(step).__name__, ""
     if isinstance(step, steps.RunEpoch):
         work = next(iter(step.works.values()))
-        what = " of a savepoint" if work.savepoint_path else " of the last epoch" if work.ends else ""
+        detail = " of a savepoint" if work.savepoint_path else " of the last epoch" if work.ends else ""
     elif isinstance(step, steps.Complete):
         ends = " that ends the job" if step.metadata.ends_job else ""
-        what = f" of the savepoint{ends}" if step.savepoint_path else f" of the checkpoint{ends}"
+        detail = f" of the savepoint{ends}" if step.savepoint_path else f" of the checkpoint{ends}"
     elif isinstance(step, steps.MarkJob):
-        what = f" {step.mark.status}{' with a savepoint' if step.mark.savepoint else ''}"
-    return name + what
+        detail = f" {step.mark.status}{' with a savepoint' if step.mark.savepoint else ''}"
+    return name + detail
 
 
 def _place(metadata: CheckpointMetadata) -> tuple[str, int]:
@@ -197,15 +197,15 @@ class Driver:
                 path = answer.result
                 if isinstance(path, str) and path not in savepoints:
                     history.violations.append(f"answer: {ask.request} was told of {path}, where no savepoint is")
-                told = isinstance(answer.error, str) and "has ended with the savepoint" in answer.error
-                if answer.error is not None and not told and self._path_of(ask.request) in savepoints:
+                is_reported = isinstance(answer.error, str) and "has ended with the savepoint" in answer.error
+                if answer.error is not None and not is_reported and self._get_savepoint_path(ask.request) in savepoints:
                     history.seen["savepoint left that nobody was told of"] += 1
 
     def is_at_end(self) -> bool:
         """Return whether this job or an earlier one reached the end of all its sources or was drained."""
         return self._is_marked or self._history.drained is not None or self.master._coordinator is None
 
-    def _path_of(self, request: steps.Request) -> str:
+    def _get_savepoint_path(self, request: steps.Request) -> str:
         """Return the path of a requested savepoint that was being written; "" for none."""
         return self._paths.get(request.number, "")
 
@@ -216,7 +216,7 @@ class Driver:
         if history.step > STEPS_MAX:
             history.violations.append(f"stalled: {STEPS_MAX} steps")
             raise DriverKilled
-        name = name_of(step)
+        name = describe_step(step)
         if isinstance(step, steps.Deliver) and self._is_stopping:
             name += " of the savepoint that ends the job"
         history.on_point(f"before {name}")
@@ -296,11 +296,11 @@ class Driver:
         history = self._history
         drained, disk = history.drained, history.disk
         if drained is not None:
-            place = _place(drained)
+            key = _place(drained)
             # A stale listing may not show a checkpoint from which a job has begun.
             known = {_place(job.begun_from) for job in history.jobs.all if job.begun_from is not None}
             known.update(left.found().checkpoints)
-            if f"{place[0]}/chk-{place[1]}/{METADATA}" in disk.files and place not in known:
+            if f"{key[0]}/chk-{key[1]}/{METADATA}" in disk.files and key not in known:
                 history.drained = None  # it became visible after this driver had looked
         return left
 
@@ -321,7 +321,7 @@ class Driver:
         finally:
             if step.metadata.ends_job and path is not None:
                 # From then on the next job finds it; until then there is only a savepoint that no job knows.
-                own = f"{self._store.directory_of(step.metadata.checkpoint_id)}/{METADATA}"
+                own = f"{self._store.get_directory(step.metadata.checkpoint_id)}/{METADATA}"
                 is_found = own in history.disk.files and self._leading.counts(step.metadata.checkpoint_id)
                 if is_found and step.metadata.is_drained and history.drained is None:
                     history.drained = history.disk.load_savepoint(path)
@@ -368,16 +368,16 @@ class Driver:
         self._check_time(step.works)
         backends = self._history.jobs.backends()
         try:
-            return left_of(run_in_order(self._job.graph, self._task(step.works, backends), lambda: None))
+            return separate_answers(run_in_order(self._job.graph, self._task(step.works, backends), lambda: None))
         finally:
             backends.close()
 
     def _check_time(self, works: Mapping[Task, EpochWork]) -> None:
         """Check that no task resumes with an event time before its checkpoint's: late records would not be late."""
         for task, reached in restored_watermarks(self.master.coordinator.latest, self._job.graph).items():
-            for place, mark in reached.items():
-                begun = works[task].watermarks.get(place, MIN_TIMESTAMP)
-                has_input = place != INPUT_PLACE or not self._job.graph.vertices[task[0]].sources
+            for position, mark in reached.items():
+                begun = works[task].watermarks.get(position, MIN_TIMESTAMP)
+                has_input = position != INPUT_PLACE or not self._job.graph.vertices[task[0]].sources
                 if begun < mark and has_input:
                     self._history.violations.append(f"time: task {task} begins at {begun}, its checkpoint has {mark}")
 
@@ -414,7 +414,7 @@ class Driver:
         if history.has_files:
             self._sinks.deliver(step.last)
             return
-        for last in sorted(step.last, key=lambda one: (one.vertex, one.operator, one.sequence)):
+        for last in sorted(step.last, key=lambda entry: (entry.vertex, entry.operator, entry.sequence)):
             if last.kind == COMMITTABLES:
                 for transaction_id in pickle.loads(last.payload):
                     history.outside.commit(transaction_id, self._job.job_id)

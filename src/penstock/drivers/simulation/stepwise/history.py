@@ -95,8 +95,8 @@ class StepwiseSimulation(StepwiseWorld):
         is_excused = self.faults.seen["power-cut"] or self.seen["driver stopped"] or self.tasks.seen["file step failed"]
         if is_excused or self.tasks.seen["cut off"] or self.outsiders.seen["file moved away"]:
             return
-        found = left_open(self.disk) if self.disk.savepoints else hidden(self.disk)
-        left = [path for path in found if not self.outsiders.may_leave(path)]
+        paths = left_open(self.disk) if self.disk.savepoints else hidden(self.disk)
+        left = [path for path in paths if not self.outsiders.may_leave(path)]
         if left:
             self.violations.append(f"leaked-file: {len(left)} files that nobody needs are left: {left[0]}")
 
@@ -105,7 +105,7 @@ class StepwiseSimulation(StepwiseWorld):
         read = {} if self.drained is None else consumed(self.disk, self.drained)
         expected = outputs(topology, read)
         for sink in (stage.uid for stage in topology.stages if stage.kind == "sink"):
-            flaw = check_exact(sink, expected[sink], self.output_of(sink))
+            flaw = check_exact(sink, expected[sink], self.read_sink_output(sink))
             if flaw is not None:
                 self.violations.append(flaw)
 

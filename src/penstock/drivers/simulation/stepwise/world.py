@@ -193,7 +193,7 @@ class StepwiseWorld:
         """Let time pass."""
         self.now += for_ms
 
-    def output_of(self, sink: str) -> list[Any]:
+    def read_sink_output(self, sink: str) -> list[Any]:
         """Return the visible output of a sink."""
         stage = next(stage for stage in self.scenario.scenario.topology.stages if stage.uid == sink)
         if stage.make_sink is kafka_sink:

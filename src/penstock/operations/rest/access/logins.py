@@ -54,7 +54,7 @@ class Logins:
         with self._lock:
             self._known.pop(value, None)
 
-    def role_of(self, value: str) -> Role:
+    def get_role(self, value: str) -> Role:
         """Return the role that a cookie grants."""
         with self._lock:
             role, until = self._known.get(value, ("nobody", 0.0))
@@ -66,7 +66,7 @@ def cookie_name(port: int) -> str:
     return f"penstock-rest-{port}"
 
 
-def cookie_of(headers: Mapping[str, str], port: int) -> str:
+def read_cookie(headers: Mapping[str, str], port: int) -> str:
     """Return the value of the login cookie in a request; empty if missing."""
     return cookie_parser(headers.get("cookie", "")).get(cookie_name(port), "")
 
@@ -88,5 +88,5 @@ def role_of_token(settings: RestSettings, token: str) -> Role:
     return "nobody"
 
 
-def _equal(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+def _equal(left: str, right: str) -> bool:
+    return hmac.compare_digest(left.encode(), right.encode())

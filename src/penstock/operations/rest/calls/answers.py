@@ -54,7 +54,7 @@ def encoded(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
-def answer_of(code: int, value: Any) -> Answer:
+def build_answer(code: int, value: Any) -> Answer:
     """Convert a handler's result to a response."""
     if isinstance(value, Answer):
         return value

@@ -89,15 +89,15 @@ class ViewCache:
     def get(self, view: JobView, name: str, make: Callable[[], bytes]) -> bytes:
         """Return the JSON cached under a name for this view, making it on a miss."""
         with self._lock:
-            known, made = self._made.get(view.job_id, (None, {}))
+            known, bodies = self._made.get(view.job_id, (None, {}))
             if known is not view:
-                made = {}
-                self._made[view.job_id] = (view, made)
-            if (body := made.get(name)) is not None:
+                bodies = {}
+                self._made[view.job_id] = (view, bodies)
+            if (body := bodies.get(name)) is not None:
                 return body
         body = make()
         with self._lock:
-            made[name] = body
+            bodies[name] = body
         return body
 
     def keep_only(self, job_ids: set[str]) -> None:

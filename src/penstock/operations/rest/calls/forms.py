@@ -13,7 +13,7 @@ PARTS_MAX: Final = 100
 HEADERS_BYTES_MAX: Final = 16 << 10
 
 
-def file_of(content_type: str, body: bytes) -> tuple[str, bytes]:
+def parse_form_file(content_type: str, body: bytes) -> tuple[str, bytes]:
     """Return the name and the content of the only file in a form.
 
     Raises:
@@ -27,8 +27,8 @@ def file_of(content_type: str, body: bytes) -> tuple[str, bytes]:
         raise bad_request("The form is not complete, or has too many parts.")
     files = []
     for part in parts[1:-1]:
-        head, found, content = part.partition(b"\r\n\r\n")
-        if not found or len(head) > HEADERS_BYTES_MAX:
+        head, separator, content = part.partition(b"\r\n\r\n")
+        if not separator or len(head) > HEADERS_BYTES_MAX:
             raise bad_request("A part of the form has no headers, or too long ones.")
         name = _file_name(head)
         if name is not None:

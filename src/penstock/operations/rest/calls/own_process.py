@@ -10,7 +10,7 @@ from typing import Final
 from penstock.base.secrets import hide
 from penstock.drivers.driver_log import DRIVER, LastLines
 from penstock.drivers.listener import KEEPS
-from penstock.drivers.log_forms import form_of
+from penstock.drivers.log_forms import build_formatter
 from penstock.drivers.log_settings import LogSettings
 from penstock.drivers.program_output import OUTPUT_VARIABLE, end_of_file
 from penstock.drivers.questions import FileText
@@ -29,7 +29,7 @@ class OwnProcess:
     def __init__(self, settings: LogSettings) -> None:
         self.tail = LastLines()
         self.tail.set_name(f"{KEEPS}rest")
-        self.tail.setFormatter(form_of(settings, DRIVER))
+        self.tail.setFormatter(build_formatter(settings, DRIVER))
 
     def listen(self) -> None:
         """Start to keep log lines."""
@@ -54,6 +54,6 @@ class OwnProcess:
     def stdout(self) -> str:
         """Return the process's output, if its launcher said where that goes."""
         path = os.environ.get(OUTPUT_VARIABLE)
-        if path is not None and isinstance(found := end_of_file(Path(path)), FileText):
-            return found.data.decode("utf-8", "replace")
+        if path is not None and isinstance(output := end_of_file(Path(path)), FileText):
+            return output.data.decode("utf-8", "replace")
         return "The output of this process is not kept: it is where the program was started.\n"

@@ -169,16 +169,16 @@ class Route:
 
     def check(self, path: Mapping[str, str]) -> dict[str, str]:
         """Check and return the path parameters; raise 400 for one of the wrong form."""
-        found = {}
+        parameters = {}
         for name, value in path.items():
             form = _FORMS.get(name)
             if form is not None and not form.fullmatch(value) and not self.takes_any_id:
                 raise bad_request(f"Cannot resolve path parameter ({name}) from value {value[:100]!r}.")
-            found[name] = value.lower() if form is _HEX32 else value
-        return found
+            parameters[name] = value.lower() if form is _HEX32 else value
+        return parameters
 
 
-def form_of(name: str) -> dict[str, Any]:
+def build_parameter_schema(name: str) -> dict[str, Any]:
     """Return the JSON schema of a path parameter."""
     form = _FORMS.get(name)
     if form is _INTEGER:

@@ -134,7 +134,10 @@ def exceptions(call: Call) -> ApplicationExceptions:
     """Return the failure that ended the application's job, if any."""
     view = call.context.view(application(call))
     newest = view.failures[:1] if view.status is JobStatus.FAILED else ()
-    entries = [ApplicationException(exception_name(one.text), one.text, one.at_ms, view.job_id) for one in newest]
+    entries = [
+        ApplicationException(exception_name(failure.text), failure.text, failure.at_ms, view.job_id)
+        for failure in newest
+    ]
     return ApplicationExceptions(ApplicationExceptionHistory(entries))
 
 

@@ -78,13 +78,15 @@ def back_pressure(call: Call) -> BackPressure:
     if job is None:
         return _UNKNOWN
     view = call.context.view(job)
-    vertex = next((one for one in view.vertices if one.vertex_id == call.path["vertexid"]), None)
+    vertex = next((vertex for vertex in view.vertices if vertex.vertex_id == call.path["vertexid"]), None)
     if vertex is None:
         return _UNKNOWN
-    now = {(one.subtask, one.attempt): _times(one) for one in vertex.subtasks}
+    now = {(subtask.subtask, subtask.attempt): _times(subtask) for subtask in vertex.subtasks}
     _, before = _looks.difference(view, vertex.vertex_id, now)
-    subtasks = [_of_subtask(one, before.get((one.subtask, one.attempt), (0, 0, 0))) for one in vertex.subtasks]
-    worst = max(subtasks, key=lambda one: one.ratio).level
+    subtasks = [
+        _of_subtask(subtask, before.get((subtask.subtask, subtask.attempt), (0, 0, 0))) for subtask in vertex.subtasks
+    ]
+    worst = max(subtasks, key=lambda subtask: subtask.ratio).level
     return BackPressure("ok", worst, worst, view.now_ms, subtasks)
 
 

@@ -17,7 +17,7 @@ from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
 from penstock.operations.rest.calls.own_process import LOG_NAME
 from penstock.operations.rest.calls.routing import Call, Route
-from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
+from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, build_thread_dump, log_files
 
 #: JVM memory sizes that Flink's web UI reads from the configuration; a Python process has just one memory area.
 _MEMORY: Final = {
@@ -124,7 +124,7 @@ def text_of_job(call: Call, job: DispatchedJob, is_output: bool) -> Text:
 
 def thread_dump(call: Call) -> ThreadDump:
     """Return the stacks of the threads."""
-    return thread_dump_of(call.context.own.thread_dump())
+    return build_thread_dump(call.context.own.thread_dump())
 
 
 def log_url(call: Call) -> Url:

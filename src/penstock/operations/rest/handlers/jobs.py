@@ -27,7 +27,7 @@ from penstock.operations.rest.shapes.jobs import (
     job_details,
     job_overview,
 )
-from penstock.operations.rest.shapes.plan import JobPlan, plan_of
+from penstock.operations.rest.shapes.plan import JobPlan, describe_plan
 from penstock.operations.rest.shapes.times import duration, job_end, job_start
 
 #: The number of failures in an answer, unless the request sets one.
@@ -124,7 +124,7 @@ def details(call: Call) -> Any:
 
 def plan(call: Call) -> Any:
     """Return the plan of a job."""
-    return call.once_a_view("plan", lambda view: JobPlan(plan_of(view)))
+    return call.once_a_view("plan", lambda view: JobPlan(describe_plan(view)))
 
 
 def status(call: Call) -> Status:
@@ -143,34 +143,34 @@ def config(call: Call) -> JobConfig:
 
 def exceptions(call: Call) -> JobExceptions:
     """Return the failures of a job."""
-    asked = call.query.get("maxExceptions", str(EXCEPTIONS_MAX))
-    if not asked.isdecimal() or len(asked) > 9:
-        raise bad_request(f"maxExceptions must be a number from 0 on, not {asked[:50]!r}")
+    limit = call.query.get("maxExceptions", str(EXCEPTIONS_MAX))
+    if not limit.isdecimal() or len(limit) > 9:
+        raise bad_request(f"maxExceptions must be a number from 0 on, not {limit[:50]!r}")
     labels = {}
     for pair in filter(None, call.query.get("failureLabelFilter", "").split(",")):
         key, separator, value = pair.partition(":")
         if not separator:
             raise bad_request(f"failureLabelFilter takes key:value, not {pair[:50]!r}")
         labels[key] = value
-    return job_exceptions(call.view(), int(asked), labels)
+    return job_exceptions(call.view(), int(limit), labels)
 
 
 def accumulators(call: Call) -> JobAccumulators:
     """Return the user-defined accumulators of a job."""
-    known = accumulators_of(call.job())
-    listed = [Accumulator(name, type(value).__name__, text_of(value)) for name, value in known.items()]
+    known = fetch_accumulators(call.job())
+    listed = [Accumulator(name, type(value).__name__, to_safe_text(value)) for name, value in known.items()]
     return JobAccumulators([], listed, {})
 
 
-def accumulators_of(job: DispatchedJob) -> Mapping[str, Any]:
+def fetch_accumulators(job: DispatchedJob) -> Mapping[str, Any]:
     """Return a job's accumulators by name; empty if the job does not answer."""
-    asked = job.handle.get_accumulators()
-    if not wait([asked], _PATIENCE_SECONDS).done or asked.cancelled() or asked.exception() is not None:
+    future = job.handle.get_accumulators()
+    if not wait([future], _PATIENCE_SECONDS).done or future.cancelled() or future.exception() is not None:
         return {}
-    return asked.result()
+    return future.result()
 
 
-def text_of(value: object) -> str:
+def to_safe_text(value: object) -> str:
     """Convert a user value to text, even if its `__str__` fails."""
     try:
         return str(value)
@@ -189,7 +189,7 @@ def execution_result(call: Call) -> ExecutionResult:
 
 def _result(job: DispatchedJob, view: JobView, outcome: Any) -> JobResult:
     failure = outcome.exception()
-    found = {} if failure is not None else outcome.result().get_all_accumulator_results()
+    accumulators = {} if failure is not None else outcome.result().get_all_accumulator_results()
     status = job.handle.status()
     named: dict[JobStatus, Literal["SUCCEEDED", "FAILED", "CANCELED"]] = {
         JobStatus.FINISHED: "SUCCEEDED",
@@ -201,7 +201,7 @@ def _result(job: DispatchedJob, view: JobView, outcome: Any) -> JobResult:
         id=job.job_id,
         name=job.name,
         application_status=named.get(status, "UNKNOWN"),
-        accumulator_results={name: text_of(value) for name, value in found.items()},
+        accumulator_results={name: to_safe_text(value) for name, value in accumulators.items()},
         net_runtime=duration(start, end, view.now_ms),
         application_id=job.job_id,
         start_time=start,

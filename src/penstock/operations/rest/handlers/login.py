@@ -17,7 +17,7 @@ from penstock.operations.rest.access.logins import (
     Role,
     cookie_header,
     cookie_name,
-    cookie_of,
+    read_cookie,
     role_of_token,
 )
 from penstock.operations.rest.calls.answers import HTML_TYPE, Answer, Html
@@ -52,7 +52,7 @@ def form(call: Call) -> Answer:
     """Return the login form, or the logout form if the browser is logged in."""
     if not _asks_for_token(call):
         return _page('<p>This server asks for no token.</p><p><a href="./">To the page</a></p>')
-    role = call.context.logins.role_of(_cookie(call))
+    role = call.context.logins.get_role(_cookie(call))
     return _page(_FORM) if role == "nobody" else _page(f"<p>You are logged in as {role}.</p>{_OUT}")
 
 
@@ -84,7 +84,7 @@ def _token(body: bytes) -> str:
 
 
 def _cookie(call: Call) -> str:
-    return cookie_of(call.headers, call.context.port)
+    return read_cookie(call.headers, call.context.port)
 
 
 def _set_cookie(call: Call, value: str, seconds: int) -> str:

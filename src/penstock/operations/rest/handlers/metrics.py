@@ -53,7 +53,7 @@ _AGGREGATIONS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 }
 
 
-def text_of(value: str | float) -> str:
+def format_plain_value(value: str | float) -> str:
     """Format a value as Flink's plain endpoints do."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -63,10 +63,12 @@ def text_of(value: str | float) -> str:
 
 
 def _listed(call: Call, values: Values) -> list[Metric]:
-    asked = call.query.get("get")
-    if asked is None:
+    requested = call.query.get("get")
+    if requested is None:
         return [Metric(name) for name in sorted(values)]
-    return [Metric(name, text_of(values[name])) for name in dict.fromkeys(asked.split(",")) if name in values]
+    return [
+        Metric(name, format_plain_value(values[name])) for name in dict.fromkeys(requested.split(",")) if name in values
+    ]
 
 
 def jobmanager(call: Call) -> list[Metric]:
@@ -79,108 +81,110 @@ def taskmanager(call: Call) -> list[Metric]:
     return _listed(call, _of_worker(call, call.path["taskmanagerid"]))
 
 
-def _of_worker(call: Call, asked: str) -> Values:
-    found = workers(call)
-    if asked == DRIVER_ID:
+def _of_worker(call: Call, worker_id: str) -> Values:
+    candidates = workers(call)
+    if worker_id == DRIVER_ID:
         return call.context.metrics.taskmanager(DRIVER_ID)
-    known = next((one for one in found if one.id == asked), None)
+    known = next((candidate for candidate in candidates if candidate.id == worker_id), None)
     return {} if known is None else call.context.metrics.taskmanager(known.worker.worker_id)
 
 
 def job(call: Call) -> list[Metric]:
     """Return the metrics of a job; empty for an unknown one."""
-    found = call.context.dispatcher.job(call.path["jobid"])
-    return [] if found is None else _listed(call, call.context.metrics.job(found.job_id))
+    dispatched_job = call.context.dispatcher.job(call.path["jobid"])
+    return [] if dispatched_job is None else _listed(call, call.context.metrics.job(dispatched_job.job_id))
 
 
 def vertex(call: Call) -> list[Metric]:
     """Return the metrics of a vertex, each subtask's prefixed with its index."""
-    found = _vertex(call)
-    return [] if found is None else _listed(call, call.context.metrics.vertex(*found[:2]))
+    match = _vertex(call)
+    return [] if match is None else _listed(call, call.context.metrics.vertex(*match[:2]))
 
 
 def jm_operator(call: Call) -> list[Metric]:
     """Return the metrics of a vertex's operator coordinators, which run beside the job master."""
-    found = _vertex(call)
-    return [] if found is None else _listed(call, call.context.metrics.jm_operator(*found[:2]))
+    match = _vertex(call)
+    return [] if match is None else _listed(call, call.context.metrics.jm_operator(*match[:2]))
 
 
 def subtask(call: Call) -> list[Metric]:
     """Return the metrics of a subtask."""
-    found, index = _vertex(call), int(call.path["subtaskindex"])
-    if found is None or index >= found[2]:
+    match, index = _vertex(call), int(call.path["subtaskindex"])
+    if match is None or index >= match[2]:
         return []
-    return _listed(call, call.context.metrics.subtask(found[0], found[1], index))
+    return _listed(call, call.context.metrics.subtask(match[0], match[1], index))
 
 
 def _vertex(call: Call) -> tuple[str, str, int] | None:
     """Return the ids of job and vertex and the vertex's parallelism; None if either is unknown."""
-    found = call.context.dispatcher.job(call.path["jobid"])
-    if found is None:
+    dispatched_job = call.context.dispatcher.job(call.path["jobid"])
+    if dispatched_job is None:
         return None
-    for one in call.context.view(found).vertices:
-        if one.vertex_id == call.path["vertexid"]:
-            return found.job_id, one.vertex_id, one.parallelism
+    for vertex in call.context.view(dispatched_job).vertices:
+        if vertex.vertex_id == call.path["vertexid"]:
+            return dispatched_job.job_id, vertex.vertex_id, vertex.parallelism
     return None
 
 
 def jobs(call: Call) -> list[AggregatedMetric]:
     """Aggregate metrics over all jobs, or over the named ones."""
     named = _names(call, "jobs")
-    known = [one.job_id for one in call.context.dispatcher.jobs()]
-    return _aggregated(call, [call.context.metrics.job(one) for one in known if named is None or one in named])
+    known = [job.job_id for job in call.context.dispatcher.jobs()]
+    return _aggregated(call, [call.context.metrics.job(job_id) for job_id in known if named is None or job_id in named])
 
 
 def taskmanagers(call: Call) -> list[AggregatedMetric]:
     """Aggregate metrics over all workers, or over the named ones."""
     named = _names(call, "taskmanagers")
-    known = [one.id for one in workers(call)] or [DRIVER_ID]
-    return _aggregated(call, [_of_worker(call, one) for one in known if named is None or one in named])
+    known = [worker.id for worker in workers(call)] or [DRIVER_ID]
+    return _aggregated(
+        call, [_of_worker(call, worker_id) for worker_id in known if named is None or worker_id in named]
+    )
 
 
 def subtasks(call: Call) -> list[AggregatedMetric]:
     """Aggregate metrics over all subtasks of a vertex, or over those in the given ranges."""
     ranges = _ranges(call.query.get("subtasks"))
-    found = _vertex(call)
-    if found is None:
+    match = _vertex(call)
+    if match is None:
         return []
-    indexes = [index for index in range(found[2]) if ranges is None or any(index in one for one in ranges)]
+    indexes = [index for index in range(match[2]) if ranges is None or any(index in interval for interval in ranges)]
     metrics = call.context.metrics
-    return _aggregated(call, [metrics.subtask(found[0], found[1], index) for index in indexes])
+    return _aggregated(call, [metrics.subtask(match[0], match[1], index) for index in indexes])
 
 
 def _names(call: Call, name: str) -> set[str] | None:
-    asked = call.query.get(name)
-    return None if asked is None else set(asked.split(","))
+    requested = call.query.get(name)
+    return None if requested is None else set(requested.split(","))
 
 
 def _ranges(text: str | None) -> list[range] | None:
     if text is None:
         return None
-    found = []
+    ranges = []
     for part in filter(None, text.split(",")):
         low, _, high = part.partition("-")
         if not (low.isdecimal() and (high or low).isdecimal() and len(part) < 40):
             raise bad_request(f"subtasks takes numbers and ranges such as 1,3,5-9, not {part[:50]!r}")
-        found.append(range(int(low), int(high or low) + 1))
-    return found[:_SUBTASKS_MAX]
+        ranges.append(range(int(low), int(high or low) + 1))
+    return ranges[:_SUBTASKS_MAX]
 
 
 def _aggregated(call: Call, sources: Iterable[Values]) -> list[AggregatedMetric]:
-    asked, ways = call.query.get("get"), call.query.get("agg") or ""
-    wanted = [way.strip().lower() for way in ways.split(",") if way.strip()] or list(_AGGREGATIONS)
-    for way in wanted:
+    requested, ways = call.query.get("get"), call.query.get("agg") or ""
+    aggregations = [way.strip().lower() for way in ways.split(",") if way.strip()] or list(_AGGREGATIONS)
+    for way in aggregations:
         if way not in _AGGREGATIONS:
             raise bad_request(f"agg takes {', '.join(_AGGREGATIONS)}, not {way[:50]!r}")
-    if asked is None:
+    if requested is None:
         return [AggregatedMetric(name) for name in sorted({name for values in sources for name in values})]
-    found, known = [], list(sources)
-    for name in dict.fromkeys(asked.split(",")):
-        values = [float(value) for one in known if isinstance(value := one.get(name), int | float)]
+    aggregated, known = [], list(sources)
+    for name in dict.fromkeys(requested.split(",")):
+        values = [float(value) for source in known if isinstance(value := source.get(name), int | float)]
         if values:
-            parts: dict[str, Any] = {way: number(_AGGREGATIONS[way](values)) for way in wanted}
-            found.append(AggregatedMetric(name, **parts))
-    return found
+            parts: dict[str, Any] = {way: number(_AGGREGATIONS[way](values)) for way in aggregations}
+            aggregated.append(AggregatedMetric(name, **parts))
+    return aggregated
 
 
 _GET = Parameter("get", "The metrics whose values are asked for, by their ids; without it, all ids.")

@@ -36,9 +36,9 @@ class ThreadDump(msgspec.Struct, frozen=True, rename="camel"):
 
 def log_files(files: Iterable[tuple[str, int, int]]) -> LogFiles:
     """Build the list of a process's log files."""
-    return LogFiles([LogFileInfo(*one) for one in files])
+    return LogFiles([LogFileInfo(*file) for file in files])
 
 
-def thread_dump_of(stacks: Iterable[tuple[str, str]]) -> ThreadDump:
+def build_thread_dump(stacks: Iterable[tuple[str, str]]) -> ThreadDump:
     """Build the thread dump of a process."""
-    return ThreadDump([ThreadInfo(*one) for one in stacks])
+    return ThreadDump([ThreadInfo(*stack) for stack in stacks])

@@ -11,7 +11,7 @@ from penstock.base.errors import MissingPathError, OperationError, WrongValueErr
 from penstock.base.options import PARALLELISM
 from penstock.operations.rest.calls.answers import Empty
 from penstock.operations.rest.calls.errors import RestError, bad_request, not_found
-from penstock.operations.rest.calls.forms import file_of
+from penstock.operations.rest.calls.forms import parse_form_file
 from penstock.operations.rest.calls.programs import Programs, ProgramStatus, ProgramView, Submission, Uploaded
 from penstock.operations.rest.calls.routing import Call, Parameter, Route
 from penstock.operations.rest.shapes.plan import Plan
@@ -122,17 +122,17 @@ class Output(msgspec.Struct, frozen=True):
 def jars(call: Call) -> Jars:
     """List the uploaded programs, newest first."""
     files = _do(call, lambda programs: programs.uploads())
-    return Jars(f"http://localhost:{call.context.port}", [_jar(one) for one in files])
+    return Jars(f"http://localhost:{call.context.port}", [_jar(upload) for upload in files])
 
 
-def _jar(one: Uploaded) -> Jar:
-    return Jar(one.upload_id, one.name, one.at_ms, [Entry(name) for name in one.entries])
+def _jar(upload: Uploaded) -> Jar:
+    return Jar(upload.upload_id, upload.name, upload.at_ms, [Entry(name) for name in upload.entries])
 
 
 def upload(call: Call) -> JarUploaded:
     """Store a program."""
     _do(call, lambda programs: None)
-    name, data = file_of(call.content_type, call.body)
+    name, data = parse_form_file(call.content_type, call.body)
     return JarUploaded(_do(call, lambda programs: programs.upload(name, data)).upload_id)
 
 
@@ -145,8 +145,8 @@ def remove(call: Call) -> Empty:
 def plan(call: Call) -> ProgramPlan:
     """Return the plan of a program's first job."""
     submission = _submission(call, call.json(PlanRequest))
-    made = _do(call, lambda programs: programs.plan(call.path["jarid"], submission))
-    return ProgramPlan(msgspec.convert(made, Plan))
+    result = _do(call, lambda programs: programs.plan(call.path["jarid"], submission))
+    return ProgramPlan(msgspec.convert(result, Plan))
 
 
 def run(call: Call) -> Started:
@@ -212,39 +212,39 @@ def _program(view: ProgramView) -> Program:
     )
 
 
-def _submission(call: Call, asked: PlanRequest) -> Submission:
+def _submission(call: Call, request: PlanRequest) -> Submission:
     """Build the submission from the body; the query supplies missing fields."""
-    if asked.job_id is not None:
+    if request.job_id is not None:
         raise bad_request("jobId is not supported: a job gets its id when the program begins it")
-    parallelism = asked.parallelism
+    parallelism = request.parallelism
     if parallelism is None and (text := call.query.get("parallelism")) is not None:
         if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 31):
             raise bad_request(f"parallelism must be a number of at least 1, not {text[:50]!r}")
         parallelism = int(text)
-    arguments = asked.program_args_list
+    arguments = request.program_args_list
     if arguments is None:
         arguments = [part for part in call.query.get("programArg", "").split(",") if part]
-    options = dict(asked.flink_configuration or {})
+    options = dict(request.flink_configuration or {})
     if parallelism is not None:
         options[PARALLELISM.key()] = str(parallelism)
-    return Submission(tuple(arguments), asked.entry_class or call.query.get("entry-class"), options)
+    return Submission(tuple(arguments), request.entry_class or call.query.get("entry-class"), options)
 
 
-def _run_submission(call: Call, asked: RunRequest) -> Submission:
-    known = _submission(call, asked)
+def _run_submission(call: Call, request: RunRequest) -> Submission:
+    known = _submission(call, request)
     options = dict(known.options)
-    path = asked.savepoint_path or call.query.get("savepointPath")
-    allows = asked.allow_non_restored_state
+    path = request.savepoint_path or call.query.get("savepointPath")
+    allows = request.allow_non_restored_state
     if allows is None and "allowNonRestoredState" in call.query:
         allows = call.query["allowNonRestoredState"].lower() == "true"
-    mode = asked.claim_mode or asked.restore_mode
+    mode = request.claim_mode or request.restore_mode
     if path:
         options["execution.state-recovery.path"] = path
     if allows:
         options["execution.state-recovery.ignore-unclaimed-state"] = "true"
     if mode is not None:
         options["execution.state-recovery.claim-mode"] = mode
-    return Submission(known.arguments, known.entry, options, asked.application_id)
+    return Submission(known.arguments, known.entry, options, request.application_id)
 
 
 def _do(call: Call, action: Callable[[Programs], T]) -> T:

@@ -34,36 +34,40 @@ class VertexRequirements(msgspec.Struct, frozen=True):
 def requirements(call: Call) -> dict[str, VertexRequirements]:
     """Return the bounds of each vertex's parallelism."""
     job = call.job()
-    asked = job.handle.get_bounds()
-    known = asked.result() if wait([asked], 5.0).done and not asked.cancelled() else {}
-    found = {}
+    future = job.handle.get_bounds()
+    known = future.result() if wait([future], 5.0).done and not future.cancelled() else {}
+    by_vertex = {}
     for vertex in call.context.view(job).vertices:
         bounds = known.get(vertex.index)
         lower, upper = (vertex.parallelism,) * 2 if bounds is None else (bounds.lower, bounds.upper)
-        found[vertex.vertex_id] = VertexRequirements(ParallelismBounds(upper, lower))
-    return found
+        by_vertex[vertex.vertex_id] = VertexRequirements(ParallelismBounds(upper, lower))
+    return by_vertex
 
 
 def require(call: Call) -> Empty:
     """Rescale the job to the upper bounds."""
-    asked = call.json(dict[str, VertexRequirements])
+    requested = call.json(dict[str, VertexRequirements])
     job = call.job()
     view = call.context.view(job)
     known = {vertex.vertex_id: vertex for vertex in view.vertices}
-    for vertex_id, one in asked.items():
-        vertex, upper, lower = known.get(vertex_id), one.parallelism.upper_bound, one.parallelism.lower_bound
+    for vertex_id, requirement in requested.items():
+        vertex, upper, lower = (
+            known.get(vertex_id),
+            requirement.parallelism.upper_bound,
+            requirement.parallelism.lower_bound,
+        )
         if vertex is None:
             raise bad_request(f"The job has no vertex {vertex_id[:50]!r}")
         if not 1 <= upper <= vertex.max_parallelism or lower > upper or lower < -1:
             raise bad_request(
                 f"{vertex.name}: bounds {lower} to {upper} must be in order, and from 1 to {vertex.max_parallelism}"
             )
-    if set(asked) != set(known):
+    if set(requested) != set(known):
         raise bad_request("The requirements must name every vertex of the job, as GET does")
     changed = {
-        vertex_id: one.parallelism.upper_bound
-        for vertex_id, one in asked.items()
-        if one.parallelism.upper_bound != known[vertex_id].parallelism
+        vertex_id: entry.parallelism.upper_bound
+        for vertex_id, entry in requested.items()
+        if entry.parallelism.upper_bound != known[vertex_id].parallelism
     }
     if not changed:
         return Empty()
@@ -96,9 +100,9 @@ def config(call: Call) -> shapes.RescalesConfig:
 
 def details(call: Call) -> shapes.Rescale:
     """Return one rescale."""
-    for one in shapes.rescales(_with_tasks(call)):
-        if one.rescale_uuid == call.path["rescaleuuid"]:
-            return one
+    for rescale in shapes.rescales(_with_tasks(call)):
+        if rescale.rescale_uuid == call.path["rescaleuuid"]:
+            return rescale
     raise not_found(f"Rescale {call.path['rescaleuuid']} not found")
 
 

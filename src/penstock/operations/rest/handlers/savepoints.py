@@ -119,27 +119,27 @@ _pool: Final = ThreadPoolExecutor(4, "penstock-rest-operation")
 
 def savepoint(call: Call) -> Triggered:
     """Take a savepoint; the job goes on or is cancelled."""
-    asked = call.json(SavepointRequest)
-    _check_format(asked.format_type)
+    request = call.json(SavepointRequest)
+    _check_format(request.format_type)
 
     def begin() -> Future[str]:
         handle = call.job().handle
-        if asked.cancel_job:
-            return handle.cancel_with_savepoint(asked.target_directory)
-        return handle.trigger_savepoint(asked.target_directory)
+        if request.cancel_job:
+            return handle.cancel_with_savepoint(request.target_directory)
+        return handle.trigger_savepoint(request.target_directory)
 
-    return _begin(call, "savepoint", asked.trigger_id, begin)
+    return _begin(call, "savepoint", request.trigger_id, begin)
 
 
 def stop(call: Call) -> Triggered:
     """End the job with a savepoint."""
-    asked = call.json(StopRequest)
-    _check_format(asked.format_type)
+    request = call.json(StopRequest)
+    _check_format(request.format_type)
     return _begin(
         call,
         "savepoint",
-        asked.trigger_id,
-        lambda: call.job().handle.stop_with_savepoint(asked.drain, asked.target_directory),
+        request.trigger_id,
+        lambda: call.job().handle.stop_with_savepoint(request.drain, request.target_directory),
     )
 
 
@@ -152,9 +152,9 @@ def _check_format(format_type: str | None) -> None:
 
 def checkpoint(call: Call) -> Triggered:
     """Take a checkpoint. Checkpoints are incremental, except full ones, which rewrite all state."""
-    asked = call.json(CheckpointRequest)
-    is_full = asked.checkpoint_type == "FULL"
-    return _begin(call, "checkpoint", asked.trigger_id, lambda: _pool.submit(_trigger, call.job().handle, is_full))
+    request = call.json(CheckpointRequest)
+    is_full = request.checkpoint_type == "FULL"
+    return _begin(call, "checkpoint", request.trigger_id, lambda: _pool.submit(_trigger, call.job().handle, is_full))
 
 
 def _trigger(handle: JobHandle, is_full: bool) -> int | None:
@@ -163,23 +163,23 @@ def _trigger(handle: JobHandle, is_full: bool) -> int | None:
     A job that always has a checkpoint in progress has no room for another, and its next one is as good. After a request
     for a full one, the next periodic checkpoint is full, and repeating the request returns its id.
     """
-    found = handle.trigger_checkpoint(is_full).result()
-    if found is not None:
-        return found
+    checkpoint_id = handle.trigger_checkpoint(is_full).result()
+    if checkpoint_id is not None:
+        return checkpoint_id
     known = _newest(handle.get_view().result())
     until = time.monotonic() + _ROOM_SECONDS
     while time.monotonic() < until:
         time.sleep(_PAUSE_SECONDS)
         newest = _newest(handle.get_view().result())
-        found = newest if newest > known and not is_full else handle.trigger_checkpoint(is_full).result()
-        if found is not None:
-            return found
+        checkpoint_id = newest if newest > known and not is_full else handle.trigger_checkpoint(is_full).result()
+        if checkpoint_id is not None:
+            return checkpoint_id
     return None
 
 
 def _newest(view: JobView) -> int:
     """Return the highest checkpoint id so far; 0 before the first checkpoint."""
-    return max((one.checkpoint_id for one in (*view.in_progress, *view.checkpoints.history)), default=0)
+    return max((record.checkpoint_id for record in (*view.in_progress, *view.checkpoints.history)), default=0)
 
 
 def _begin(call: Call, kind: str, trigger_id: str | None, begin: Callable[[], Future[Any]]) -> Triggered:
@@ -191,7 +191,7 @@ def savepoint_state(call: Call) -> SavepointState:
     future = call.context.operations.find("savepoint", call.path["jobid"], call.path["triggerid"])
     if not future.done():
         return SavepointState(_IN_PROGRESS, None)
-    if (error := error_of(future)) is not None:
+    if (error := get_error(future)) is not None:
         return SavepointState(_COMPLETED, SavepointInfo(failure_cause=failure_cause(error)))
     return SavepointState(_COMPLETED, SavepointInfo(future.result()))
 
@@ -201,7 +201,7 @@ def checkpoint_state(call: Call) -> CheckpointState:
     future = call.context.operations.find("checkpoint", call.path["jobid"], call.path["triggerid"])
     if not future.done():
         return CheckpointState(_IN_PROGRESS, None)
-    error = error_of(future)
+    error = get_error(future)
     if error is None and future.result() is None:
         error = CheckpointError("no checkpoint: the job is not in a state to take one, or takes none")
     if error is not None:
@@ -230,7 +230,7 @@ def _checkpoint_state(view: JobView, checkpoint_id: int) -> CheckpointState:
     return CheckpointState(_IN_PROGRESS, None)
 
 
-def error_of(future: Future[Any]) -> BaseException | None:
+def get_error(future: Future[Any]) -> BaseException | None:
     """Return the error of an operation; None if it succeeded."""
     if future.cancelled():
         return OperationError("the job is over")
@@ -281,7 +281,9 @@ def _uses(view: JobView, begins_from: str | None, directory: str) -> bool:
     That is the snapshot it started from, and any checkpoint beside its own, because these share files.
     """
     known = view.checkpoints
-    checkpoints = [one.path for one in (known.last, *known.history) if one is not None and not one.is_savepoint]
+    checkpoints = [
+        record.path for record in (known.last, *known.history) if record is not None and not record.is_savepoint
+    ]
     began = [begins_from]
     if known.restored is not None:
         began.append(known.restored.path)
@@ -297,7 +299,7 @@ def disposal_state(call: Call) -> DisposalState:
     future = call.context.operations.find("disposal", "", call.path["triggerid"])
     if not future.done():
         return DisposalState(_IN_PROGRESS, None)
-    error = error_of(future)
+    error = get_error(future)
     return DisposalState(_COMPLETED, DisposalInfo(None if error is None else failure_cause(error)))
 
 

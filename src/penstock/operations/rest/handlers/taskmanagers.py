@@ -16,7 +16,7 @@ from penstock.operations.rest.calls.answers import Text
 from penstock.operations.rest.calls.errors import not_found
 from penstock.operations.rest.calls.own_process import LOG_NAME
 from penstock.operations.rest.calls.routing import Call, Route
-from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, log_files, thread_dump_of
+from penstock.operations.rest.handlers.process import LogFiles, ThreadDump, build_thread_dump, log_files
 from penstock.operations.rest.shapes.workers import (
     KnownWorker,
     TaskManagerDetails,
@@ -37,28 +37,30 @@ def workers(call: Call) -> list[KnownWorker]:
 
 def worker(call: Call) -> KnownWorker | None:
     """Return the worker that the path names; None for the driver, 404 if it is unknown."""
-    asked = call.path["taskmanagerid"]
-    if asked == DRIVER_ID:
+    worker_id = call.path["taskmanagerid"]
+    if worker_id == DRIVER_ID:
         return None
     for known in workers(call):
-        if known.id == asked:
+        if known.id == worker_id:
             return known
-    raise not_found(f"No TaskManager with id {asked[:100]!r} was found")
+    raise not_found(f"No TaskManager with id {worker_id[:100]!r} was found")
 
 
 def taskmanagers(call: Call) -> TaskManagers:
     """List all workers, or just the driver without workers."""
-    found = [in_list(task_manager(known, _engine_page(call, known, None))) for known in workers(call)]
-    return TaskManagers(found or [in_list(driver(int(time.time() * 1000)))])
+    entries = [in_list(task_manager(known, _engine_page(call, known, None))) for known in workers(call)]
+    return TaskManagers(entries or [in_list(driver(int(time.time() * 1000)))])
 
 
 def details(call: Call) -> TaskManagerDetails:
     """Return the details of a worker."""
-    found = worker(call)
-    if found is None:
+    known_worker = worker(call)
+    if known_worker is None:
         return driver(int(time.time() * 1000))
-    page = _engine_page(call, found, found.worker.worker_id) or _engine_page(call, found, None)
-    return task_manager(found, page, channel_memory(found.view).get(found.worker.worker_id, NO_CHANNELS))
+    page = _engine_page(call, known_worker, known_worker.worker.worker_id) or _engine_page(call, known_worker, None)
+    return task_manager(
+        known_worker, page, channel_memory(known_worker.view).get(known_worker.worker.worker_id, NO_CHANNELS)
+    )
 
 
 def _engine_page(call: Call, known: KnownWorker, worker_id: str | None) -> str | None:
@@ -93,7 +95,7 @@ def stdout(call: Call) -> Text:
 def thread_dump(call: Call) -> ThreadDump:
     """Return the stacks of a worker's threads."""
     own = call.context.own
-    return thread_dump_of(_asked(call, lambda insight, *of: insight.thread_dump(*of), own.thread_dump))
+    return build_thread_dump(_asked(call, lambda insight, *of: insight.thread_dump(*of), own.thread_dump))
 
 
 def _text(data: bytes) -> str:
@@ -102,16 +104,16 @@ def _text(data: bytes) -> str:
 
 def _asked(call: Call, ask: Callable[[WorkerInsight, DispatchedJob, str], T], of_driver: Callable[[], T]) -> T:
     """Query a worker. If a worker in this process does not answer, use the process's own data."""
-    found = worker(call)
-    if found is None:
+    known_worker = worker(call)
+    if known_worker is None:
         return of_driver()
-    job = call.context.dispatcher.job(found.view.job_id)
+    job = call.context.dispatcher.job(known_worker.view.job_id)
     if job is None:
-        raise not_found(f"Job {found.view.job_id} not found")
+        raise not_found(f"Job {known_worker.view.job_id} not found")
     try:
-        return ask(call.context.insight, job, found.worker.worker_id)
+        return ask(call.context.insight, job, known_worker.worker.worker_id)
     except OperationError as error:
-        if found.worker.process_id == os.getpid():
+        if known_worker.worker.process_id == os.getpid():
             return of_driver()
         raise not_found(str(error)) from error
 

@@ -11,19 +11,19 @@ from penstock.core.accumulators import accumulator_values
 from penstock.core.job.view import JobView, SubtaskView, VertexView
 from penstock.operations.rest.calls.errors import bad_request, not_found
 from penstock.operations.rest.calls.routing import Call, Parameter, Route
-from penstock.operations.rest.handlers.jobs import Accumulator, text_of
+from penstock.operations.rest.handlers.jobs import Accumulator, to_safe_text
 from penstock.operations.rest.shapes.vertices import (
     SubtaskDetails,
     VertexDetails,
     VertexTaskManagers,
     VertexTimes,
-    endpoint_of,
-    host_of,
+    format_endpoint,
+    get_host,
+    index_workers,
     subtask_details,
     vertex_details,
     vertex_taskmanagers,
     vertex_times,
-    workers_of,
 )
 
 #: The watermark before the first one: Java's smallest long.
@@ -101,32 +101,34 @@ def watermarks(call: Call) -> list[Metric]:
     """Return the watermarks of the subtasks that have one."""
     vertex = call.vertex(call.view())
     return [
-        Metric(f"{one.subtask}.currentInputWatermark", str(max(_NO_WATERMARK, one.metrics.watermark_ms)))
-        for one in vertex.subtasks
-        if one.metrics is not None
+        Metric(f"{subtask.subtask}.currentInputWatermark", str(max(_NO_WATERMARK, subtask.metrics.watermark_ms)))
+        for subtask in vertex.subtasks
+        if subtask.metrics is not None
     ]
 
 
 def subtask(call: Call) -> SubtaskDetails:
     """Return the current attempt of a subtask."""
-    view, found = _subtask(call)
-    return subtask_details(view, workers_of(view), found)
+    view, subtask = _subtask(call)
+    return subtask_details(view, index_workers(view), subtask)
 
 
 def attempt(call: Call) -> SubtaskDetails:
     """Return an attempt of a subtask by its number; 404 for earlier attempts, which are not kept."""
-    view, found = _attempt(call)
-    return subtask_details(view, workers_of(view), found)
+    view, subtask = _attempt(call)
+    return subtask_details(view, index_workers(view), subtask)
 
 
 def attempt_accumulators(call: Call) -> AttemptAccumulators:
     """Return the accumulators of the current attempt."""
-    view, found = _attempt(call)
-    return AttemptAccumulators(found.subtask, found.attempt, _attempt_id(view, call, found), _accumulators([found]))
+    view, subtask = _attempt(call)
+    return AttemptAccumulators(
+        subtask.subtask, subtask.attempt, _attempt_id(view, call, subtask), _accumulators([subtask])
+    )
 
 
-def _attempt_id(view: JobView, call: Call, found: SubtaskView) -> str:
-    return f"{view.job_id}_{call.path['vertexid']}_{found.subtask}_{found.attempt}"
+def _attempt_id(view: JobView, call: Call, subtask: SubtaskView) -> str:
+    return f"{view.job_id}_{call.path['vertexid']}_{subtask.subtask}_{subtask.attempt}"
 
 
 def _subtask(call: Call) -> tuple[JobView, SubtaskView]:
@@ -136,13 +138,13 @@ def _subtask(call: Call) -> tuple[JobView, SubtaskView]:
 
 
 def _attempt(call: Call) -> tuple[JobView, SubtaskView]:
-    view, found = _subtask(call)
-    if found.attempt != int(call.path["attempt"]):
+    view, subtask = _subtask(call)
+    if subtask.attempt != int(call.path["attempt"]):
         raise not_found(
-            f"Attempt {call.path['attempt']} of subtask {found.subtask} not found: only the current one is known, "
-            f"which is {found.attempt}"
+            f"Attempt {call.path['attempt']} of subtask {subtask.subtask} not found: only the current one is known, "
+            f"which is {subtask.attempt}"
         )
-    return view, found
+    return view, subtask
 
 
 def vertex_accumulators(call: Call) -> VertexAccumulators:
@@ -154,20 +156,24 @@ def vertex_accumulators(call: Call) -> VertexAccumulators:
 def subtasks_accumulators(call: Call) -> SubtasksAccumulators:
     """Return the accumulators of each subtask."""
     view = call.view()
-    vertex, workers = call.vertex(view), workers_of(view)
+    vertex, workers = call.vertex(view), index_workers(view)
     subtasks = [
         SubtaskAccumulators(
-            one.subtask, one.attempt, host_of(workers, one), endpoint_of(workers, one), _accumulators([one])
+            subtask.subtask,
+            subtask.attempt,
+            get_host(workers, subtask),
+            format_endpoint(workers, subtask),
+            _accumulators([subtask]),
         )
-        for one in vertex.subtasks
+        for subtask in vertex.subtasks
     ]
     return SubtasksAccumulators(vertex.vertex_id, vertex.parallelism, subtasks)
 
 
 def _accumulators(subtasks: Any) -> list[Accumulator]:
-    pairs = [pair for one in subtasks if one.metrics is not None for pair in one.metrics.accumulators]
+    pairs = [pair for subtask in subtasks if subtask.metrics is not None for pair in subtask.metrics.accumulators]
     values = accumulator_values(pairs)
-    return [Accumulator(name, type(value).__name__, text_of(value)) for name, value in values.items()]
+    return [Accumulator(name, type(value).__name__, to_safe_text(value)) for name, value in values.items()]
 
 
 def flame_graph(call: Call) -> Any:
@@ -175,19 +181,19 @@ def flame_graph(call: Call) -> Any:
     kind = call.query.get("type", "full").lower()
     if kind not in ("full", "on_cpu", "off_cpu"):
         raise bad_request(f"type must be one of full, on_cpu, off_cpu, not {kind[:50]!r}")
-    asked = call.query.get("subtaskindex")
-    if asked is not None and (not asked.isdecimal() or len(asked) > 9):
-        raise bad_request(f"subtaskindex must be a number from 0 on, not {asked[:50]!r}")
+    requested = call.query.get("subtaskindex")
+    if requested is not None and (not requested.isdecimal() or len(requested) > 9):
+        raise bad_request(f"subtaskindex must be a number from 0 on, not {requested[:50]!r}")
     view = call.view()
     vertex: VertexView = call.vertex(view)
-    index = None if asked is None else int(asked)
+    index = None if requested is None else int(requested)
     if index is not None and index >= vertex.parallelism:
         raise not_found(f"Subtask {index} not found: vertex {vertex.vertex_id} has {vertex.parallelism}")
     try:
-        found = call.context.insight.flame_graph(call.job(), vertex.vertex_id, kind, index)
+        graph = call.context.insight.flame_graph(call.job(), vertex.vertex_id, kind, index)
     except OperationError as error:
         raise not_found(str(error)) from error
-    return FlameGraph() if found is None else FlameGraph(found.end_ms, found.root.to_dict())
+    return FlameGraph() if graph is None else FlameGraph(graph.end_ms, graph.root.to_dict())
 
 
 _VERTEX = "/jobs/:jobid/vertices/:vertexid"

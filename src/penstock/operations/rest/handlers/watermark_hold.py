@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from penstock.core.job.view import JobView, SubtaskView, VertexView
-from penstock.core.job.watermark_holds import Origin, origin_of, producer_of
+from penstock.core.job.watermark_holds import Origin, find_producer, trace_origin
 from penstock.core.protocol import InputWatermark, TaskFigures, WatermarkHold
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.operations.rest.calls.routing import Call, Route
@@ -88,9 +88,9 @@ def watermark_holds(view: JobView) -> WatermarkHolds:
     of_vertices = [
         _of_vertex(view, vertex, own)
         for vertex in view.vertices
-        if (own := {one.subtask: hold for one in vertex.subtasks if (hold := _hold(one)) is not None})
+        if (own := {subtask.subtask: hold for subtask in vertex.subtasks if (hold := _hold(subtask)) is not None})
     ]
-    return WatermarkHolds("ok", None, view.now_ms, sorted(of_vertices, key=lambda one: one.since))
+    return WatermarkHolds("ok", None, view.now_ms, sorted(of_vertices, key=lambda entry: entry.since))
 
 
 def _figures(subtask: SubtaskView) -> TaskFigures | None:
@@ -106,13 +106,13 @@ def _hold(subtask: SubtaskView) -> WatermarkHold | None:
 def _of_vertex(view: JobView, vertex: VertexView, own: dict[int, WatermarkHold]) -> Hold:
     """Return the hold of a vertex, from the subtask that has waited longest."""
 
-    def figures_of(index: int, part: int) -> TaskFigures | None:
+    def get_figures(index: int, part: int) -> TaskFigures | None:
         subtasks = view.vertices[index].subtasks
         return _figures(subtasks[part]) if part < len(subtasks) else None
 
-    subtask = min(own, key=lambda one: own[one].since_ms)
+    subtask = min(own, key=lambda index: own[index].since_ms)
     hold = own[subtask]
-    origin = origin_of(view.edges, figures_of, vertex.index, subtask)
+    origin = trace_origin(view.edges, get_figures, vertex.index, subtask)
     return Hold(
         vertex.vertex_id,
         vertex.name,
@@ -122,30 +122,30 @@ def _of_vertex(view: JobView, vertex: VertexView, own: dict[int, WatermarkHold])
         hold.since_ms,
         max(0, view.now_ms - hold.since_ms),
         hold.moved_ms,
-        [_input(view, vertex, one) for one in hold.inputs],
+        [_input(view, vertex, watermark) for watermark in hold.inputs],
         None if origin is None else _origin(view, origin),
     )
 
 
-def _input(view: JobView, vertex: VertexView, found: InputWatermark) -> HoldInput:
-    index = producer_of(view.edges, found)
+def _input(view: JobView, vertex: VertexView, watermark: InputWatermark) -> HoldInput:
+    index = find_producer(view.edges, watermark)
     producer = vertex if index is None else view.vertices[index]
     return HoldInput(
         producer.vertex_id,
         producer.name,
-        found.holds,
-        found.is_idle,
-        found.has_ended,
-        _time(found.lowest_ms),
-        _time(found.highest_ms),
-        [int(part) for part in found.parts] if found.edge is not None else [],
-        list(found.parts) if found.edge is None else [],
-        found.count,
+        watermark.holds,
+        watermark.is_idle,
+        watermark.has_ended,
+        _time(watermark.lowest_ms),
+        _time(watermark.highest_ms),
+        [int(part) for part in watermark.parts] if watermark.edge is not None else [],
+        list(watermark.parts) if watermark.edge is None else [],
+        watermark.count,
     )
 
 
 def _origin(view: JobView, origin: Origin) -> HoldOrigin:
-    vertex, subtasks = view.vertices[origin.vertex], [int(one) for one in origin.subtasks]
+    vertex, subtasks = view.vertices[origin.vertex], [int(subtask) for subtask in origin.subtasks]
     return HoldOrigin(vertex.vertex_id, vertex.name, subtasks, list(origin.splits), origin.has_watermarks)
 
 

@@ -128,8 +128,8 @@ def checkpoints(view: JobView) -> Checkpoints:
 def find_checkpoint(view: JobView, checkpoint_id: int) -> CheckpointRecord | None:
     """Return the remembered checkpoint with this id, or None."""
     known = view.checkpoints
-    others = (known.last, known.last_savepoint, known.last_failed)
-    records = [*view.in_progress, *known.history, *(record for record in others if record is not None)]
+    latest = (known.last, known.last_savepoint, known.last_failed)
+    records = [*view.in_progress, *known.history, *(record for record in latest if record is not None)]
     return next((record for record in records if record.checkpoint_id == checkpoint_id), None)
 
 
@@ -137,30 +137,30 @@ def checkpoint_details(view: JobView, record: CheckpointRecord) -> Checkpoint:
     """Return a checkpoint with its parts by vertex."""
     return checkpoint(
         record,
-        {vertex.vertex_id: task_checkpoint(record, vertex, parts_of(record, vertex)) for vertex in view.vertices},
+        {vertex.vertex_id: task_checkpoint(record, vertex, select_parts(record, vertex)) for vertex in view.vertices},
     )
 
 
-def parts_of(record: CheckpointRecord, vertex: VertexView) -> list[SubtaskCheckpoint]:
+def select_parts(record: CheckpointRecord, vertex: VertexView) -> list[SubtaskCheckpoint]:
     """Return the parts of a checkpoint that the subtasks of a vertex have stored."""
     return [part for part in record.parts if part.vertex == vertex.index]
 
 
 def task_checkpoint(record: CheckpointRecord, vertex: VertexView, parts: Iterable[SubtaskCheckpoint]) -> TaskCheckpoint:
     """Return a vertex's part of a checkpoint."""
-    found = list(parts)
+    subtasks = list(parts)
     return TaskCheckpoint(
         record.checkpoint_id,
         record.status.value,
-        max((part.acknowledged_ms for part in found), default=-1),
-        sum(part.stored_bytes for part in found),
-        sum(part.state_bytes for part in found),
-        max((part.duration_ms for part in found), default=0),
+        max((part.acknowledged_ms for part in subtasks), default=-1),
+        sum(part.stored_bytes for part in subtasks),
+        sum(part.state_bytes for part in subtasks),
+        max((part.duration_ms for part in subtasks), default=0),
         0,
-        sum(part.processed_bytes for part in found),
-        sum(part.persisted_bytes for part in found),
+        sum(part.processed_bytes for part in subtasks),
+        sum(part.persisted_bytes for part in subtasks),
         vertex.parallelism,
-        len(found),
+        len(subtasks),
     )
 
 

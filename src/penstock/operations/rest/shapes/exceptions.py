@@ -59,14 +59,15 @@ def exception_name(text: str) -> str:
 
 def job_exceptions(view: JobView, count_max: int, labels: Mapping[str, str]) -> JobExceptions:
     """Return the newest failures with these labels, at most `count_max`."""
-    found = [one for one in view.failures if labels.items() <= one.labels.items()]
+    failures = [failure for failure in view.failures if labels.items() <= failure.labels.items()]
     entries = [
         RootException(
-            **_fields(failure), concurrent_exceptions=[ExceptionEntry(**_fields(one)) for one in failure.concurrent]
+            **_fields(failure),
+            concurrent_exceptions=[ExceptionEntry(**_fields(concurrent)) for concurrent in failure.concurrent],
         )
-        for failure in found[:count_max]
+        for failure in failures[:count_max]
     ]
-    truncated = len(found) > count_max
+    truncated = len(failures) > count_max
     if not view.failures:
         return JobExceptions(ExceptionHistory(entries, truncated))
     newest = view.failures[0]

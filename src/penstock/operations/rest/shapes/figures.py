@@ -92,7 +92,7 @@ def aggregated(view: JobView, subtasks: Sequence[SubtaskView]) -> Aggregated:
     """Return the distribution of each metric over some subtasks."""
     columns = zip(*map(totals, subtasks), strict=True)
     durations = [status_durations(view, subtask) for subtask in subtasks]
-    spent: Callable[[str], Spread] = lambda name: spread([max(0, one[name]) for one in durations])  # noqa: E731
+    spent: Callable[[str], Spread] = lambda name: spread([max(0, by_state[name]) for by_state in durations])  # noqa: E731
     return Aggregated(
         {name: spread(column) for name, column in zip(_NAMES, columns, strict=True)},
         {state.name: spent(state.name) for state in SPENT},

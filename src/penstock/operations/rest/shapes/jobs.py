@@ -13,13 +13,13 @@ from penstock.core.graph.job_graph import BACK_FILL
 from penstock.core.job.resource_requirements import is_adaptive
 from penstock.core.job.view import JobView, VertexView
 from penstock.operations.rest.shapes.figures import IOMetrics, io_metrics
-from penstock.operations.rest.shapes.plan import Plan, plan_of
+from penstock.operations.rest.shapes.plan import Plan, describe_plan
 from penstock.operations.rest.shapes.times import (
+    derive_state,
     duration,
     job_end,
     job_start,
     job_timestamps,
-    state_of,
     state_of_all,
     subtask_end,
     subtask_start,
@@ -125,7 +125,7 @@ def group_id(name: str) -> str:
 def job_overview(view: JobView) -> JobOverview:
     """Return a job's entry in the overview."""
     start, end = job_start(view), job_end(view)
-    counts = task_counts(state_of(view, subtask) for vertex in view.vertices for subtask in vertex.subtasks)
+    counts = task_counts(derive_state(view, subtask) for vertex in view.vertices for subtask in vertex.subtasks)
     return JobOverview(
         jid=view.job_id,
         name=view.name,
@@ -144,7 +144,7 @@ def job_overview(view: JobView) -> JobOverview:
 
 def vertex_details(view: JobView, vertex: VertexView) -> JobVertexDetails:
     """Return a vertex of a job."""
-    states = [state_of(view, subtask) for subtask in vertex.subtasks]
+    states = [derive_state(view, subtask) for subtask in vertex.subtasks]
     starts = [start for subtask in vertex.subtasks if (start := subtask_start(view, subtask)) >= 0]
     ends = [subtask_end(view, subtask) for subtask in vertex.subtasks]
     start, end = min(starts, default=-1), max(ends) if min(ends) >= 0 else -1
@@ -186,7 +186,7 @@ def job_details(view: JobView) -> JobDetails:
         timestamps=job_timestamps(view),
         vertices=vertices,
         status_counts=counts,
-        plan=plan_of(view),
+        plan=describe_plan(view),
         restarts=view.restarts,
         last_failure=last_failure(view),
     )

@@ -40,14 +40,14 @@ class Spread(msgspec.Struct, frozen=True):
 
 def percentile(ordered: Sequence[int], part: float) -> float:
     """Return a percentile, interpolated between neighbours as Commons Math does by default."""
-    place = part * (len(ordered) + 1)
-    if place < 1:
+    position = part * (len(ordered) + 1)
+    if position < 1:
         return float(ordered[0])
-    if place >= len(ordered):
+    if position >= len(ordered):
         return float(ordered[-1])
-    below = math.floor(place)
+    below = math.floor(position)
     lower, upper = ordered[below - 1], ordered[below]
-    return lower + (place - below) * (upper - lower)
+    return lower + (position - below) * (upper - lower)
 
 
 def summary(values: Sequence[int]) -> Summary:

@@ -48,7 +48,7 @@ class JobPlan(msgspec.Struct, frozen=True):
     plan: Plan
 
 
-def plan_of(view: JobView) -> Plan:
+def describe_plan(view: JobView) -> Plan:
     """Return the plan of a job: nodes upstream before downstream, each with its input edges."""
     vertices = [(vertex.infos, vertex.parallelism, vertex.name) for vertex in view.vertices]
     return _plan(view.job_id, view.name, view.mode, vertices, view.edges)
@@ -83,12 +83,12 @@ def _plan(
             )
             for number, edge in enumerate(edge for edge in edges if edge.target == index)
         ]
-        description = "".join(_described(place, info) for place, info in enumerate(infos)) or vertex_name
+        description = "".join(_described(position, info) for position, info in enumerate(infos)) or vertex_name
         nodes.append(PlanNode(ids[index], parallelism, "", "", description, {}, inputs))
     return Plan(job_id, name, "BATCH" if is_bounded else "STREAMING", nodes)
 
 
-def _described(place: int, info: OperatorInfo) -> str:
+def _described(position: int, info: OperatorInfo) -> str:
     """Return an operator's line as HTML. Dashboards render it, so the program's text is escaped."""
     text = html.escape(info.description or info.name)
-    return f"{text}<br/>" if place == 0 else f"+- {text}<br/>"
+    return f"{text}<br/>" if position == 0 else f"+- {text}<br/>"

@@ -136,7 +136,7 @@ def rescales(view: JobView) -> list[Rescale]:
     """Return the remembered rescales, newest first."""
     known = [rescale(view, record) for record in view.rescales]
     known += [rescale(view, request) for request in view.rescale_requests]
-    return sorted(known, key=lambda one: -one.start_timestamp_in_millis)[:RESCALES_MAX]
+    return sorted(known, key=lambda entry: -entry.start_timestamp_in_millis)[:RESCALES_MAX]
 
 
 def rescale(view: JobView, record: RescaleRecord | RescaleRequest) -> Rescale:
@@ -148,10 +148,10 @@ def rescale(view: JobView, record: RescaleRecord | RescaleRequest) -> Rescale:
     if end is not None:
         state = "FAILED" if end is RescaleEnd.EXCEPTION_OCCURRED else "IGNORED"
     reason = None if end is None else end.value
-    made = _rescale(view, record, record.wanted, ended_ms, state, RescaleCause.UPDATE_REQUIREMENT, reason)
+    result = _rescale(view, record, record.wanted, ended_ms, state, RescaleCause.UPDATE_REQUIREMENT, reason)
     lasted = None if ended_ms is None else ended_ms - record.at_ms
     step = SchedulerState("Executing", record.at_ms, ended_ms, lasted, record.reason or None)
-    return msgspec.structs.replace(made, scheduler_states=[step])
+    return msgspec.structs.replace(result, scheduler_states=[step])
 
 
 def _rescale(
@@ -176,10 +176,10 @@ def _rescale(
         )
         old, new = slots.get(group, (0, 0))
         slots[group] = (max(old, before), max(new, after))
-    wanted = f"{view.job_id} {sorted(changes.items())}"
+    requirements = f"{view.job_id} {sorted(changes.items())}"
     return Rescale(
         rescale_uuid=rescale_id(view, record),
-        resource_requirements_uuid=hashlib.md5(wanted.encode(), usedforsecurity=False).hexdigest(),
+        resource_requirements_uuid=hashlib.md5(requirements.encode(), usedforsecurity=False).hexdigest(),
         rescale_attempt_id=record.attempt,
         vertices=vertices,
         slots={group_id(name): _slots(name, *both, state) for name, both in slots.items()},
@@ -206,13 +206,13 @@ def _slots(name: str, before: int, after: int, state: TerminalState | None) -> R
 
 def counts(view: JobView) -> RescalesCounts:
     """Count the remembered rescales by state."""
-    states = [one.terminal_state for one in rescales(view)]
+    states = [entry.terminal_state for entry in rescales(view)]
     return RescalesCounts(*(states.count(state) for state in ("IGNORED", None, "COMPLETED", "FAILED")))
 
 
 def overview(view: JobView) -> RescalesOverview:
     """Return the counts and the latest rescale of each kind."""
-    latest = {one.terminal_state: one for one in reversed(rescales(view))}
+    latest = {entry.terminal_state: entry for entry in reversed(rescales(view))}
     return RescalesOverview(
         counts(view), LatestRescales(latest.get("COMPLETED"), latest.get("FAILED"), latest.get("IGNORED"))
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.core.checkpoint.statistics import CheckpointRecord, SubtaskCheckpoint
 from penstock.core.job.view import VertexView
-from penstock.operations.rest.shapes.checkpoints import TaskCheckpoint, parts_of, task_checkpoint
+from penstock.operations.rest.shapes.checkpoints import TaskCheckpoint, select_parts, task_checkpoint
 from penstock.operations.rest.shapes.numbers import Summary, summary
 
 
@@ -87,7 +87,7 @@ class TaskCheckpointDetails(TaskCheckpoint, frozen=True, kw_only=True):
 
 def task_checkpoint_details(record: CheckpointRecord, vertex: VertexView) -> TaskCheckpointDetails:
     """Return one vertex's part of a checkpoint, with its subtasks."""
-    parts = parts_of(record, vertex)
+    parts = select_parts(record, vertex)
     by_subtask = {part.subtask: part for part in parts}
     subtasks = [
         _completed(record, part) if (part := by_subtask.get(index)) is not None else PendingSubtask(index)

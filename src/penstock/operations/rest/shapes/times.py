@@ -42,16 +42,16 @@ def job_timestamps(view: JobView) -> dict[str, int]:
     return stamps | {"INITIALIZING": stamps["INITIALIZING"] or job_start(view)}
 
 
-def state_of(view: JobView, subtask: SubtaskView) -> ExecutionState:
+def derive_state(view: JobView, subtask: SubtaskView) -> ExecutionState:
     """Return the state of a subtask; for the engine's tasks, derive it from the job."""
     return subtask.state or _OF_THE_ENGINE.get(view.status, _E.CREATED)
 
 
-def since_of(view: JobView, subtask: SubtaskView) -> Mapping[ExecutionState, int]:
+def derive_state_times(view: JobView, subtask: SubtaskView) -> Mapping[ExecutionState, int]:
     """Return when a subtask entered each state; for the engine's tasks, derive it from the job."""
     if subtask.state is not None:
         return dict(subtask.since_ms)
-    state = state_of(view, subtask)
+    state = derive_state(view, subtask)
     begun = view.since_ms.get(JobStatus.RUNNING)
     since = {_E.CREATED: job_start(view)}
     if begun is not None:
@@ -63,7 +63,7 @@ def since_of(view: JobView, subtask: SubtaskView) -> Mapping[ExecutionState, int
 
 def subtask_start(view: JobView, subtask: SubtaskView) -> int:
     """Return when a subtask was deployed (ms), or else when it began to run; -1 before that."""
-    since = since_of(view, subtask)
+    since = derive_state_times(view, subtask)
     for state in (_E.DEPLOYING, _E.RUNNING):
         if state in since:
             return since[state]
@@ -72,8 +72,8 @@ def subtask_start(view: JobView, subtask: SubtaskView) -> int:
 
 def subtask_end(view: JobView, subtask: SubtaskView) -> int:
     """Return when a subtask ended (ms); -1 before that."""
-    state = state_of(view, subtask)
-    return since_of(view, subtask).get(state, view.now_ms) if state.is_terminal else -1
+    state = derive_state(view, subtask)
+    return derive_state_times(view, subtask).get(state, view.now_ms) if state.is_terminal else -1
 
 
 def duration(start_ms: int, end_ms: int, now_ms: int) -> int:
@@ -83,11 +83,11 @@ def duration(start_ms: int, end_ms: int, now_ms: int) -> int:
 
 def status_durations(view: JobView, subtask: SubtaskView) -> dict[str, int]:
     """Return how long a subtask spent in each state before its end; -1 for states that it has not entered."""
-    since = sorted(since_of(view, subtask).items(), key=lambda item: item[1])
+    since = sorted(derive_state_times(view, subtask).items(), key=lambda item: item[1])
     spent = {state.name: -1 for state in SPENT}
-    for place, (state, at_ms) in enumerate(since):
+    for index, (state, at_ms) in enumerate(since):
         if state.name in spent:
-            until = since[place + 1][1] if place + 1 < len(since) else view.now_ms
+            until = since[index + 1][1] if index + 1 < len(since) else view.now_ms
             spent[state.name] = max(0, until - at_ms)
     return spent
 
@@ -100,12 +100,12 @@ def task_counts(states: Iterable[ExecutionState]) -> dict[str, int]:
 
 def state_of_all(states: list[ExecutionState]) -> ExecutionState:
     """Derive the state of a vertex from its subtasks' states, as Flink does."""
-    found = set(states)
+    present = set(states)
     for state in (_E.FAILED, _E.CANCELING, _E.CANCELED, _E.INITIALIZING, _E.RUNNING):
-        if state in found:
+        if state in present:
             return state
-    if found == {_E.FINISHED}:
+    if present == {_E.FINISHED}:
         return _E.FINISHED
-    if _E.FINISHED in found:
+    if _E.FINISHED in present:
         return _E.RUNNING
-    return next((state for state in (_E.DEPLOYING, _E.SCHEDULED) if state in found), _E.CREATED)
+    return next((state for state in (_E.DEPLOYING, _E.SCHEDULED) if state in present), _E.CREATED)

@@ -10,9 +10,9 @@ from penstock.core.job.view import JobView, SubtaskView, VertexView, WorkerView
 from penstock.operations.rest.shapes.figures import Aggregated, IOMetrics, aggregated, io_metrics
 from penstock.operations.rest.shapes.times import (
     TASK_STATES,
+    derive_state,
+    derive_state_times,
     duration,
-    since_of,
-    state_of,
     state_of_all,
     status_durations,
     subtask_end,
@@ -97,18 +97,18 @@ class VertexTaskManagers(msgspec.Struct, frozen=True):
     taskmanagers: list[VertexOnWorker]
 
 
-def workers_of(view: JobView) -> dict[str, WorkerView]:
+def index_workers(view: JobView) -> dict[str, WorkerView]:
     """Return the workers of a job by id."""
     return {worker.worker_id: worker for worker in view.workers}
 
 
-def endpoint_of(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
+def format_endpoint(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
     """Return where a subtask runs: the host and the worker's process."""
     worker = workers.get(subtask.worker_id or "")
     return UNASSIGNED if worker is None else f"{worker.host}:{worker.process_id}"
 
 
-def host_of(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
+def get_host(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
     """Return just the host, which dashboards of Flink before 1.20 read."""
     worker = workers.get(subtask.worker_id or "")
     return UNASSIGNED if worker is None else worker.host
@@ -119,10 +119,10 @@ def subtask_details(view: JobView, workers: dict[str, WorkerView], subtask: Subt
     start, end = subtask_start(view, subtask), subtask_end(view, subtask)
     return SubtaskDetails(
         subtask=subtask.subtask,
-        status=state_of(view, subtask).name,
+        status=derive_state(view, subtask).name,
         attempt=subtask.attempt,
-        host=host_of(workers, subtask),
-        endpoint=endpoint_of(workers, subtask),
+        host=get_host(workers, subtask),
+        endpoint=format_endpoint(workers, subtask),
         start_time=start,
         end_time=end,
         duration=duration(start, end, view.now_ms),
@@ -135,7 +135,7 @@ def subtask_details(view: JobView, workers: dict[str, WorkerView], subtask: Subt
 
 def vertex_details(view: JobView, vertex: VertexView) -> VertexDetails:
     """Return a vertex with all its subtasks."""
-    workers = workers_of(view)
+    workers = index_workers(view)
     return VertexDetails(
         vertex.vertex_id,
         vertex.name,
@@ -149,20 +149,20 @@ def vertex_details(view: JobView, vertex: VertexView) -> VertexDetails:
 
 def vertex_times(view: JobView, vertex: VertexView) -> VertexTimes:
     """Return when the subtasks of a vertex entered each state."""
-    workers, subtasks = workers_of(view), []
+    workers, subtasks = index_workers(view), []
     for subtask in vertex.subtasks:
-        since = {state.name: at_ms for state, at_ms in since_of(view, subtask).items()}
+        since = {state.name: at_ms for state, at_ms in derive_state_times(view, subtask).items()}
         start, end = subtask_start(view, subtask), subtask_end(view, subtask)
         stamps = {name: since.get(name, 0) for name in TASK_STATES}
         took = duration(start, end, view.now_ms)
-        host, endpoint = host_of(workers, subtask), endpoint_of(workers, subtask)
+        host, endpoint = get_host(workers, subtask), format_endpoint(workers, subtask)
         subtasks.append(SubtaskTimes(subtask.subtask, host, endpoint, took, stamps))
     return VertexTimes(vertex.vertex_id, vertex.name, view.now_ms, subtasks)
 
 
 def vertex_taskmanagers(view: JobView, vertex: VertexView) -> VertexTaskManagers:
     """Return the subtasks of a vertex by worker."""
-    workers, by_worker = workers_of(view), dict[str, list[SubtaskView]]()
+    workers, by_worker = index_workers(view), dict[str, list[SubtaskView]]()
     for subtask in vertex.subtasks:
         by_worker.setdefault(subtask.worker_id or "", []).append(subtask)
     return VertexTaskManagers(
@@ -176,13 +176,13 @@ def vertex_taskmanagers(view: JobView, vertex: VertexView) -> VertexTaskManagers
 def _on_worker(
     view: JobView, workers: dict[str, WorkerView], worker_id: str, subtasks: Sequence[SubtaskView]
 ) -> VertexOnWorker:
-    states = [state_of(view, subtask) for subtask in subtasks]
+    states = [derive_state(view, subtask) for subtask in subtasks]
     starts = [start for subtask in subtasks if (start := subtask_start(view, subtask)) >= 0]
     ends = [subtask_end(view, subtask) for subtask in subtasks]
     start, end = min(starts, default=-1), max(ends) if min(ends) >= 0 else -1
     return VertexOnWorker(
-        host=host_of(workers, subtasks[0]),
-        endpoint=endpoint_of(workers, subtasks[0]),
+        host=get_host(workers, subtasks[0]),
+        endpoint=format_endpoint(workers, subtasks[0]),
         status=state_of_all(states).name,
         start_time=start,
         end_time=end,

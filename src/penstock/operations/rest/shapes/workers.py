@@ -157,7 +157,7 @@ def taskmanager_id(job_id: str, worker_id: str) -> str:
 
 def known_workers(views: Iterable[JobView]) -> list[KnownWorker]:
     """Return the workers of all jobs that have not ended."""
-    found = []
+    workers = []
     for view in views:
         if view.status.is_terminal_state():
             continue
@@ -166,11 +166,11 @@ def known_workers(views: Iterable[JobView]) -> list[KnownWorker]:
             for subtask in vertex.subtasks:
                 if subtask.worker_id is not None and subtask.state is not None and not subtask.state.is_terminal:
                     tasks[subtask.worker_id] = tasks.get(subtask.worker_id, 0) + 1
-        found += [
+        workers += [
             KnownWorker(taskmanager_id(view.job_id, worker.worker_id), worker, view, tasks.get(worker.worker_id, 0))
             for worker in view.workers
         ]
-    return found
+    return workers
 
 
 def task_manager(

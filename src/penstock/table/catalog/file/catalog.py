@@ -15,10 +15,10 @@ from typing import Any, Final, ParamSpec, TypeVar
 from penstock.base.errors import UnsupportedError
 from penstock.table.catalog.catalog import Catalog
 from penstock.table.catalog.file.documents import (
+    build_catalog_function,
+    build_catalog_table,
     function_document,
-    function_of,
     table_document,
-    table_of,
 )
 from penstock.table.catalog.file.store import Databases, Directory, Objects
 from penstock.table.catalog.objects import CatalogDatabase
@@ -58,8 +58,8 @@ class FileCatalog(Catalog):
         self._directory = Directory(Path(path).absolute())
         databases = Databases(self._directory)
         self._databases = databases
-        self._tables = Objects(self._directory, databases, "tables", table_document, table_of)
-        self._functions = Objects(self._directory, databases, "functions", function_document, function_of)
+        self._tables = Objects(self._directory, databases, "tables", table_document, build_catalog_table)
+        self._functions = Objects(self._directory, databases, "functions", function_document, build_catalog_function)
         self.create_database(default_database, CatalogDatabase(), ignore_if_exists=True)
 
     create_database = _locked(Catalog.create_database)

@@ -8,9 +8,15 @@ from typing import Any, Final
 from penstock.base.errors import PenstockError
 from penstock.table.catalog.inline_view import InlineView
 from penstock.table.catalog.objects import CatalogBaseTable, CatalogDatabase, CatalogFunction
-from penstock.table.catalog.schema import Schema, UnresolvedColumn, UnresolvedWatermark, expression_of, type_of
+from penstock.table.catalog.schema import (
+    Schema,
+    UnresolvedColumn,
+    UnresolvedWatermark,
+    parse_data_type,
+    parse_expression,
+)
 from penstock.table.data.errors import ValidationError
-from penstock.table.sql import sql_of
+from penstock.table.sql import to_sql
 from penstock.table.sql.statements import Distribution
 
 #: increased when a release changes the document format
@@ -22,10 +28,10 @@ def database_document(database: CatalogDatabase) -> str:
     return _text({"properties": dict(database.properties), "comment": database.comment})
 
 
-def database_of(text: str) -> CatalogDatabase:
+def build_catalog_database(text: str) -> CatalogDatabase:
     """Return the database in a document."""
-    found = _content(text)
-    return CatalogDatabase(found["properties"], found["comment"])
+    content = _content(text)
+    return CatalogDatabase(content["properties"], content["comment"])
 
 
 def function_document(function: CatalogFunction) -> str:
@@ -33,10 +39,10 @@ def function_document(function: CatalogFunction) -> str:
     return _text({"target": function.target, "language": function.language})
 
 
-def function_of(text: str) -> CatalogFunction:
+def build_catalog_function(text: str) -> CatalogFunction:
     """Return the function in a document."""
-    found = _content(text)
-    return CatalogFunction(found["target"], found["language"])
+    content = _content(text)
+    return CatalogFunction(content["target"], content["language"])
 
 
 def table_document(table: CatalogBaseTable) -> str:
@@ -47,8 +53,10 @@ def table_document(table: CatalogBaseTable) -> str:
         )
     content: dict[str, Any] = {
         "kind": "VIEW" if table.is_view else "TABLE",
-        "columns": [_column(one) for one in table.schema.columns],
-        "watermarks": [{"column": one.column, "as": sql_of(one.expression)} for one in table.schema.watermarks],
+        "columns": [_column(column) for column in table.schema.columns],
+        "watermarks": [
+            {"column": watermark.column, "as": to_sql(watermark.expression)} for watermark in table.schema.watermarks
+        ],
         "primary_key": list(table.schema.primary_key),
         "primary_key_name": table.schema.primary_key_name,
         "options": dict(table.options),
@@ -56,8 +64,12 @@ def table_document(table: CatalogBaseTable) -> str:
         "partitioned_by": list(table.partition_keys),
     }
     if table.distribution is not None:
-        one = table.distribution
-        content["distribution"] = {"kind": one.kind, "columns": list(one.columns), "buckets": one.buckets}
+        distribution = table.distribution
+        content["distribution"] = {
+            "kind": distribution.kind,
+            "columns": list(distribution.columns),
+            "buckets": distribution.buckets,
+        }
     if table.is_view:
         content |= {"query": table.query, "place": None if table.place is None else list(table.place)}
     text = _text(content)
@@ -68,8 +80,8 @@ def table_document(table: CatalogBaseTable) -> str:
 def _check(table: CatalogBaseTable, text: str) -> None:
     """Raise `ValidationError` if the document does not read back with the same columns."""
     try:
-        found = table_of(text)
-        is_same = _text_of_columns(found) == _text_of_columns(table)
+        parsed = build_catalog_table(text)
+        is_same = _text_of_columns(parsed) == _text_of_columns(table)
     except PenstockError as error:
         raise ValidationError(f"a file cannot hold this table: {error}") from error
     if not is_same:
@@ -77,47 +89,50 @@ def _check(table: CatalogBaseTable, text: str) -> None:
 
 
 def _text_of_columns(table: CatalogBaseTable) -> list[dict[str, Any]]:
-    return [_column(one) for one in table.schema.columns]
+    return [_column(column) for column in table.schema.columns]
 
 
-def table_of(text: str) -> CatalogBaseTable:
+def build_catalog_table(text: str) -> CatalogBaseTable:
     """Return the table or view in a document."""
-    found = _content(text)
-    columns = tuple(_column_of(one) for one in found["columns"])
-    marks = tuple(UnresolvedWatermark(one["column"], expression_of(one["as"])) for one in found["watermarks"])
-    spread = found.get("distribution")
-    place = found.get("place")
+    content = _content(text)
+    columns = tuple(_to_column(column) for column in content["columns"])
+    marks = tuple(
+        UnresolvedWatermark(watermark["column"], parse_expression(watermark["as"]))
+        for watermark in content["watermarks"]
+    )
+    spread = content.get("distribution")
+    namespace = content.get("place")
     return CatalogBaseTable(
-        Schema(columns, marks, tuple(found["primary_key"]), found["primary_key_name"]),
-        found["options"],
-        found["comment"],
-        tuple(found["partitioned_by"]),
+        Schema(columns, marks, tuple(content["primary_key"]), content["primary_key_name"]),
+        content["options"],
+        content["comment"],
+        tuple(content["partitioned_by"]),
         None if spread is None else Distribution(spread["kind"], tuple(spread["columns"]), spread["buckets"]),
-        found.get("query"),
-        None if place is None else (place[0], place[1]),
+        content.get("query"),
+        None if namespace is None else (namespace[0], namespace[1]),
     )
 
 
 def _column(column: UnresolvedColumn) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": column.name}
+    content: dict[str, Any] = {"name": column.name}
     if column.data_type is not None:
-        found["type"] = str(column.data_type)
+        content["type"] = str(column.data_type)
     if column.expression is not None:
-        found["as"] = sql_of(column.expression)
+        content["as"] = to_sql(column.expression)
     if column.is_metadata:
-        found |= {"metadata": column.metadata_key, "virtual": column.is_virtual}
-    return found if column.comment is None else {**found, "comment": column.comment}
+        content |= {"metadata": column.metadata_key, "virtual": column.is_virtual}
+    return content if column.comment is None else {**content, "comment": column.comment}
 
 
-def _column_of(found: dict[str, Any]) -> UnresolvedColumn:
+def _to_column(content: dict[str, Any]) -> UnresolvedColumn:
     return UnresolvedColumn(
-        found["name"],
-        type_of(found["type"]) if "type" in found else None,
-        expression_of(found["as"]) if "as" in found else None,
-        "metadata" in found,
-        found.get("metadata"),
-        found.get("virtual", False),
-        found.get("comment"),
+        content["name"],
+        parse_data_type(content["type"]) if "type" in content else None,
+        parse_expression(content["as"]) if "as" in content else None,
+        "metadata" in content,
+        content.get("metadata"),
+        content.get("virtual", False),
+        content.get("comment"),
     )
 
 
@@ -127,9 +142,9 @@ def _text(content: dict[str, Any]) -> str:
 
 def _content(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise ValidationError(f"it is no JSON: {error}") from error
-    if not isinstance(found, dict) or found.get("version") != VERSION:
+    if not isinstance(content, dict) or content.get("version") != VERSION:
         raise ValidationError(f"it is no document of version {VERSION}, which this release reads")
-    return found
+    return content

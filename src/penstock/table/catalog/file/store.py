@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote, unquote
 
-from penstock.table.catalog.file.documents import database_document, database_of
+from penstock.table.catalog.file.documents import build_catalog_database, database_document
 from penstock.table.catalog.objects import CatalogDatabase, ObjectPath
 from penstock.table.data.errors import ValidationError
 
@@ -104,7 +104,7 @@ class Databases(MutableMapping[str, CatalogDatabase]):
         self._directory = directory
 
     def __getitem__(self, name: str) -> CatalogDatabase:
-        return _read(self._path(name) / _DATABASE, database_of, name)
+        return _read(self._path(name) / _DATABASE, build_catalog_database, name)
 
     def __setitem__(self, name: str, database: CatalogDatabase) -> None:
         self._path(name).mkdir(exist_ok=True)

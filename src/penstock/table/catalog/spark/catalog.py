@@ -55,8 +55,8 @@ class SparkCatalog(Catalog):
         self._spark_name = spark_name
 
     def _rows(self, statement: str) -> list[Any]:
-        found: list[Any] = self._session().sql(statement).collect()
-        return found
+        rows: list[Any] = self._session().sql(statement).collect()
+        return rows
 
     def _where(self, *names: str) -> str:
         return ".".join(map(quoted, (self._spark_name, *names)))
@@ -75,8 +75,8 @@ class SparkCatalog(Catalog):
         """See `Catalog`."""
         self._check_database(database_name)
         rows = self._rows(f"DESCRIBE DATABASE EXTENDED {self._where(database_name)}")
-        told = {row[0]: row[1] for row in rows}
-        return CatalogDatabase({}, told.get("Comment") or None)
+        details = {row[0]: row[1] for row in rows}
+        return CatalogDatabase({}, details.get("Comment") or None)
 
     def create_database(self, name: str, database: CatalogDatabase, ignore_if_exists: bool = False) -> None:
         """See `Catalog`."""
@@ -95,7 +95,7 @@ class SparkCatalog(Catalog):
             if ignore_if_exists:
                 return
             raise ValidationError(f"Database {name} does not exist in Catalog {self.name}.")
-        tables = [one.name for one in self._relations(name) if not one.is_temporary]
+        tables = [relation.name for relation in self._relations(name) if not relation.is_temporary]
         if tables and not cascade:
             raise ValidationError(f"Database {name} in Catalog {self.name} is not empty: it has {name}.{tables[0]}")
         self._rows(f"DROP DATABASE {self._where(name)}{' CASCADE' if cascade else ''}")
@@ -120,19 +120,19 @@ class SparkCatalog(Catalog):
     def _find(self, path: ObjectPath) -> _Relation | None:
         if not self.database_exists(path.database_name):
             return None
-        found = [one for one in self._relations(path.database_name) if one.name == path.object_name]
-        return min(found, key=lambda one: one.is_temporary, default=None)
+        matches = [relation for relation in self._relations(path.database_name) if relation.name == path.object_name]
+        return min(matches, key=lambda relation: relation.is_temporary, default=None)
 
     def _found(self, path: ObjectPath) -> _Relation:
-        found = self._find(path)
-        if found is None:
+        relation = self._find(path)
+        if relation is None:
             raise ValidationError(f"Table (or view) {path} does not exist in Catalog {self.name}.")
-        return found
+        return relation
 
     def list_tables(self, database_name: str) -> list[str]:
         """See `Catalog`. Temporary views of the Spark session appear in all databases."""
         self._check_database(database_name)
-        return sorted({one.name for one in self._relations(database_name)})
+        return sorted({relation.name for relation in self._relations(database_name)})
 
     def list_views(self, database_name: str) -> list[str]:
         """See `Catalog`."""
@@ -149,8 +149,8 @@ class SparkCatalog(Catalog):
         Raises:
             UnsupportedError: if a column's type has no equivalent here.
         """
-        found = self._found(table_path)
-        name = quoted(found.name) if found.is_temporary else self._where(table_path.database_name, found.name)
+        relation = self._found(table_path)
+        name = quoted(relation.name) if relation.is_temporary else self._where(table_path.database_name, relation.name)
         frame = self._session().table(name)
         comments = [field.metadata.get("comment") for field in frame.schema.fields]
         kinds = zip(arrow_schema(frame.schema), comments, strict=True)
@@ -172,20 +172,20 @@ class SparkCatalog(Catalog):
         """See `Catalog`."""
         if self._find(table_path) is None and ignore_if_not_exists:
             return
-        what, name = self._kind_and_name(table_path)
-        self._rows(f"DROP {what} {name}")
+        kind, name = self._kind_and_name(table_path)
+        self._rows(f"DROP {kind} {name}")
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool = False) -> None:
         """See `Catalog`."""
         if self._find(table_path) is None and ignore_if_not_exists:
             return
-        what, name = self._kind_and_name(table_path)
+        kind, name = self._kind_and_name(table_path)
         if self.table_exists(ObjectPath(table_path.database_name, new_table_name)):
             raise ValidationError(
                 f"Table (or view) {table_path.database_name}.{new_table_name} already exists in Catalog {self.name}."
             )
         target = f"{quoted(table_path.database_name)}.{quoted(new_table_name)}"
-        self._rows(f"ALTER {what} {name} RENAME TO {target}")
+        self._rows(f"ALTER {kind} {name} RENAME TO {target}")
 
     def alter_table(
         self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool = False
@@ -194,12 +194,12 @@ class SparkCatalog(Catalog):
         if self._find(table_path) is None and ignore_if_not_exists:
             return
         before = self.get_table(table_path)
-        what, name = self._kind_and_name(table_path)
+        kind, name = self._kind_and_name(table_path)
         width = len(before.schema.columns)
         columns = new_table.schema.columns
         more = columns[width:]
         is_same = columns[:width] == before.schema.columns and dict(new_table.options) == dict(before.options)
-        if what != "TABLE" or not is_same or any(one.data_type is None or one.is_metadata for one in more):
+        if kind != "TABLE" or not is_same or any(column.data_type is None or column.is_metadata for column in more):
             raise UnsupportedError(
                 f"table {table_path} of catalog {self.name} is Spark's: here it can get more columns behind its "
                 "others, and a comment. Alter it in Spark"
@@ -212,11 +212,11 @@ class SparkCatalog(Catalog):
 
     def _kind_and_name(self, path: ObjectPath) -> tuple[str, str]:
         """Return TABLE or VIEW, and the name in Spark."""
-        found = self._found(path)
-        if found.is_temporary:
-            return "VIEW", quoted(found.name)
-        name = self._where(path.database_name, found.name)
-        return ("VIEW" if found.name in self.list_views(path.database_name) else "TABLE"), name
+        relation = self._found(path)
+        if relation.is_temporary:
+            return "VIEW", quoted(relation.name)
+        name = self._where(path.database_name, relation.name)
+        return ("VIEW" if relation.name in self.list_views(path.database_name) else "TABLE"), name
 
     # --- functions ---------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown, WatermarkPushDow
 
     def with_columns(self, columns: Sequence[int]) -> DatagenScan:
         """See `ProjectionPushDown`."""
-        return replace(self, fields=tuple(self.fields[place] for place in columns))
+        return replace(self, fields=tuple(self.fields[index] for index in columns))
 
     def with_limit(self, limit: int) -> DatagenScan:
         """See `LimitPushDown`."""
@@ -76,11 +76,11 @@ class DatagenConnector(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the options of fields. For a nested field, its name comes between the column name and the option."""
-        known = {one.key() for one in FIELD_OPTIONS}
+        known = {option.key() for option in FIELD_OPTIONS}
         of_fields = [key for key in options if key.startswith(_FIELDS)]
         starts = tuple(f"{_FIELDS}{name}." for name in columns)
-        shown = [f"{_FIELDS}#.{key}" for key in sorted(known)]
-        return [*shown, *(key for key in of_fields if key.startswith(starts) and key.rpartition(".")[2] in known)]
+        patterns = [f"{_FIELDS}#.{key}" for key in sorted(known)]
+        return [*patterns, *(key for key in of_fields if key.startswith(starts) and key.rpartition(".")[2] in known)]
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """Return the scan. Raises `ValidationError` for options that a field does not have."""
@@ -90,14 +90,14 @@ class DatagenConnector(TableConnector):
         if count is not None and count < 0:
             raise options.wrong(NUMBER_OF_ROWS.key(), f"it must not be negative, not {count}")
         fields = tuple((column.name, column.type) for column in scan.schema)
-        made = DatagenScan(fields, tuple(options.items()), options.title, None, rate)
+        unlimited = DatagenScan(fields, tuple(options.items()), options.title, None, rate)
         counts = [count]
-        for field in made._field_options():
+        for field in unlimited._field_options():
             if field.options.read(KIND) == "sequence":
                 counts.append(sequence_rows(field))
-        limits = [one for one in counts if one is not None]
-        found = replace(made, count=min(limits) if limits else None)
+        limits = [limit for limit in counts if limit is not None]
+        table_scan = replace(unlimited, count=min(limits) if limits else None)
         if not fields:
             raise UnsupportedError(f"table {options.title} has no stored column: datagen needs one")
-        found.reader()
-        return found
+        table_scan.reader()
+        return table_scan

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
-from penstock.codecs.map_columns import key_type_of, map_array
+from penstock.codecs.map_columns import get_map_key_type, map_array
 from penstock.state.equality import canonical_values
 from penstock.table.connectors.datagen import values
 from penstock.table.connectors.datagen.fields import (
@@ -28,7 +28,7 @@ from penstock.table.connectors.datagen.values import Make, Rows
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.functions.type_rules import INTEGERS
 
 _TEXT_LENGTH: Final = 100
@@ -52,8 +52,8 @@ def generator(field: FieldOptions, kind: DataType) -> Make:
     rate = field.options.read(NULL_RATE)
     if not 0.0 <= rate <= 1.0:
         raise field.wrong(NULL_RATE, f"it must be from 0 to 1, not {rate}")
-    made = _random(field, kind)
-    return values.with_nulls(field.path, rate, made) if rate else made
+    make = _random(field, kind)
+    return values.with_nulls(field.path, rate, make) if rate else make
 
 
 def sequence_rows(field: FieldOptions) -> int:
@@ -124,7 +124,7 @@ def _length(field: FieldOptions, kind: Any) -> int:
 def _nested(field: FieldOptions, kind: DataType) -> Make:
     match kind:
         case types.RowType():
-            parts = [generator(field.part(one.name), one.data_type) for one in kind.fields]
+            parts = [generator(field.part(row_field.name), row_field.data_type) for row_field in kind.fields]
             return lambda rows: pa.StructArray.from_arrays(
                 [make(rows) for make in parts], fields=list(arrow_type(kind))
             )
@@ -151,13 +151,13 @@ def _entries(field: FieldOptions, kind: DataType, keys: Make, items: Make) -> Ma
     def make(rows: Rows) -> pa.Array:
         inner = rows.elements(count)
         offsets = _offsets(len(rows), count)
-        found = map_array(offsets, keys(inner), items(inner), arrow_type(kind))
+        array = map_array(offsets, keys(inner), items(inner), arrow_type(kind))
         # A key drawn twice occurs once in the map.
         unique = []
-        for pairs in values_of(found, kind):
-            names = canonical_values([key for key, _ in pairs], key_type_of(found.type))
+        for pairs in to_values(array, kind):
+            names = canonical_values([key for key, _ in pairs], get_map_key_type(array.type))
             unique.append(list(dict(zip(names, pairs, strict=True)).values()))
-        return column_of(unique, kind)
+        return to_column(unique, kind)
 
     return make
 
@@ -177,7 +177,7 @@ def _sequence(field: FieldOptions, kind: DataType) -> Make:
     if not isinstance(kind, types.NumericType | types.CharType | types.VarCharType):
         raise field.wrong(KIND, f"a field of type {kind} cannot be a sequence")
     field.refuse(MIN, MAX, LENGTH, VAR_LEN, MAX_PAST, NULL_RATE, reason="a field of kind 'sequence' has none")
-    start, wanted = field.options.required(START), arrow_type(kind)
+    start, target_type = field.options.required(START), arrow_type(kind)
     sequence_rows(field)
     if isinstance(kind, types.IntegralType):
         bits = 8 * 2 ** INTEGERS.index(type(kind)) - 1
@@ -185,8 +185,8 @@ def _sequence(field: FieldOptions, kind: DataType) -> Make:
             if not -(2**bits) <= field.options.required(option) < 2**bits:
                 raise field.wrong(option, f"it is no {kind}")
     if isinstance(kind, types.DecimalType):
-        return lambda rows: pa.array(rows.numbers + start).cast(pa.decimal128(19, 0)).cast(wanted)
-    return lambda rows: pa.array(rows.numbers + start).cast(wanted)
+        return lambda rows: pa.array(rows.numbers + start).cast(pa.decimal128(19, 0)).cast(target_type)
+    return lambda rows: pa.array(rows.numbers + start).cast(target_type)
 
 
 class Columns:
@@ -208,7 +208,7 @@ class Columns:
         """Return the columns of these rows."""
         rows = Rows(numbers, times)
         arrays = [make(rows) for make in self.makers()]
-        return pa.RecordBatch.from_arrays(arrays, [f"c{place}" for place in range(len(arrays))])
+        return pa.RecordBatch.from_arrays(arrays, [f"c{index}" for index in range(len(arrays))])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_fields": self._fields, "_kinds": self._kinds, "_makers": None}

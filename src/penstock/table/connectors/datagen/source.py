@@ -79,7 +79,7 @@ class GeneratedColumnsSource(Source[Any, RowsSplit]):
         """Create an enumerator that assigns one series of rows to each subtask."""
         begun_ms = time.time_ns() // 1_000_000 if self._now_ms is None else self._now_ms()
         step = context.parallelism
-        splits = [RowsSplit(one, step, self._count, begun_ms) for one in range(step)]
+        splits = [RowsSplit(subtask, step, self._count, begun_ms) for subtask in range(step)]
         return SeriesQueue(context, splits, restored, lambda split: split.position % split.step)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, RowsSplit]:
@@ -101,17 +101,17 @@ class _RowsReader(SeriesReader[RowsSplit]):
         self._rows_per_second = rows_per_second
         self._limit = limit
 
-    def name_of(self, split: RowsSplit) -> str:
+    def get_series_name(self, split: RowsSplit) -> str:
         return split.series
 
-    def place_of(self, split: RowsSplit) -> int:
+    def get_series_position(self, split: RowsSplit) -> int:
         return split.position
 
-    def step_of(self, split: RowsSplit) -> int:
+    def get_series_step(self, split: RowsSplit) -> int:
         return split.step
 
     def read(self, split: RowsSplit, max_records: int) -> tuple[ColumnBatch, RowsSplit] | None:
-        stop = split.position + self.part_of(max_records) * split.step
+        stop = split.position + self.compute_series_share(max_records) * split.step
         numbers = np.arange(split.position, stop if split.stop is None else min(stop, split.stop), split.step)
         if not len(numbers):
             return None

@@ -52,24 +52,24 @@ def truth_values(path: str) -> Make:
 
 def whole_numbers(field: FieldOptions, kind: DataType, least: int, greatest: int) -> Make:
     """Generate integers from `min` to `max`, both inclusive, by default from `least` to `greatest`."""
-    low, high = (int(one) for one in _bounds(field, Decimal(least), Decimal(greatest)))
-    wanted = arrow_type(kind)
-    plain = pa.int32() if wanted == pa.int32() else pa.int64()
+    low, high = (int(bound) for bound in _bounds(field, Decimal(least), Decimal(greatest)))
+    target_type = arrow_type(kind)
+    plain = pa.int32() if target_type == pa.int32() else pa.int64()
 
     def make(rows: Rows) -> pa.Array:
         bits = rows.chance(field.path).bits(0)
         size = high - low + 1
         # The full 64-bit range has 2**64 numbers, one more than 64 bits can represent.
         drawn = bits if size == 1 << 64 else bits % np.uint64(size)
-        found = pa.array((drawn + np.uint64(low % (1 << 64))).view(np.int64))
-        return found.cast(plain).view(wanted) if pa.types.is_temporal(wanted) else found.cast(wanted)
+        array = pa.array((drawn + np.uint64(low % (1 << 64))).view(np.int64))
+        return array.cast(plain).view(target_type) if pa.types.is_temporal(target_type) else array.cast(target_type)
 
     return make
 
 
 def fractions(field: FieldOptions, kind: DataType, greatest: float) -> Make:
     """Generate floats from `min` up to `max`."""
-    low, high = (float(one) for one in _bounds(field, Decimal(-greatest), Decimal(greatest)))
+    low, high = (float(bound) for bound in _bounds(field, Decimal(-greatest), Decimal(greatest)))
 
     def make(rows: Rows) -> pa.Array:
         unit = rows.chance(field.path).unit(0)
@@ -84,14 +84,17 @@ def decimals(field: FieldOptions, kind: DecimalType) -> Make:
     unit = Decimal(1).scaleb(-kind.scale)
     greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT)
     low, high = _bounds(field, -greatest, greatest)
-    first, last = (int(_EXACT.divide(one, unit)) for one in (low, high))
+    first, last = (int(_EXACT.divide(bound, unit)) for bound in (low, high))
 
     def make(rows: Rows) -> pa.Array:
         chance = rows.chance(field.path)
         # Two draws give enough digits for a long number.
         upper, lower = chance.bits(0).tolist(), chance.bits(1).tolist()
-        drawn = [(one << 64 | other) % (last - first + 1) for one, other in zip(upper, lower, strict=True)]
-        return pa.array([Decimal(first + one).scaleb(-kind.scale, _EXACT) for one in drawn], arrow_type(kind))
+        drawn = [
+            (upper_bits << 64 | lower_bits) % (last - first + 1)
+            for upper_bits, lower_bits in zip(upper, lower, strict=True)
+        ]
+        return pa.array([Decimal(first + number).scaleb(-kind.scale, _EXACT) for number in drawn], arrow_type(kind))
 
     return make
 
@@ -138,22 +141,24 @@ def days() -> Make:
 
 def times_of_day(digits: int) -> Make:
     """Generate the times of day at which rows are due."""
-    return lambda rows: pa.array((_cut_to(rows.times, digits) % 86_400_000).astype(np.int32)).view(pa.time32("ms"))
+    return lambda rows: pa.array((_truncate_times(rows.times, digits) % 86_400_000).astype(np.int32)).view(
+        pa.time32("ms")
+    )
 
 
 def moments(path: str, kind: DataType, digits: int, max_past_ms: int) -> Make:
     """Generate the timestamps at which rows are due, or up to `max_past_ms` earlier."""
-    wanted = arrow_type(kind)
-    factor = NANOSECONDS["ms"] // NANOSECONDS[wanted.unit]
+    target_type = arrow_type(kind)
+    factor = NANOSECONDS["ms"] // NANOSECONDS[target_type.unit]
 
     def make(rows: Rows) -> pa.Array:
         past = rows.chance(path).below(max_past_ms, 0) if max_past_ms else 0
-        return pa.array(_cut_to(rows.times - past, digits) * factor).view(wanted)
+        return pa.array(_truncate_times(rows.times - past, digits) * factor).view(target_type)
 
     return make
 
 
-def _cut_to(times_ms: Integers, digits: int) -> Integers:
+def _truncate_times(times_ms: Integers, digits: int) -> Integers:
     """Truncate times to the fractional second digits of a type."""
     unit = 10 ** max(3 - digits, 0)
     cut: Integers = times_ms // unit * unit
@@ -164,16 +169,16 @@ def with_nulls(path: str, rate: float, make: Make) -> Make:
     """Replace a fraction of the values by NULL."""
 
     def made(rows: Rows) -> pa.Array:
-        found = make(rows)
+        array = make(rows)
         missing = rows.chance(path).unit(7) < rate
-        places = pa.array(np.arange(len(rows)), mask=missing)
-        return found.take(places)
+        indices = pa.array(np.arange(len(rows)), mask=missing)
+        return array.take(indices)
 
     return made
 
 
 def _bounds(field: FieldOptions, least: Decimal, greatest: Decimal) -> tuple[Decimal, Decimal]:
-    found = []
+    bounds = []
     for option, default in ((MIN, least), (MAX, greatest)):
         text = field.options.read(option)
         try:
@@ -182,7 +187,7 @@ def _bounds(field: FieldOptions, least: Decimal, greatest: Decimal) -> tuple[Dec
             raise field.wrong(option, f"{text!r} is no number") from error
         if not least <= value <= greatest:
             raise field.wrong(option, f"{value} is not between {least} and {greatest}")
-        found.append(value)
-    if found[0] > found[1]:
-        raise field.wrong(MIN, f"it is above 'max': {found[0]} > {found[1]}")
-    return found[0], found[1]
+        bounds.append(value)
+    if bounds[0] > bounds[1]:
+        raise field.wrong(MIN, f"it is above 'max': {bounds[0]} > {bounds[1]}")
+    return bounds[0], bounds[1]

@@ -30,8 +30,8 @@ from penstock.table.connectors.delta.options import (
     PROPERTIES,
     STORAGE,
     follows,
-    place_of,
-    properties_of,
+    read_place,
+    read_table_properties,
     where_to_begin,
 )
 from penstock.table.connectors.delta.scan import DeltaScan
@@ -68,7 +68,7 @@ class DeltaConnector(TableConnector):
         if interval_ms < 1:
             raise options.wrong(INTERVAL.key(), f"it must be 1 or above, not {interval_ms}")
         scanned = Scanned(
-            place_of(options),
+            read_place(options),
             (),
             where_to_begin(options),
             interval_ms if is_following else None,
@@ -76,13 +76,13 @@ class DeltaConnector(TableConnector):
             options.read(IGNORE_CHANGES),
             options.read(CHANGE_FEED),
         )
-        return DeltaScan(scanned, tuple(scan.schema), tuple(scan.schema[place].name for place in scan.key))
+        return DeltaScan(scanned, tuple(scan.schema), tuple(scan.schema[index].name for index in scan.key))
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Return a lookup that reads the table once and caches its rows."""
-        found = self.scan(scan, options)
-        found.check()
-        return held_lookup(found.reader(), scan, key)
+        table_scan = self.scan(scan, options)
+        table_scan.check()
+        return held_lookup(table_scan.reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer that merges by the primary key if the table declares one."""
@@ -92,7 +92,7 @@ class DeltaConnector(TableConnector):
                 f"INSERT OVERWRITE into Delta table {options.title} is not supported: delete its rows"
             )
         schema = write.schema
-        check_before_writing(place_of(options), bool(write.key))
+        check_before_writing(read_place(options), bool(write.key))
         compaction = options.read(COMPACTION)
         if compaction is not None and compaction < 1:
             raise options.wrong(COMPACTION.key(), f"it must be 1 or above, not {compaction}")
@@ -100,12 +100,12 @@ class DeltaConnector(TableConnector):
         try:
             sink = TableDeltaSink(
                 tuple(schema.types),
-                place_of(options),
+                read_place(options),
                 _stored(options.title, schema),
                 partition_columns=write.partition_keys or None,
-                key=tuple(schema[place].name for place in write.key),
+                key=tuple(schema[index].name for index in write.key),
                 merge_schema=options.read(MERGE_SCHEMA),
-                properties=properties_of(options),
+                properties=read_table_properties(options),
                 target_bytes=options.read(FILE_SIZE),
                 compact_after=compaction,
             )
@@ -119,6 +119,6 @@ class DeltaConnector(TableConnector):
 def _stored(title: str, schema: RowSchema) -> pa.Schema:
     """Return the columns with Delta Lake types. Raises `UnsupportedError` for a type that Delta Lake lacks."""
     try:
-        return pa.schema([(one.name, stored_type(arrow_type(one.type), one.name)) for one in schema])
+        return pa.schema([(column.name, stored_type(arrow_type(column.type), column.name)) for column in schema])
     except UnsupportedError as error:
         raise UnsupportedError(f"table {title}: {error}") from error

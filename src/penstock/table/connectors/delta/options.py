@@ -8,7 +8,7 @@ from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.delta.data_files import TARGET_BYTES
 from penstock.connectors.delta.place import TablePlace
-from penstock.connectors.delta.source import INTERVAL_MS, start_of
+from penstock.connectors.delta.source import INTERVAL_MS, parse_start
 from penstock.connectors.delta.split import Start
 from penstock.table.connectors.table_options import TableOptions
 
@@ -92,12 +92,12 @@ _OF_BATCH: Final = (VERSION_AS_OF, TIMESTAMP_AS_OF)
 _OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
 
 
-def place_of(options: TableOptions) -> TablePlace:
+def read_place(options: TableOptions) -> TablePlace:
     """Return the location of the table."""
     return TablePlace.of(options.required(PATH), dict(options.below(STORAGE)))
 
 
-def properties_of(options: TableOptions) -> dict[str, str]:
+def read_table_properties(options: TableOptions) -> dict[str, str]:
     """Return the properties for a new table."""
     return {f"{PROPERTIES}{key}": value for key, value in options.below(PROPERTIES).items()}
 
@@ -107,10 +107,10 @@ def follows(options: TableOptions) -> bool:
     mode = options.read(MODE).lower()
     if mode not in (BATCH, STREAMING):
         raise options.wrong(MODE.key(), f"it is {BATCH} or {STREAMING}, not {mode}")
-    for one in _OF_BATCH if mode == STREAMING else _OF_STREAMING:
-        if one.key() in options:
+    for option in _OF_BATCH if mode == STREAMING else _OF_STREAMING:
+        if option.key() in options:
             other = STREAMING if mode == BATCH else BATCH
-            raise options.wrong(one.key(), f"it goes with '{MODE.key()}' = '{other}'")
+            raise options.wrong(option.key(), f"it goes with '{MODE.key()}' = '{other}'")
     return mode == STREAMING
 
 
@@ -123,6 +123,6 @@ def where_to_begin(options: TableOptions) -> Start:
     if version is None:
         return Start(timestamp=timestamp)
     try:
-        return Start(**start_of(version))
+        return Start(**parse_start(version))
     except ConfigurationError as error:
         raise options.wrong(STARTING_VERSION.key(), str(error)) from error

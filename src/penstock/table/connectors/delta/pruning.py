@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.codecs.arrow_types import NANOSECONDS
 from penstock.codecs.exact_cast import exact_cast
 from penstock.connectors.delta import log
-from penstock.table.connectors.formats.parquet_statistics import Figures, StatisticsFilter, groups_of
+from penstock.table.connectors.formats.parquet_statistics import Figures, StatisticsFilter, select_row_groups
 
 #: The log may truncate timestamps to milliseconds. The largest possible error of a bound, in the column's unit.
 _CUT: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -28,43 +28,43 @@ class FilterPruning:
 
     def may_have(self, figures: Mapping[str, log.Figures], partition: Mapping[str, pa.Scalar]) -> bool:
         """See `FilePruning`."""
-        return all(self._may_be_true(one, figures, partition) for one in self.filters)
+        return all(self._may_be_true(predicate, figures, partition) for predicate in self.filters)
 
     def _may_be_true(
-        self, asked: StatisticsFilter, figures: Mapping[str, log.Figures], partition: Mapping[str, pa.Scalar]
+        self, predicate: StatisticsFilter, figures: Mapping[str, log.Figures], partition: Mapping[str, pa.Scalar]
     ) -> bool:
-        found = {}
-        for _, name, kind in asked.columns:
+        statistics = {}
+        for _, name, kind in predicate.columns:
             if name in partition:
-                found[name] = _of_partition(partition[name], kind)
+                statistics[name] = _of_partition(partition[name], kind)
             elif name in figures:
-                found[name] = _of_file(figures[name], kind)
-        return asked.may_be_true(found)
+                statistics[name] = _of_file(figures[name], kind)
+        return predicate.may_be_true(statistics)
 
-    def groups_of(self, file: Any) -> frozenset[int]:
+    def select_row_groups(self, file: Any) -> frozenset[int]:
         """See `FilePruning`."""
-        return groups_of(file, self.filters)
+        return select_row_groups(file, self.filters)
 
 
 def _of_partition(value: pa.Scalar, kind: pa.DataType) -> Figures:
     if not value.is_valid:
         return Figures(1, nulls=1)
-    held = _held(value, kind)
-    return Figures(1, held, held, 0)
+    bound = _held(value, kind)
+    return Figures(1, bound, bound, 0)
 
 
-def _of_file(told: log.Figures, kind: pa.DataType) -> Figures:
-    if told.least is None or told.greatest is None:
-        return Figures(told.rows, nulls=told.nulls)
-    least, greatest = _held(told.least, kind), _held(told.greatest, kind)
+def _of_file(figures: log.Figures, kind: pa.DataType) -> Figures:
+    if figures.least is None or figures.greatest is None:
+        return Figures(figures.rows, nulls=figures.nulls)
+    least, greatest = _held(figures.least, kind), _held(figures.greatest, kind)
     if least is None or greatest is None:
-        return Figures(told.rows, nulls=told.nulls)
+        return Figures(figures.rows, nulls=figures.nulls)
     if pa.types.is_timestamp(kind):
         cut = _CUT.get(kind.unit, 1)
         least, greatest = least - cut, greatest + cut
     elif pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS:
         least, greatest = least - _rounding(least), greatest + _rounding(greatest)
-    return Figures(told.rows, least, greatest, told.nulls)
+    return Figures(figures.rows, least, greatest, figures.nulls)
 
 
 def _rounding(bound: Decimal) -> Decimal:
@@ -78,7 +78,7 @@ def _held(value: pa.Scalar, kind: pa.DataType) -> Any:
         # Use Python integers: Arrow's nanoseconds cannot hold every timestamp and would wrap around.
         return value.value * NANOSECONDS[value.type.unit] // NANOSECONDS[kind.unit]
     try:
-        found = exact_cast(pa.repeat(value, 1), kind)[0]
+        scalar = exact_cast(pa.repeat(value, 1), kind)[0]
     except pa.ArrowException:
         return None
-    return found.value if pa.types.is_temporal(kind) else found.as_py()
+    return scalar.value if pa.types.is_temporal(kind) else scalar.as_py()

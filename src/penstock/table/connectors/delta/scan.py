@@ -46,8 +46,8 @@ class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, Wa
 
     def _whole(self) -> Scanned:
         columns = tuple(
-            WantedColumn(output, one.name, arrow_type(one.type))
-            for output, one in zip(column_names(len(self.columns)), self.columns, strict=True)
+            WantedColumn(output, column.name, arrow_type(column.type))
+            for output, column in zip(column_names(len(self.columns)), self.columns, strict=True)
         )
         return replace(self.scanned, columns=columns, pruning=FilterPruning(self.filters) if self.filters else None)
 
@@ -57,22 +57,22 @@ class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, Wa
 
     def reader(self) -> TableReader:
         """See `TableScan`."""
-        names = [one.name for one in self.columns]
+        names = [column.name for column in self.columns]
         source = DeltaSource(self._whole())
-        key = tuple(names.index(one) for one in self.key) if set(self.key) <= set(names) else ()
+        key = tuple(names.index(name) for name in self.key) if set(self.key) <= set(names) else ()
         if self.scanned.reads_changes:
             return TableReader(source, ALL, has_before=True, key=key, strategy=self.strategy)
         return TableReader(source, strategy=self.strategy)
 
     def with_columns(self, columns: Sequence[int]) -> DeltaScan:
         """See `ProjectionPushDown`."""
-        return replace(self, columns=tuple(self.columns[place] for place in columns))
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
         """See `FilterPushDown`. All conditions remain: statistics only prove that a file has no matching row."""
-        used = tuple(one for one in conditions if is_of_use(one))
-        found = tuple(statistics_filter(one, RowSchema(self.columns)) for one in used)
-        return Filtered(replace(self, filters=(*self.filters, *found)), tuple(conditions), used)
+        used = tuple(condition for condition in conditions if is_of_use(condition))
+        filters = tuple(statistics_filter(condition, RowSchema(self.columns)) for condition in used)
+        return Filtered(replace(self, filters=(*self.filters, *filters)), tuple(conditions), used)
 
     def with_limit(self, limit: int) -> DeltaScan:
         """See `LimitPushDown`."""

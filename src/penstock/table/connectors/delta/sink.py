@@ -34,6 +34,6 @@ class _TableWriter(DeltaWriter):
         """See `SinkWriter`."""
         if not values:
             return
-        names = [f"c{place}" for place in range(len(self._types))]
+        names = [f"c{index}" for index in range(len(self._types))]
         columns, kinds = columns_of_changes(values, names, self._types)
         self.write_changes(ColumnData(columns), kinds, None)

@@ -60,24 +60,24 @@ class FilesystemConnector(TableConnector):
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """Return the scan. Raises `ValidationError` if the columns do not fit the format."""
-        found, of_format = self._formats.find(options)
+        table_format, of_format = self._formats.find(options)
         metadata = dict(scan.metadata)
         keys = scan.partition_keys
         check_types(options.title, scan.schema, keys)
         columns = tuple(
-            OutputColumn(column.name, column.type, column.name in keys, metadata.get(place))
-            for place, column in enumerate(scan.schema)
+            OutputColumn(column.name, column.type, column.name in keys, metadata.get(index))
+            for index, column in enumerate(scan.schema)
         )
         stored = tuple(
-            column for place, column in enumerate(scan.schema) if column.name not in keys and place not in metadata
+            column for index, column in enumerate(scan.schema) if column.name not in keys and index not in metadata
         )
         interval_ms = options.read(INTERVAL)
         if interval_ms is not None and interval_ms <= 0:
             raise options.wrong(INTERVAL.key(), "it must be above 0")
-        made = FilesScan(
+        table_scan = FilesScan(
             title=options.title,
             path=absolute_path(options.required(PATH)),
-            format=found,
+            format=table_format,
             options=tuple(sorted(of_format.items())),
             stored=RowSchema(stored),
             columns=columns,
@@ -87,8 +87,8 @@ class FilesystemConnector(TableConnector):
             interval_ms=interval_ms,
             zone=options.zone,
         )
-        made.reader()
-        return made
+        table_scan.reader()
+        return table_scan
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Return a lookup that reads all files once and caches their rows."""
@@ -96,7 +96,7 @@ class FilesystemConnector(TableConnector):
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer that accepts the changes that the format can represent."""
-        found, of_format = self._formats.find(options)
+        table_format, of_format = self._formats.find(options)
         if write.overwrites:
             raise UnsupportedError(
                 f"INSERT OVERWRITE into files is not supported: table {options.title}. Remove the files first"
@@ -106,9 +106,9 @@ class FilesystemConnector(TableConnector):
         stored = RowSchema(tuple(column for column in write.schema if column.name not in keys))
         if not len(stored):
             raise ValidationError(f"table {options.title} has no columns besides those of its partitions")
-        encoding = found.encoding(stored, of_format)
+        encoding = table_format.encoding(stored, of_format)
         if encoding.files is None:
-            raise only_messages(found.name, options.title)
+            raise only_messages(table_format.name, options.title)
         check_outlives(options.required(PATH))
         sink = TableFilesSink(
             absolute_path(options.required(PATH)),

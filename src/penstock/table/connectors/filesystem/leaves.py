@@ -15,17 +15,19 @@ _Path = tuple[int, ...]
 def with_fields_alone(stored: RowSchema, columns: Sequence[OutputColumn]) -> tuple[RowSchema, tuple[OutputColumn, ...]]:
     """Return the stored columns with only the required fields, and the output columns with matching paths."""
     paths: dict[str, list[_Path]] = {}
-    for one in columns:
-        if not one.is_partition and one.metadata is None:
-            paths.setdefault(one.name, []).append(one.path)
+    for output_column in columns:
+        if not output_column.is_partition and output_column.metadata is None:
+            paths.setdefault(output_column.name, []).append(output_column.path)
     kinds = {
         column.name: _cut(column.type, paths[column.name]) if all(paths.get(column.name, [()])) else column.type
         for column in stored
     }
     schema = RowSchema(tuple(replace(column, type=kinds[column.name]) for column in stored))
     moved = tuple(
-        replace(one, path=_place(one.path, paths[one.name])) if one.path and all(paths[one.name]) else one
-        for one in columns
+        replace(output, path=_place(output.path, paths[output.name]))
+        if output.path and all(paths[output.name])
+        else output
+        for output in columns
     )
     return schema, moved
 
@@ -36,8 +38,8 @@ def _cut(kind: DataType, paths: Sequence[_Path]) -> DataType:
         return kind
     assert isinstance(kind, RowType)
     fields = [
-        RowField(kind.fields[place].name, _cut(kind.fields[place].data_type, _below(place, paths)))
-        for place in _firsts(paths)
+        RowField(kind.fields[index].name, _cut(kind.fields[index].data_type, _below(index, paths)))
+        for index in _firsts(paths)
     ]
     return RowType(fields, kind.is_nullable)
 
@@ -53,5 +55,5 @@ def _firsts(paths: Sequence[_Path]) -> list[int]:
     return sorted({path[0] for path in paths})
 
 
-def _below(place: int, paths: Sequence[_Path]) -> list[_Path]:
-    return [path[1:] for path in paths if path[0] == place]
+def _below(index: int, paths: Sequence[_Path]) -> list[_Path]:
+    return [path[1:] for path in paths if path[0] == index]

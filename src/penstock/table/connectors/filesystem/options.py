@@ -86,10 +86,10 @@ def refuse_unsupported(options: TableOptions) -> None:
 
 def rolling_policy(options: TableOptions) -> RollingPolicy:
     """Return the policy that ends files before the next checkpoint."""
-    found = []
+    limits = []
     for option in (FILE_SIZE, ROLLOVER, INACTIVITY):
         value = options.read(option)
         if value <= 0:
             raise options.wrong(option.key(), f"it must be above 0, not {options[option.key()]!r}")
-        found.append(value)
-    return RollingPolicy.default_rolling_policy(*found)
+        limits.append(value)
+    return RollingPolicy.default_rolling_policy(*limits)

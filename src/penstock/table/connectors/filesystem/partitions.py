@@ -37,7 +37,7 @@ _STRING: Final = types.VarCharType(types.LENGTH_MAX)
 
 def escaped(text: str) -> str:
     """Return a name or value as encoded in a directory name."""
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def check_types(title: str, schema: RowSchema, keys: Sequence[str]) -> None:
@@ -49,23 +49,23 @@ def check_types(title: str, schema: RowSchema, keys: Sequence[str]) -> None:
             )
 
 
-def directory_of(partition: Mapping[str, str | None], keys: Sequence[str], default_name: str) -> str:
+def build_partition_path(partition: Mapping[str, str | None], keys: Sequence[str], default_name: str) -> str:
     """Return the directory of a partition, relative to the path of its table."""
     return "/".join(f"{escaped(key)}={escaped(partition[key] or default_name)}" for key in keys)
 
 
-def values_in(path: str, keys: Sequence[str], default_name: str) -> dict[str, str | None]:
+def parse_partition(path: str, keys: Sequence[str], default_name: str) -> dict[str, str | None]:
     """Return the partition values in a file's path. Raises `FormatError` if the file is not in a partition."""
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals and unquote(name) in keys:
             text = unquote(value)
-            found[unquote(name)] = None if text == default_name else text
-    absent = [key for key in keys if key not in found]
+            values[unquote(name)] = None if text == default_name else text
+    absent = [key for key in keys if key not in values]
     if absent:
         raise FormatError(f"{path} is in no partition: no directory of its path is called {absent[0]}=…")
-    return found
+    return values
 
 
 class PartitionTexts:
@@ -75,7 +75,7 @@ class PartitionTexts:
         self._keys = keys
         self._default = default_name
         self._shows = [
-            None if isinstance(one, types.VarCharType) else text_kernel(one, _STRING, Session()) for one in kinds
+            None if isinstance(kind, types.VarCharType) else text_kernel(kind, _STRING, Session()) for kind in kinds
         ]
 
     def directories(self, columns: Sequence[pa.Array]) -> pa.DictionaryArray:
@@ -102,10 +102,10 @@ class PartitionValues:
 
     def of_file(self, path: str) -> dict[str, pa.Scalar]:
         """Return the values of a file's partition columns. Raises `FormatError` for an invalid value."""
-        found = {}
-        for name, text in values_in(path, list(self._kinds), self._default).items():
+        scalars = {}
+        for name, text in parse_partition(path, list(self._kinds), self._default).items():
             values, bad = self._reads[name](pa.array([text], pa.string()))
             if bad is not None:
                 raise FormatError(f"{path}: partition column '{name}': {text!r} is no {self._kinds[name]}")
-            found[name] = values[0]
-        return found
+            scalars[name] = values[0]
+        return scalars

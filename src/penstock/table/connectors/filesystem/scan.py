@@ -22,7 +22,7 @@ from penstock.table.connectors.abilities import (
     leaf_type,
 )
 from penstock.table.connectors.filesystem.leaves import with_fields_alone
-from penstock.table.connectors.filesystem.partitions import directory_of, values_in
+from penstock.table.connectors.filesystem.partitions import build_partition_path, parse_partition
 from penstock.table.connectors.filesystem.source import OutputColumn, TableFilesSource
 from penstock.table.connectors.filesystem.wanted_partitions import WantedPartitions, is_plain
 from penstock.table.connectors.formats.format import TableFormat, only_messages
@@ -85,15 +85,15 @@ class FilesScan(
     def reader(self) -> TableReader:
         """See `TableScan`."""
         names = self.stored.names
-        of_files = [one for one in self.columns if not one.is_partition and one.metadata is None]
-        wanted = list(dict.fromkeys(names.index(one.name) for one in of_files))
-        if not wanted and names:
-            wanted = [0]  # only to count rows
+        of_files = [column for column in self.columns if not column.is_partition and column.metadata is None]
+        indices = list(dict.fromkeys(names.index(column.name) for column in of_files))
+        if not indices and names:
+            indices = [0]  # only to count rows
         options = TableOptions(self.title, dict(self.options), zone=self.zone)
         stored, columns = self.stored, self.columns
-        if self.format.has_named_fields and any(one.path for one in of_files):
+        if self.format.has_named_fields and any(column.path for column in of_files):
             stored, columns = with_fields_alone(stored, columns)
-        decoding = self.format.decoding(stored, wanted, options)
+        decoding = self.format.decoding(stored, indices, options)
         if self.conditions:
             decoding = self.format.filtered(decoding, self.stored, self.conditions)
         if decoding.files is None:
@@ -114,7 +114,7 @@ class FilesScan(
 
     def with_columns(self, columns: Sequence[int]) -> FilesScan:
         """See `ProjectionPushDown`."""
-        return replace(self, columns=tuple(self.columns[place] for place in columns))
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
 
     def with_leaves(self, paths: Sequence[Path]) -> FilesScan:
         """See `NestedPushDown`."""
@@ -123,27 +123,33 @@ class FilesScan(
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
         """See `FilterPushDown`. Conditions on partitions are applied here; the format may use the others."""
         keys = {
-            place: self.partition_keys.index(one.name) for place, one in enumerate(self.columns) if one.is_partition
+            index: self.partition_keys.index(column.name)
+            for index, column in enumerate(self.columns)
+            if column.is_partition
         }
         names = self.stored.names
         stored = {
-            place: names.index(one.name)
-            for place, one in enumerate(self.columns)
-            if not one.is_partition and one.metadata is None and not one.path
+            index: names.index(column.name)
+            for index, column in enumerate(self.columns)
+            if not column.is_partition and column.metadata is None and not column.path
         }
-        done = [one for one in conditions if _is_over(one, keys) and is_plain(one)]
-        rest = tuple(one for one in conditions if one not in done)
-        used = tuple(one for one in rest if _is_over(one, stored) and self.format.uses(_moved(one, stored)))
-        found = replace(self, conditions=(*self.conditions, *(_moved(one, stored) for one in used)))
+        done = [condition for condition in conditions if _is_over(condition, keys) and is_plain(condition)]
+        rest = tuple(condition for condition in conditions if condition not in done)
+        used = tuple(
+            condition
+            for condition in rest
+            if _is_over(condition, stored) and self.format.uses(_moved(condition, stored))
+        )
+        table_scan = replace(self, conditions=(*self.conditions, *(_moved(condition, stored) for condition in used)))
         if done:
-            found = replace(found, wanted=self._wanted([_moved(one, keys) for one in done]))
-        return Filtered(found, rest, used)
+            table_scan = replace(table_scan, wanted=self._wanted([_moved(condition, keys) for condition in done]))
+        return Filtered(table_scan, rest, used)
 
     def _wanted(self, conditions: Sequence[Typed]) -> WantedPartitions:
-        kinds = {one.name: one.type for one in self.columns if one.is_partition}
+        kinds = {column.name: column.type for column in self.columns if column.is_partition}
         read = tuple(key for key in self.partition_keys if key in kinds)
-        places = {self.partition_keys.index(key): place for place, key in enumerate(read)}
-        moved = [_moved(one, places) for one in conditions]
+        positions = {self.partition_keys.index(key): position for position, key in enumerate(read)}
+        moved = [_moved(condition, positions) for condition in conditions]
         return WantedPartitions(tuple(moved), read, tuple(kinds[key] for key in read), self.default_name)
 
     def with_limit(self, limit: int) -> FilesScan:
@@ -158,43 +164,49 @@ class FilesScan(
         """See `PartitionPushDown`. Unknown while new files are monitored."""
         if not self.partition_keys or self.interval_ms is not None:
             return None
-        found: dict[str, Partition] = {}
+        by_directory: dict[str, Partition] = {}
         try:
             files = list_files(self.path)
         except FileNotFoundError:
             return None
         for file in files:
-            values = values_in(file.path, self.partition_keys, self.default_name)
-            found[directory_of(values, self.partition_keys, self.default_name)] = values
-        partitions = [found[one] for one in sorted(found)]
-        return [one for one in partitions if self.only is None or self._values_of(one) in self.only]
+            values = parse_partition(file.path, self.partition_keys, self.default_name)
+            by_directory[build_partition_path(values, self.partition_keys, self.default_name)] = values
+        partitions = [by_directory[directory] for directory in sorted(by_directory)]
+        return [
+            partition
+            for partition in partitions
+            if self.only is None or self._get_partition_values(partition) in self.only
+        ]
 
     def with_partitions(self, partitions: Sequence[Partition]) -> FilesScan:
         """See `PartitionPushDown`. Raises `ValidationError` for partitions of other columns."""
-        for one in partitions:
-            if set(one) != set(self.partition_keys):
+        for partition in partitions:
+            if set(partition) != set(self.partition_keys):
                 raise ValidationError(
                     f"a partition of table {self.title} has values of {', '.join(self.partition_keys)}, "
-                    f"not of {', '.join(one)}"
+                    f"not of {', '.join(partition)}"
                 )
-        return replace(self, only=tuple(map(self._values_of, partitions)))
+        return replace(self, only=tuple(map(self._get_partition_values, partitions)))
 
-    def _values_of(self, partition: Partition) -> tuple[str | None, ...]:
+    def _get_partition_values(self, partition: Partition) -> tuple[str | None, ...]:
         return tuple(partition[key] for key in self.partition_keys)
 
     def _all_wanted(self) -> WantedPartitions | None:
         if self.only is None:
             return self.wanted
-        found = self.wanted or WantedPartitions((), (), (), self.default_name)
-        return replace(found, all_keys=self.partition_keys, only=frozenset(self.only))
+        partitions = self.wanted or WantedPartitions((), (), (), self.default_name)
+        return replace(partitions, all_keys=self.partition_keys, only=frozenset(self.only))
 
     def _location(self) -> TableLocation:
         is_all = self.pattern is None and self.limit is None and self.wanted is None
-        has_plain_columns = all(one.metadata is None and not one.path for one in self.columns)
+        has_plain_columns = all(column.metadata is None and not column.path for column in self.columns)
         only = None
         if self.only is not None:
             partitions = [dict(zip(self.partition_keys, values, strict=True)) for values in self.only]
-            only = tuple(directory_of(one, self.partition_keys, self.default_name) for one in partitions)
+            only = tuple(
+                build_partition_path(partition, self.partition_keys, self.default_name) for partition in partitions
+            )
         return TableLocation(
             self.path, self.format.name, self.options, self.partition_keys, only, is_all and has_plain_columns
         )
@@ -204,10 +216,12 @@ def _leaf(column: OutputColumn, fields: Sequence[int]) -> OutputColumn:
     return replace(column, type=leaf_type(column.type, fields), path=(*column.path, *fields))
 
 
-def _is_over(condition: Typed, places: Mapping[int, int]) -> bool:
-    read = {one.index for one in condition.walk() if isinstance(one, Field)}
-    return bool(read) and read <= places.keys()
+def _is_over(condition: Typed, positions: Mapping[int, int]) -> bool:
+    read = {node.index for node in condition.walk() if isinstance(node, Field)}
+    return bool(read) and read <= positions.keys()
 
 
-def _moved(condition: Typed, places: Mapping[int, int]) -> Typed:
-    return transformed(condition, lambda one: replace(one, index=places[one.index]) if isinstance(one, Field) else one)
+def _moved(condition: Typed, positions: Mapping[int, int]) -> Typed:
+    return transformed(
+        condition, lambda node: replace(node, index=positions[node.index]) if isinstance(node, Field) else node
+    )

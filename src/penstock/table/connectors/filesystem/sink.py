@@ -74,7 +74,7 @@ class TableFilesWriter(FileWriter):
         self._schema = schema
         self._kept = [name for name in names if name not in keys]
         self._key_places = [names.index(key) for key in keys]
-        kinds = [schema[place].type for place in self._key_places]
+        kinds = [schema[index].type for index in self._key_places]
         self._texts = PartitionTexts(keys, kinds, default_name) if keys else None
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
@@ -96,20 +96,20 @@ class TableFilesWriter(FileWriter):
         now_ms = self._context.now_ms()
         self._roll_by_policy(now_ms)
         columns = columns.rename_columns(self._schema.names)
-        kept = columns.select(self._kept)
+        stored = columns.select(self._kept)
         if self._texts is None:
-            self._write("", _data(kept, kinds), now_ms)
+            self._write("", _data(stored, kinds), now_ms)
         else:
-            directories = self._texts.directories([columns.column(place) for place in self._key_places])
-            found, codes = directories.dictionary.to_pylist(), directories.indices.to_numpy()
-            for code, directory in enumerate(found):
-                if len(found) == 1:
-                    part = _data(kept, kinds)
+            directories = self._texts.directories([columns.column(index) for index in self._key_places])
+            names, codes = directories.dictionary.to_pylist(), directories.indices.to_numpy()
+            for code, directory in enumerate(names):
+                if len(names) == 1:
+                    part = _data(stored, kinds)
                 else:
-                    places = np.flatnonzero(codes == code)
+                    indices = np.flatnonzero(codes == code)
                     part = _data(
-                        kept.take(pa.array(places)),
-                        None if kinds is None else np.frombuffer(kinds, np.uint8)[places].tobytes(),
+                        stored.take(pa.array(indices)),
+                        None if kinds is None else np.frombuffer(kinds, np.uint8)[indices].tobytes(),
                     )
                 self._write(directory, part, now_ms)
         self._roll_by_policy(now_ms)

@@ -32,7 +32,7 @@ from penstock.table.connectors.tables import column_names
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import array_of
+from penstock.table.data.values import to_full_array
 
 FileFormat = StreamFormat[Any] | BulkFormat[Any]
 
@@ -135,9 +135,9 @@ class _Enumerator(FileEnumerator):
         self._pattern = None if pattern is None else re.compile(pattern)
 
     def _look(self) -> list[FileInfo]:
-        found = super()._look()
+        files = super()._look()
         pattern = self._pattern
-        return found if pattern is None else [one for one in found if pattern.fullmatch(one.path)]
+        return files if pattern is None else [file for file in files if pattern.fullmatch(file.path)]
 
     def _next(self) -> FileSplit | None:
         split = super()._next()
@@ -159,10 +159,10 @@ class _Reader(FileSourceReader):
     ) -> None:
         super().__init__(context, file_format)
         self._columns = columns
-        kinds = {one.name: one.type for one in columns if one.is_partition}
+        kinds = {column.name: column.type for column in columns if column.is_partition}
         self._partitions = PartitionValues(kinds, default_name)
         self._names = column_names(len(columns))
-        self._is_constant = [one.is_partition or one.metadata is not None for one in columns]
+        self._is_constant = [column.is_partition or column.metadata is not None for column in columns]
         self._left = limit
         self._constants_of = ""
         self._constants: dict[str, pa.Scalar] = {}
@@ -171,17 +171,17 @@ class _Reader(FileSourceReader):
         """Return the next rows, with all columns."""
         if self._left == 0:
             self._pass_over()
-        found = super().poll_next(max_records)
-        if not isinstance(found, ColumnBatch):
-            return found
-        complete = self._completed(found.columns, self._splits[0].path)
-        kinds = found.kinds
+        answer = super().poll_next(max_records)
+        if not isinstance(answer, ColumnBatch):
+            return answer
+        complete = self._completed(answer.columns, self._splits[0].path)
+        kinds = answer.kinds
         if self._left is not None:
             complete = complete.slice(0, self._left)
             kinds = None if kinds is None else kinds[: self._left]
             self._left -= complete.num_rows
         rows = ColumnBatch(complete, None, kinds)
-        rows.origin = found.origin
+        rows.origin = answer.origin
         return rows
 
     def _pass_over(self) -> None:
@@ -192,28 +192,28 @@ class _Reader(FileSourceReader):
 
     def _completed(self, columns: pa.RecordBatch, path: str) -> pa.RecordBatch:
         if path != self._constants_of:
-            self._constants, self._constants_of = self._constants_in(path), path
+            self._constants, self._constants_of = self._read_constants(path), path
         arrays = []
         for name, column, is_constant in zip(self._names, self._columns, self._is_constant, strict=True):
             if is_constant:
-                arrays.append(array_of(self._constants[name], columns.num_rows))
+                arrays.append(to_full_array(self._constants[name], columns.num_rows))
             else:
-                found = columns.column(column.name)
-                arrays.append(pc.struct_field(found, list(column.path)) if column.path else found)
+                array = columns.column(column.name)
+                arrays.append(pc.struct_field(array, list(column.path)) if column.path else array)
         return pa.RecordBatch.from_arrays(arrays, self._names)
 
-    def _constants_in(self, path: str) -> dict[str, pa.Scalar]:
+    def _read_constants(self, path: str) -> dict[str, pa.Scalar]:
         """Return the values shared by all rows of a file, by column name."""
         values = self._partitions.of_file(path)
-        found = {}
-        info = file_info(path) if any(one.metadata is not None for one in self._columns) else None
+        constants = {}
+        info = file_info(path) if any(column.metadata is not None for column in self._columns) else None
         for name, column in zip(self._names, self._columns, strict=True):
             if column.metadata is not None:
                 assert info is not None
-                found[name] = _metadata(column.metadata, info).cast(arrow_type(column.type))
+                constants[name] = _metadata(column.metadata, info).cast(arrow_type(column.type))
             elif column.is_partition:
-                found[name] = values[column.name]
-        return found
+                constants[name] = values[column.name]
+        return constants
 
 
 def _metadata(key: str, info: FileInfo) -> pa.Scalar:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.table.connectors.filesystem.partitions import PartitionValues, values_in
+from penstock.table.connectors.filesystem.partitions import PartitionValues, parse_partition
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
@@ -24,8 +24,8 @@ _PLAIN: Final = frozenset(
 def is_plain(condition: Typed) -> bool:
     """Return whether a condition can be evaluated on directory names alone."""
     return all(
-        isinstance(one, Field | Constant) or (isinstance(one, FunctionCall) and one.function in _PLAIN)
-        for one in condition.walk()
+        isinstance(node, Field | Constant) or (isinstance(node, FunctionCall) and node.function in _PLAIN)
+        for node in condition.walk()
     )
 
 
@@ -62,8 +62,8 @@ class WantedPartitions:
             return known[directory]
 
         def are_true(path: str) -> bool:
-            found = values.of_file(path)
-            columns = [pa.array([found[key].as_py()], found[key].type) for key in self.keys]
+            scalars = values.of_file(path)
+            columns = [pa.array([scalars[key].as_py()], scalars[key].type) for key in self.keys]
             return all(answer[0].as_py() is True for answer in ask(Columns(columns, 1)))
 
         return is_wanted
@@ -71,5 +71,5 @@ class WantedPartitions:
     def _is_one_of_them(self, path: str) -> bool:
         if self.only is None:
             return True
-        values = values_in(path, self.all_keys, self.default_name)
+        values = parse_partition(path, self.all_keys, self.default_name)
         return tuple(values[key] for key in self.all_keys) in self.only

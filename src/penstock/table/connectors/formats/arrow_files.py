@@ -34,9 +34,9 @@ _GROUP_ROWS: Final = 1 << 16
 def arrow_columns(schema: RowSchema, format_name: str, refused: tuple[type[DataType], ...]) -> pa.Schema:
     """Return the columns as stored in files. Raises `UnsupportedError` if a column's type contains a refused type."""
     for column in schema:
-        if found := _refused(column.type, refused):
+        if refused_type := _refused(column.type, refused):
             raise UnsupportedError(
-                f"{format_name} has no form for {found}: column '{column.name}' of type {column.type}"
+                f"{format_name} has no form for {refused_type}: column '{column.name}' of type {column.type}"
             )
     return pa.schema([pa.field(column.name, plain_type(arrow_type(column.type))) for column in schema])
 
@@ -49,7 +49,9 @@ def not_null_columns(schema: RowSchema) -> frozenset[str]:
 def _refused(kind: DataType, refused: tuple[type[DataType], ...]) -> DataType | None:
     if isinstance(kind, refused):
         return kind
-    return next((found for one in kind.children() if (found := _refused(one, refused)) is not None), None)
+    return next(
+        (refused_type for child in kind.children() if (refused_type := _refused(child, refused)) is not None), None
+    )
 
 
 class TypedFile(BulkFile[Any]):
@@ -58,7 +60,7 @@ class TypedFile(BulkFile[Any]):
     Args:
         inner: reads the columns with the file's types.
         schema: the names and types of the columns.
-        kept: the units to read; None for all.
+        units: the units to read; None for all.
         required: the columns that must not be NULL. A column that the file lacks is NULL.
         convert: converts timestamps, also nested ones, before the cast to these types; None for no conversion.
     """
@@ -67,20 +69,20 @@ class TypedFile(BulkFile[Any]):
         self,
         inner: BulkFile[Any],
         schema: pa.Schema,
-        kept: frozenset[int] | None = None,
+        units: frozenset[int] | None = None,
         convert: Callable[[pa.Array], pa.Array] | None = None,
         required: Collection[str] = (),
     ) -> None:
         self._inner = inner
         self._schema = schema
-        self._kept = kept
+        self._kept = units
         self._required = frozenset(required)
         self._convert = convert
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         """See `BulkFile`."""
-        found = self._inner.units(start, end)
-        return found if self._kept is None else [one for one in found if one in self._kept]
+        units = self._inner.units(start, end)
+        return units if self._kept is None else [unit for unit in units if unit in self._kept]
 
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
         """See `BulkFile`."""
@@ -160,9 +162,11 @@ class _Writer(ColumnsWriter):
             table = pa.Table.from_batches(self._waiting).combine_chunks()
             self._waiting, self._rows = [], 0
             for batch in table.to_batches():
-                arrays = [_plain(*one) for one in zip(batch.schema.names, batch.columns, strict=True)]
+                arrays = [_plain(*pair) for pair in zip(batch.schema.names, batch.columns, strict=True)]
                 if self._convert is not None:
-                    arrays = [convert_leaves(self._convert, one) if has_times(one.type) else one for one in arrays]
+                    arrays = [
+                        convert_leaves(self._convert, array) if has_times(array.type) else array for array in arrays
+                    ]
                 self._inner.add_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, batch.schema.names)))
 
     def finish(self) -> None:

@@ -30,9 +30,9 @@ from penstock.table.connectors.formats.lines import ColumnsWriter
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import held_of, seen_of
+from penstock.table.data.conversion import to_external, to_internal
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 CODEC: Final = ConfigOption(
@@ -80,7 +80,7 @@ class AvroTableFormat(TableFormat):
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
         written = avro_schema(schema)  # raises for types that Avro lacks
-        columns = RowSchema(tuple(schema[place] for place in wanted))
+        columns = RowSchema(tuple(schema[index] for index in wanted))
         decoder = AvroMessageDecoder(columns, PlainRecords(written, avro_schema(columns)))
         return Decoding(AvroColumnsFormat(columns), decoder, options.read(IGNORE_ERRORS))
 
@@ -148,7 +148,7 @@ def _not_null(kind: DataType, column: PlanColumn, name: str) -> Any:
             if digits <= _MICROSECOND_DIGITS:
                 return {"type": "long", "logicalType": "timestamp-millis" if digits <= 3 else "timestamp-micros"}
         case types.RowType():
-            fields = [_field(one.name, one.data_type, column, name) for one in kind.fields]
+            fields = [_field(field.name, field.data_type, column, name) for field in kind.fields]
             return {"type": "record", "name": name, "fields": fields}
         case types.MultisetType(element_type=element) if isinstance(element, _TEXTS):
             return {"type": "map", "values": "int"}
@@ -174,7 +174,7 @@ class _ColumnsFile(BulkFile[Any]):
     def __init__(self, inner: BulkFile[Row], schema: RowSchema) -> None:
         self._inner = inner
         self._schema = schema
-        self._helds = [_held_of(kind) for kind in schema.types]
+        self._helds = [_to_internal(kind) for kind in schema.types]
 
     def units(self, start: int, end: int | None) -> Sequence[int]:
         return self._inner.units(start, end)
@@ -182,15 +182,15 @@ class _ColumnsFile(BulkFile[Any]):
     def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
         for records in self._inner.read(unit, skip_records):
             assert isinstance(records, list)
-            there = records[0].as_dict() if records else self._schema.names
+            present = records[0].as_dict() if records else self._schema.names
             arrays = []
-            for column, held in zip(self._schema, self._helds, strict=True):
+            for column, convert in zip(self._schema, self._helds, strict=True):
                 try:
-                    if column.type.is_nullable and column.name not in there:
+                    if column.type.is_nullable and column.name not in present:
                         arrays.append(pa.nulls(len(records), arrow_type(column.type)))
                         continue
-                    values = [held(record[column.name]) for record in records]
-                    arrays.append(column_of(values, column.type))
+                    values = [convert(record[column.name]) for record in records]
+                    arrays.append(to_column(values, column.type))
                 except KeyError as error:
                     raise FormatError(f"the file has no column '{column.name}', which is NOT NULL") from error
                 except (pa.ArrowException, PenstockError, TypeError, ValueError, OverflowError) as error:
@@ -198,42 +198,42 @@ class _ColumnsFile(BulkFile[Any]):
             yield ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names))
 
 
-def _held_of(kind: DataType) -> Callable[[Any], Any]:
-    """Return `held_of` for values whose nested rows may lack fields; these are NULL."""
-    held, complete = held_of(kind, UTC), _completion_of(kind)
-    return held if complete is None else lambda value: held(complete(value))
+def _to_internal(kind: DataType) -> Callable[[Any], Any]:
+    """Return `to_internal` for values whose nested rows may lack fields; these are NULL."""
+    convert, complete = to_internal(kind, UTC), _build_completion(kind)
+    return convert if complete is None else lambda value: convert(complete(value))
 
 
-def _completion_of(kind: DataType) -> Callable[[Any], Any] | None:
+def _build_completion(kind: DataType) -> Callable[[Any], Any] | None:
     """Return a function that adds missing fields to nested rows, by name; None for types that contain no rows."""
     if isinstance(kind, types.RowType):
         return _row_completion(kind)
     if isinstance(kind, types.MapType):
-        of_item = _completion_of(kind.value_type)
+        of_item = _build_completion(kind.value_type)
         if of_item is None:
             return None
         return lambda value: None if value is None else {key: of_item(item) for key, item in value.items()}
     if isinstance(kind, types.ArrayType) and not isinstance(kind, types.MultisetType):
-        of_element = _completion_of(kind.element_type)
+        of_element = _build_completion(kind.element_type)
         if of_element is None:
             return None
-        return lambda value: None if value is None else [of_element(one) for one in value]
+        return lambda value: None if value is None else [of_element(element) for element in value]
     return None
 
 
 def _row_completion(kind: types.RowType) -> Callable[[Any], Any]:
-    fields = [(one.name, one.data_type, _completion_of(one.data_type)) for one in kind.fields]
+    fields = [(field.name, field.data_type, _build_completion(field.data_type)) for field in kind.fields]
 
     def complete(value: Any) -> Any:
         if not isinstance(value, Row):
             return value
-        there, found = value.as_dict(), []
+        present, values = value.as_dict(), []
         for name, data_type, of_field in fields:
-            if name not in there and not data_type.is_nullable:
+            if name not in present and not data_type.is_nullable:
                 raise FormatError(f"the file has no field '{name}', which is NOT NULL")
-            field = there.get(name)
-            found.append(field if of_field is None else of_field(field))
-        return tuple(found)
+            field = present.get(name)
+            values.append(field if of_field is None else of_field(field))
+        return tuple(values)
 
     return complete
 
@@ -251,12 +251,12 @@ class _Writer(ColumnsWriter):
     def __init__(self, schema: RowSchema, inner: BatchWriter[Any]) -> None:
         super().__init__(schema)
         self._inner = inner
-        self._seens = [seen_of(kind, UTC) for kind in schema.types]
+        self._seens = [to_external(kind, UTC) for kind in schema.types]
 
     def add_columns(self, data: ColumnData) -> None:
         columns = [
-            [seen(value) for value in values_of(column, kind)]
-            for column, kind, seen in zip(data.columns.columns, self._schema.types, self._seens, strict=True)
+            [convert(value) for value in to_values(column, kind)]
+            for column, kind, convert in zip(data.columns.columns, self._schema.types, self._seens, strict=True)
         ]
         self._inner.add_elements(list(zip(*columns, strict=True)))
 

@@ -79,7 +79,7 @@ class AvroConfluentFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        columns = RowSchema(tuple(schema[place] for place in wanted))
+        columns = RowSchema(tuple(schema[index] for index in wanted))
         decoder = AvroMessageDecoder(columns, RegisteredRecords(_settings(options), avro_schema(columns)))
         return Decoding(None, decoder, options.read(IGNORE_ERRORS))
 
@@ -101,26 +101,26 @@ class DebeziumAvroConfluentFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        columns = RowSchema(tuple(schema[place] for place in wanted))
+        columns = RowSchema(tuple(schema[index] for index in wanted))
         envelope = DebeziumAvroEnvelope(RegisteredRecords(_settings(options), debezium_schema(columns)))
         return Decoding(None, ChangelogDecoder(envelope, HeldRows(columns)), options.read(IGNORE_ERRORS), ALL)
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
-        made = _given_schema(options) or debezium_schema(schema)
+        record_schema = _given_schema(options) or debezium_schema(schema)
         names = ["before", "after", "op"]
-        if made.field_names != names:
+        if record_schema.field_names != names:
             raise options.wrong(SCHEMA.key(), f"its fields must be {', '.join(names)}")
-        writing = RegisteredWriting(_settings(options), _subject(options), made, names)
+        writing = RegisteredWriting(_settings(options), _subject(options), record_schema, names)
         return Encoding(None, DebeziumAvroEncoder(schema, writing), ALL)
 
 
 class RegisteredRecords:
     """Reads records of any schema in a registry as records of one schema."""
 
-    def __init__(self, settings: RegistrySettings, wanted: AvroSchema) -> None:
-        self._parts = settings, wanted
-        self._reader = RegistryReader(settings, wanted.record, HeldValues(), narrows=True)
+    def __init__(self, settings: RegistrySettings, reader_schema: AvroSchema) -> None:
+        self._parts = settings, reader_schema
+        self._reader = RegistryReader(settings, reader_schema.record, HeldValues(), narrows=True)
 
     def values(self, message: bytes) -> list[Any]:
         """See `RecordsReader`."""
@@ -128,8 +128,8 @@ class RegisteredRecords:
 
     def many(self, messages: Sequence[bytes]) -> list[list[Any]] | None:
         """See `RecordsReader`."""
-        found = self._reader.many(messages)
-        return None if found is None else found[1]
+        result = self._reader.many(messages)
+        return None if result is None else result[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
@@ -202,9 +202,9 @@ class DebeziumAvroEncoder(MessageEncoder):
         )
 
 
-def _there(row: Any, what: str) -> Any:
+def _there(row: Any, description: str) -> Any:
     if row is None:
-        raise FormatError(f"{what} is null")
+        raise FormatError(f"{description} is null")
     return row
 
 
@@ -223,13 +223,13 @@ def _settings(options: TableOptions) -> RegistrySettings:
 
 
 def _subject(options: TableOptions) -> str:
-    found = options.read(SUBJECT)
-    if found is None:
+    subject = options.read(SUBJECT)
+    if subject is None:
         raise ValidationError(
             f"Option '{SUBJECT.key()}' of the format is required for writing into table {options.title}: it says under "
             "which subject the schema is registered"
         )
-    return found
+    return subject
 
 
 def _given_schema(options: TableOptions) -> AvroSchema | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.base.errors import FormatError
 from penstock.codecs.avro_reading import READ_ERRORS, RecordReader
 from penstock.codecs.avro_types import AvroType
-from penstock.codecs.avro_values import decimal_of, decimals
+from penstock.codecs.avro_values import decimals, decode_decimal
 from penstock.codecs.avro_writing import WRITE_ERRORS, Logical, RecordWriter
 from penstock.codecs.messages import Deserialized
 from penstock.formats.avro_schema import AvroSchema
@@ -32,7 +32,7 @@ class HeldValues:
         name = str(logical.logical)
         if name == "decimal":
             scale = logical.scale
-            return lambda data: decimal_of(data, scale)
+            return lambda data: decode_decimal(data, scale)
         if name == "time-micros":
             return lambda value: value // _MICROSECONDS
         if (unit := _unit(name)) is not None:
@@ -96,9 +96,9 @@ class RecordsReader(Protocol):
 class PlainRecords:
     """Records without an envelope, all of one schema."""
 
-    def __init__(self, written: AvroSchema, wanted: AvroSchema) -> None:
-        self._parts = written, wanted
-        self._reader = RecordReader(written.record, wanted.record, HeldValues(), narrows=True)
+    def __init__(self, written: AvroSchema, reader_schema: AvroSchema) -> None:
+        self._parts = written, reader_schema
+        self._reader = RecordReader(written.record, reader_schema.record, HeldValues(), narrows=True)
 
     def values(self, message: bytes) -> list[Any]:
         """See `RecordsReader`."""

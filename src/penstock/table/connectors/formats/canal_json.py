@@ -16,10 +16,10 @@ from penstock.table.connectors.formats.changelog_json import (
     JsonChangelogFormat,
     JsonEnvelope,
     Known,
-    map_at,
-    milliseconds_at,
-    text_at,
-    texts_at,
+    map_field,
+    milliseconds_field,
+    text_field,
+    texts_field,
     with_old,
 )
 from penstock.table.connectors.formats.json_options import CHANGELOG_OPTIONS
@@ -55,26 +55,26 @@ class CanalEnvelope(JsonEnvelope):
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
     known: ClassVar[Mapping[str, Known]] = {
-        "database": text_at("database"),
-        "table": text_at("table"),
-        "sql-type": map_at(types.IntType(), int, "sqlType"),
-        "pk-names": texts_at("pkNames"),
-        "ingestion-timestamp": milliseconds_at("ts"),
-        "event-timestamp": milliseconds_at("es"),
+        "database": text_field("database"),
+        "table": text_field("table"),
+        "sql-type": map_field(types.IntType(), int, "sqlType"),
+        "pk-names": texts_field("pkNames"),
+        "ingestion-timestamp": milliseconds_field("ts"),
+        "event-timestamp": milliseconds_field("es"),
     }
 
-    def changes(self, found: _Message) -> Sequence[Change] | None:
+    def changes(self, message: _Message) -> Sequence[Change] | None:
         """See `JsonEnvelope`. A message may describe many rows. CREATE concerns a table and is skipped."""
-        if not self._counts(found):
+        if not self._counts(message):
             return None
-        rows = found.data or []
-        match found.type:
+        rows = message.data or []
+        match message.type:
             case "INSERT":
                 return [inserted(msgspec.json.encode(row)) for row in rows]
             case "DELETE":
                 return [deleted(msgspec.json.encode(row)) for row in rows]
             case "UPDATE":
-                old = found.old or []
+                old = message.old or []
                 if len(old) != len(rows):
                     raise FormatError(f'an UPDATE message has {len(rows)} rows in "data" and {len(old)} in "old"')
                 updates = zip(rows, old, strict=True)
@@ -85,9 +85,9 @@ class CanalEnvelope(JsonEnvelope):
             case other:
                 raise FormatError(f'unknown "type" value {other!r}: it is one of INSERT, UPDATE, DELETE and CREATE')
 
-    def _counts(self, found: _Message) -> bool:
+    def _counts(self, message: _Message) -> bool:
         database, table = self.settings or (None, None)
-        return _matches(database, found.database) and _matches(table, found.table)
+        return _matches(database, message.database) and _matches(table, message.table)
 
 
 def _matches(pattern: str | None, name: str | None) -> bool:
@@ -109,10 +109,10 @@ class CanalJsonFormat(JsonChangelogFormat):
 
 
 def _pattern(option: ConfigOption[str | None], options: TableOptions) -> str | None:
-    found = options.read(option)
-    if found is not None:
+    pattern = options.read(option)
+    if pattern is not None:
         try:
-            re.compile(found)
+            re.compile(pattern)
         except re.error as error:
             raise options.wrong(option.key(), f"it is no regular expression: {error}") from error
-    return found
+    return pattern

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, reason_of
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, format_reason
 from penstock.table.connectors.formats.format import Decoding, Encoding, MessageDecoder, MessageEncoder
 from penstock.table.connectors.formats.lines import LinesFormat, LinesWriterFactory
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import ALL, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
@@ -107,43 +107,43 @@ class ChangelogDecoder(MessageDecoder):
         bad: list[BadMessage] = []
         rows: list[Any] = []
         kinds: list[int] = []
-        places: list[int] = []
+        positions: list[int] = []
         metadata: dict[int, Sequence[Any]] = {}
-        for place, message in enumerate(messages):
+        for message_index, message in enumerate(messages):
             try:
-                told = self._envelope.told(message)
+                event = self._envelope.told(message)
             except BAD_RECORD as error:
-                bad.append(BadMessage(place, reason_of(error), error))
+                bad.append(BadMessage(message_index, format_reason(error), error))
                 continue
-            if told is not None:
-                metadata[place] = told.metadata
-                for kind, row in told.changes:
+            if event is not None:
+                metadata[message_index] = event.metadata
+                for kind, row in event.changes:
                     kinds.append(kind)
                     rows.append(row)
-                    places.append(place)
-        found = self._rows.decode(rows)
-        columns = found.columns
-        if found.bad:
-            wrong = {places[one.place]: one for one in reversed(found.bad)}
-            bad = sorted([*bad, *(one._replace(place=place) for place, one in wrong.items())])
+                    positions.append(message_index)
+        decoded = self._rows.decode(rows)
+        columns = decoded.columns
+        if decoded.bad:
+            wrong = {positions[bad_row.place]: bad_row for bad_row in reversed(decoded.bad)}
+            bad = sorted([*bad, *(bad_row._replace(place=position) for position, bad_row in wrong.items())])
             # If one half of an update is bad, skip both.
-            kept = [index for index, place in enumerate(places) if place not in wrong]
-            read = {index: at for at, index in enumerate(found.of_records(range(len(rows))))}
-            columns = columns.take(pa.array([read[index] for index in kept], pa.int64()))
-            kinds, places = [kinds[index] for index in kept], [places[index] for index in kept]
-        columns = self._with_metadata(columns, [metadata[place] for place in places])
-        return Deserialized(ColumnData(columns), places, bad, bytes(kinds) if any(kinds) else None)
+            remaining = [index for index, position in enumerate(positions) if position not in wrong]
+            read = {index: at for at, index in enumerate(decoded.of_records(range(len(rows))))}
+            columns = columns.take(pa.array([read[index] for index in remaining], pa.int64()))
+            kinds, positions = [kinds[index] for index in remaining], [positions[index] for index in remaining]
+        columns = self._with_metadata(columns, [metadata[position] for position in positions])
+        return Deserialized(ColumnData(columns), positions, bad, bytes(kinds) if any(kinds) else None)
 
     def _with_metadata(self, columns: pa.RecordBatch, values: Sequence[Sequence[Any]]) -> pa.RecordBatch:
         if not self._metadata:
             return columns
-        made = [
-            column_of([of_row[index] for of_row in values], kind).cast(arrow_type(column.type))
+        arrays = [
+            to_column([of_row[index] for of_row in values], kind).cast(arrow_type(column.type))
             for index, (column, kind) in enumerate(self._metadata)
         ]
         names = [*columns.schema.names, *(column.name for column, _ in self._metadata)]
-        whole = pa.RecordBatch.from_arrays([*columns.columns, *made], names)
-        return whole if self._order is None else whole.select(list(self._order))
+        batch = pa.RecordBatch.from_arrays([*columns.columns, *arrays], names)
+        return batch if self._order is None else batch.select(list(self._order))
 
 
 class ChangelogEncoder(MessageEncoder):

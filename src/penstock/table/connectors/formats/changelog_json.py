@@ -49,33 +49,35 @@ class Known(NamedTuple):
     held: Callable[[Any], Any]
 
 
-def text_at(*path: str) -> Known:
+def text_field(*path: str) -> Known:
     """Return a string column."""
     return Known(_TEXT, path, str)
 
 
-def texts_at(*path: str) -> Known:
+def texts_field(*path: str) -> Known:
     """Return a column of string arrays."""
-    return Known(types.ArrayType(_TEXT), path, lambda value: [None if one is None else str(one) for one in value])
+    return Known(
+        types.ArrayType(_TEXT), path, lambda value: [None if element is None else str(element) for element in value]
+    )
 
 
-def milliseconds_at(*path: str) -> Known:
+def milliseconds_field(*path: str) -> Known:
     """Return a TIMESTAMP_LTZ column, given in milliseconds since 1970."""
     return Known(types.LocalZonedTimestampType(3), path, lambda value: int(value) * _MILLISECOND_NS)
 
 
-def moment_at(*path: str) -> Known:
+def timestamp_field(*path: str) -> Known:
     """Return a TIMESTAMP_LTZ column, given as text in UTC."""
     read = value_reader(types.TimestampType(6), JsonRules(), "metadata")
     return Known(types.LocalZonedTimestampType(6), path, lambda value: read(value.replace("T", " ").removesuffix("Z")))
 
 
-def map_at(of: DataType, held: Callable[[Any], Any], *path: str) -> Known:
+def map_field(of: DataType, convert: Callable[[Any], Any], *path: str) -> Known:
     """Return a column of maps with string keys."""
     return Known(
         types.MapType(_TEXT, of),
         path,
-        lambda value: [(name, None if one is None else held(one)) for name, one in value.items()],
+        lambda value: [(name, None if item is None else convert(item)) for name, item in value.items()],
     )
 
 
@@ -98,13 +100,13 @@ class JsonEnvelope(Envelope):
         self.settings = settings
 
     @abstractmethod
-    def changes(self, found: Any) -> Sequence[Change] | None:
+    def changes(self, message: Any) -> Sequence[Change] | None:
         """Return the changes in a message parsed by `decoder`; None if it describes no row changes."""
 
     def told(self, message: bytes) -> Told | None:
         """See `Envelope`. An empty or null message is a tombstone: earlier messages of its key are no longer needed."""
-        message, found = self._parse(message) if message else (message, None)
-        changes = None if found is None else self.changes(found)
+        message, parsed = self._parse(message) if message else (message, None)
+        changes = None if parsed is None else self.changes(parsed)
         if changes is None:
             return None
         return Told(changes, self._metadata(msgspec.json.decode(message)) if self._wanted else ())
@@ -127,13 +129,13 @@ class JsonEnvelope(Envelope):
 
     def _metadata(self, parsed: Any) -> list[Any]:
         parsed = self.where_metadata_is(parsed)
-        found = []
-        for one in self._wanted:
+        values = []
+        for field in self._wanted:
             value = parsed
-            for name in one.path:
+            for name in field.path:
                 value = value.get(name) if isinstance(value, dict) else None
-            found.append(None if value is None else one.held(value))
-        return found
+            values.append(None if value is None else field.held(value))
+        return values
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
@@ -161,14 +163,14 @@ class JsonChangelogFormat(TableFormat):
     ) -> Decoding:
         """See `TableFormat`."""
         rules = json_rules(options)
-        of_rows = [place for place in wanted if place not in metadata]
-        of_messages = [place for place in wanted if place in metadata]
+        of_rows = [position for position in wanted if position not in metadata]
+        of_messages = [position for position in wanted if position in metadata]
         come = [*of_rows, *of_messages]
         decoder = ChangelogDecoder(
-            self.envelope([metadata[place] for place in of_messages], self.settings(options)),
-            JsonMessageDecoder(RowSchema(tuple(schema[place] for place in of_rows)), rules, takes_arrays=False),
-            [(schema[place], self.envelope.known[metadata[place]].type) for place in of_messages],
-            None if come == list(wanted) else [come.index(place) for place in wanted],
+            self.envelope([metadata[position] for position in of_messages], self.settings(options)),
+            JsonMessageDecoder(RowSchema(tuple(schema[position] for position in of_rows)), rules, takes_arrays=False),
+            [(schema[position], self.envelope.known[metadata[position]].type) for position in of_messages],
+            None if come == list(wanted) else [come.index(position) for position in wanted],
         )
         return changelog_decoding(decoder, rules.ignores_errors)
 
@@ -184,10 +186,10 @@ class JsonChangelogFormat(TableFormat):
 
 def given(row: msgspec.Raw, what: str) -> bytes:
     """Return the bytes of a row. Raises FormatError if it is null."""
-    found = bytes(row)
-    if found == b"null":
+    raw = bytes(row)
+    if raw == b"null":
         raise FormatError(f"{what} is null")
-    return found
+    return raw
 
 
 def with_old(row: Mapping[str, msgspec.Raw], old: Mapping[str, msgspec.Raw]) -> bytes:

@@ -109,7 +109,7 @@ def _rules(options: TableOptions) -> CsvRules:
 
 
 def _character(options: TableOptions, option: ConfigOption[str | None]) -> str | None:
-    found = options.read(option)
-    if found is not None and len(found) != 1:
-        raise options.wrong(option.key(), f"it must be a single character, not {found!r}")
-    return found
+    character = options.read(option)
+    if character is not None and len(character) != 1:
+        raise options.wrong(option.key(), f"it must be a single character, not {character!r}")
+    return character

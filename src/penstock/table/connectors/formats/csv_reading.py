@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, reason_of
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, format_reason
 from penstock.formats.stream_format import DecodedBlock, LineDecoder, Malformed, StreamFormat
 from penstock.table.connectors.formats.csv_rules import CsvRules
 from penstock.table.connectors.formats.format import MessageDecoder
@@ -43,48 +43,48 @@ class CsvColumns:
     def __init__(self, schema: RowSchema, wanted: Sequence[int], rules: CsvRules) -> None:
         self.width = len(schema)
         self._wanted = tuple(wanted)
-        self._names = [schema[place].name for place in wanted]
-        self._types = [schema[place].type for place in wanted]
+        self._names = [schema[index].name for index in wanted]
+        self._types = [schema[index].type for index in wanted]
         self._rules = rules
         self._reads: list[ReadColumn] = [
-            column_reader(schema[place].type, rules.text(), f"column '{schema[place].name}'") for place in wanted
+            column_reader(schema[index].type, rules.text(), f"column '{schema[index].name}'") for index in wanted
         ]
 
     def of_texts(self, texts: Sequence[pa.Array]) -> tuple[pa.RecordBatch, dict[int, str]]:
         """Return the columns parsed from text columns, and the errors of bad rows by row index."""
         arrays: list[pa.Array] = []
         bad: dict[int, str] = {}
-        for place, name, kind, read in zip(self._wanted, self._names, self._types, self._reads, strict=True):
-            found, wrong = read(texts[place])
-            arrays.append(found)
+        for index, name, kind, read in zip(self._wanted, self._names, self._types, self._reads, strict=True):
+            array, wrong = read(texts[index])
+            arrays.append(array)
             if wrong is not None and not self._rules.ignores_errors:
                 for row in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():
-                    text = str(texts[place][row])[:_TEXT_CHARS_MAX]
+                    text = str(texts[index][row])[:_TEXT_CHARS_MAX]
                     bad.setdefault(row, f"column '{name}': {text!r} is no {kind}")
         return pa.RecordBatch.from_arrays(arrays, self._names), bad
 
     def of_records(self, records: Sequence[Record]) -> tuple[pa.RecordBatch, list[Record]]:
         """Return the columns of the valid records, and the bad records."""
         good, bad = [], []
-        for one in records:
-            fields = one.fields
+        for record in records:
+            fields = record.fields
             if fields is not None and len(fields) == self.width + 1 and not fields[-1].strip():
                 fields = fields[:-1]  # trailing delimiter
             if fields is not None and len(fields) < self.width and self._rules.ignores_errors:
                 fields = fields + [None] * (self.width - len(fields))  # type: ignore[list-item]
             if fields is None:
-                bad.append(one)
+                bad.append(record)
             elif len(fields) != self.width:
                 reason = f"Row length mismatch. {self.width} fields expected but was {len(fields)}."
-                bad.append(one._replace(fields=None, reason=reason))
+                bad.append(record._replace(fields=None, reason=reason))
             else:
-                good.append(one._replace(fields=fields))
-        texts = [pa.array([one.fields[place] for one in good], pa.string()) for place in range(self.width)]  # type: ignore[index]
+                good.append(record._replace(fields=fields))
+        texts = [pa.array([row.fields[index] for row in good], pa.string()) for index in range(self.width)]  # type: ignore[index]
         columns, reasons = self.of_texts(texts)
         if reasons:
             bad += [good[row]._replace(fields=None, reason=reason) for row, reason in reasons.items()]
             columns = columns.take(pa.array([row for row in range(len(good)) if row not in reasons], pa.int64()))
-        return columns, sorted(bad, key=lambda one: one.line)
+        return columns, sorted(bad, key=lambda bad_record: bad_record.line)
 
 
 class CsvMessageDecoder(MessageDecoder):
@@ -98,18 +98,18 @@ class CsvMessageDecoder(MessageDecoder):
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         records = []
-        for place, message in enumerate(messages):
-            found, _ = split_records(message, self._rules, True)
-            if len(found) > 1:
-                found = [Record(0, None, f"it has {len(found)} records")]
-            records += [one._replace(line=place) for one in found]
+        for message_index, message in enumerate(messages):
+            message_records, _ = split_records(message, self._rules, True)
+            if len(message_records) > 1:
+                message_records = [Record(0, None, f"it has {len(message_records)} records")]
+            records += [record._replace(line=message_index) for record in message_records]
         columns, bad = self._columns.of_records(records)
-        wrong = {one.line for one in bad}
-        places = [one.line for one in records if one.line not in wrong]
+        wrong = {record.line for record in bad}
+        positions = [record.line for record in records if record.line not in wrong]
         return Deserialized(
             ColumnData(columns),
-            None if len(places) == len(messages) else places,
-            [BadMessage(one.line, one.reason) for one in bad],
+            None if len(positions) == len(messages) else positions,
+            [BadMessage(record.line, record.reason) for record in bad],
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -138,10 +138,12 @@ class _CsvDecoder(LineDecoder[Any]):
         self._columns = columns
         self._rules = rules
         self._special = [
-            one.encode() for one in (rules.quote, rules.escape, "#" if rules.has_comments else None) if one
+            character.encode()
+            for character in (rules.quote, rules.escape, "#" if rules.has_comments else None)
+            if character
         ]
         # The extra column is for files whose lines end with a delimiter.
-        names = [str(place) for place in range(columns.width + 1)]
+        names = [str(index) for index in range(columns.width + 1)]
         self._read = pyarrow.csv.ReadOptions(use_threads=False, column_names=names[:-1])
         self._read_longer = pyarrow.csv.ReadOptions(use_threads=False, column_names=names)
         self._delimiter = rules.delimiter.encode()
@@ -153,12 +155,14 @@ class _CsvDecoder(LineDecoder[Any]):
         )
 
     def decode(self, block: bytes, last: bool) -> DecodedBlock:
-        columns = None if any(one in block for one in self._special) else self._at_once(block)
+        columns = None if any(character in block for character in self._special) else self._at_once(block)
         if columns is not None:
             return DecodedBlock(ColumnData(columns), (), len(block))
         records, consumed = split_records(block, self._rules, last)
         columns, bad = self._columns.of_records(records)
-        return DecodedBlock(ColumnData(columns), [Malformed(one.line, one.reason, one.text) for one in bad], consumed)
+        return DecodedBlock(
+            ColumnData(columns), [Malformed(record.line, record.reason, record.text) for record in bad], consumed
+        )
 
     def _at_once(self, block: bytes) -> pa.RecordBatch | None:
         """Return the columns of a block as read by Arrow; None if the block has an error."""
@@ -169,7 +173,7 @@ class _CsvDecoder(LineDecoder[Any]):
             table = pyarrow.csv.read_csv(io.BytesIO(block), options, self._parse, self._convert)
         except pa.ArrowException:
             return None
-        texts = [one.combine_chunks() for one in table.columns]
+        texts = [column.combine_chunks() for column in table.columns]
         if is_longer and pc.any(pc.not_equal(pc.utf8_trim_whitespace(texts.pop()), "")).as_py():
             return None
         columns, bad = self._columns.of_texts(texts)
@@ -196,13 +200,13 @@ def split_records(block: bytes, rules: CsvRules, last: bool) -> tuple[list[Recor
         try:
             for row in _reader(source, rules):
                 if row:
-                    records.append(Record(done, row, "", source.text_from(done)))
+                    records.append(Record(done, row, "", source.get_text(done)))
                 done = source.position
         except BAD_RECORD as error:
             if source.ran_out and not last:
                 break
             stop = max(source.position, done + 1)
-            records.append(Record(done, None, _why(error), source.text_from(done)))
+            records.append(Record(done, None, _why(error), source.get_text(done)))
             done = stop
         else:
             done = len(lines)
@@ -222,7 +226,7 @@ def _reader(source: Iterator[str], rules: CsvRules) -> Any:
 
 
 def _why(error: BaseException) -> str:
-    reason = reason_of(error)
+    reason = format_reason(error)
     return "a quote is not closed" if reason == "unexpected end of data" else reason
 
 
@@ -246,6 +250,6 @@ class _Lines:
         line = self._lines[self.position - 1]
         return "\n" if self._has_comments and line.startswith(b"#") else line.decode()
 
-    def text_from(self, line: int) -> str:
+    def get_text(self, line: int) -> str:
         """Return the text read since a line, without the final line break."""
         return b"".join(self._lines[line : max(self.position, line + 1)]).decode("utf-8", "replace").rstrip("\r\n")

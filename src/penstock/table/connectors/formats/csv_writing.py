@@ -35,8 +35,8 @@ class CsvMessageEncoder(MessageEncoder):
         self._rules = rules
         self._columns = [shown(column.type, rules, f"column '{column.name}'") for column in schema]
         self._types = schema.types
-        special = "".join(one for one in (rules.delimiter, rules.quote, rules.escape, "\r\n") if one)
-        self._special_bytes = [one.encode() for one in special]
+        special = "".join(character for character in (rules.delimiter, rules.quote, rules.escape, "\r\n") if character)
+        self._special_bytes = [character.encode() for character in special]
         self._special = f"[{re.escape(special)}]" + ("|^#" if rules.has_comments else "")
 
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
@@ -45,7 +45,7 @@ class CsvMessageEncoder(MessageEncoder):
 
     def lines(self, columns: pa.RecordBatch) -> bytes:
         """See `MessageEncoder`. Copies the bytes of an Arrow column, where the lines are contiguous."""
-        return _bytes_of(pc.binary_join_element_wise(self._lines(columns), "", "\n"))
+        return _join_bytes(pc.binary_join_element_wise(self._lines(columns), "", "\n"))
 
     def _lines(self, columns: pa.RecordBatch) -> pa.Array:
         texts = [
@@ -84,14 +84,14 @@ class CsvMessageEncoder(MessageEncoder):
         """Return whether a text may need quotes; fast if none contains a special character."""
         if len(self._types) == 1 or self._rules.has_comments:
             return True
-        found = _bytes_of(texts)
-        return any(one in found for one in self._special_bytes)
+        data = _join_bytes(texts)
+        return any(character in data for character in self._special_bytes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
 
 
-def _bytes_of(texts: pa.Array) -> bytes:
+def _join_bytes(texts: pa.Array) -> bytes:
     """Return the concatenated bytes of all texts. They must not be NULL."""
     if not len(texts):
         return b""
@@ -115,7 +115,7 @@ def shown(kind: DataType, rules: CsvRules, what: str) -> Show:
             inner = shown(element, rules, what)
             return lambda column: _joined(_lists(column, inner), rules)
         case types.RowType():
-            parts = [shown(one, rules, what) for one in kind.field_types()]
+            parts = [shown(field_type, rules, what) for field_type in kind.field_types()]
             return lambda column: _rows(column, parts, rules)
         case types.TimestampType() | types.LocalZonedTimestampType():
             return _moments(kind)
@@ -132,7 +132,7 @@ def _cast(kind: DataType) -> Show:
 
 
 def _decimals(column: pa.Array) -> pa.Array:
-    return pa.array([None if one is None else str(shortest(one)) for one in column.to_pylist()], pa.string())
+    return pa.array([None if value is None else str(shortest(value)) for value in column.to_pylist()], pa.string())
 
 
 def _moments(kind: DataType) -> Show:
@@ -141,10 +141,10 @@ def _moments(kind: DataType) -> Show:
     end = "Z" if isinstance(kind, types.LocalZonedTimestampType) else ""
 
     def texts(column: pa.Array) -> pa.Array:
-        found = _repeated(show, column)
+        result = _repeated(show, column)
         if kind.precision:  # type: ignore[attr-defined]
-            found = pc.ascii_rtrim(pc.ascii_rtrim(found, "0"), ".")
-        return pc.binary_join_element_wise(found, end, "") if end else found
+            result = pc.ascii_rtrim(pc.ascii_rtrim(result, "0"), ".")
+        return pc.binary_join_element_wise(result, end, "") if end else result
 
     return texts
 
@@ -158,25 +158,29 @@ def _repeated(show: Show, column: pa.Array) -> pa.Array:
 
 
 def _base64(column: pa.Array) -> pa.Array:
-    texts = [None if one is None else base64.b64encode(one).decode() for one in column.to_pylist()]
+    texts = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
     return pa.array(texts, pa.string())
 
 
 def _lists(column: pa.Array, show: Show) -> list[list[str | None] | None]:
     texts = pa.ListArray.from_arrays(column.offsets, show(column.values))
-    return [one if valid else None for one, valid in zip(texts.to_pylist(), column.is_valid().to_pylist(), strict=True)]
+    return [
+        elements if valid else None
+        for elements, valid in zip(texts.to_pylist(), column.is_valid().to_pylist(), strict=True)
+    ]
 
 
 def _joined(lists: list[list[str | None] | None], rules: CsvRules) -> pa.Array:
     null = rules.null or ""
     texts = [
-        None if one is None else rules.separator.join([null if text is None else text for text in one]) for one in lists
+        None if elements is None else rules.separator.join([null if text is None else text for text in elements])
+        for elements in lists
     ]
     return pa.array(texts, pa.string())
 
 
 def _rows(column: pa.Array, parts: list[Show], rules: CsvRules) -> pa.Array:
-    fields = [show(column.field(place)).to_pylist() for place, show in enumerate(parts)]
+    fields = [show(column.field(index)).to_pylist() for index, show in enumerate(parts)]
     rows = zip(*fields, strict=True)
     valid = column.is_valid().to_pylist()
-    return _joined([list(one) if there else None for one, there in zip(rows, valid, strict=True)], rules)
+    return _joined([list(row) if is_valid else None for row, is_valid in zip(rows, valid, strict=True)], rules)

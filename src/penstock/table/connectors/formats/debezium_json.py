@@ -15,9 +15,9 @@ from penstock.table.connectors.formats.changelog_json import (
     JsonEnvelope,
     Known,
     given,
-    map_at,
-    milliseconds_at,
-    text_at,
+    map_field,
+    milliseconds_field,
+    text_field,
 )
 from penstock.table.connectors.formats.format import Encoding
 from penstock.table.connectors.formats.json_options import CHANGELOG_OPTIONS, switch
@@ -53,13 +53,13 @@ class DebeziumEnvelope(JsonEnvelope):
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Payload | None)
     known: ClassVar[Mapping[str, Known]] = {
-        "schema": text_at("schema"),
-        "ingestion-timestamp": milliseconds_at("ts_ms"),
-        "source.timestamp": milliseconds_at("source", "ts_ms"),
-        "source.database": text_at("source", "db"),
-        "source.schema": text_at("source", "schema"),
-        "source.table": text_at("source", "table"),
-        "source.properties": map_at(_TEXT, _property, "source"),
+        "schema": text_field("schema"),
+        "ingestion-timestamp": milliseconds_field("ts_ms"),
+        "source.timestamp": milliseconds_field("source", "ts_ms"),
+        "source.database": text_field("source", "db"),
+        "source.schema": text_field("source", "schema"),
+        "source.table": text_field("source", "table"),
+        "source.properties": map_field(_TEXT, _property, "source"),
     }
 
     def __init__(self, keys: Sequence[str] = (), settings: Any = None) -> None:
@@ -67,18 +67,18 @@ class DebeziumEnvelope(JsonEnvelope):
         if settings:
             self.decoder = _WITH_SCHEMA
 
-    def changes(self, found: _Payload | _WithSchema) -> Sequence[Change] | None:
+    def changes(self, message: _Payload | _WithSchema) -> Sequence[Change] | None:
         """See `JsonEnvelope`."""
-        if isinstance(found, _WithSchema):
-            return None if found.payload is None else self.changes(found.payload)
-        match found.op:
+        if isinstance(message, _WithSchema):
+            return None if message.payload is None else self.changes(message.payload)
+        match message.op:
             case "c" | "r":
-                return [inserted(given(found.after, f'the "after" field of an INSERT ({found.op!r}) message'))]
+                return [inserted(given(message.after, f'the "after" field of an INSERT ({message.op!r}) message'))]
             case "u":
-                before = _before(found.before, "an UPDATE")
-                return changed(before, given(found.after, 'the "after" field of an UPDATE message'))
+                before = _before(message.before, "an UPDATE")
+                return changed(before, given(message.after, 'the "after" field of an UPDATE message'))
             case "d":
-                return [deleted(_before(found.before, "a DELETE"))]
+                return [deleted(_before(message.before, "a DELETE"))]
             case other:
                 raise FormatError(f'unknown "op" value {other!r}: it is one of c, r, u and d')
 
@@ -91,11 +91,11 @@ class DebeziumEnvelope(JsonEnvelope):
         return {**parsed["payload"], "schema": text}
 
 
-def _before(row: msgspec.Raw, what: str) -> bytes:
-    found = bytes(row)
-    if found == b"null":
-        raise without_before(what)
-    return found
+def _before(row: msgspec.Raw, kind: str) -> bytes:
+    raw = bytes(row)
+    if raw == b"null":
+        raise without_before(kind)
+    return raw
 
 
 class DebeziumJsonFormat(JsonChangelogFormat):

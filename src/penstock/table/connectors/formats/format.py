@@ -25,11 +25,11 @@ from penstock.table.typed.nodes import Typed
 
 def decoded(columns: pa.RecordBatch, messages: int, bad: Sequence[BadMessage] = ()) -> Deserialized:
     """Return the result of decoding `messages` messages, each one row or bad. The columns hold the rows in order."""
-    places = None
+    positions = None
     if bad:
-        wrong = {one.place for one in bad}
-        places = [place for place in range(messages) if place not in wrong]
-    return Deserialized(ColumnData(columns), places, bad)
+        wrong = {bad_message.place for bad_message in bad}
+        positions = [position for position in range(messages) if position not in wrong]
+    return Deserialized(ColumnData(columns), positions, bad)
 
 
 class MessageDecoder(ABC):
@@ -135,7 +135,7 @@ class Formats:
     """Formats by name."""
 
     def __init__(self, *formats: TableFormat) -> None:
-        self._formats = {one.name: one for one in formats}
+        self._formats = {table_format.name: table_format for table_format in formats}
 
     def __iter__(self) -> Iterator[TableFormat]:
         return iter(self._formats.values())
@@ -148,12 +148,14 @@ class Formats:
                 f"Could not find any format '{name}' for table {options.title}: there are "
                 f"{', '.join(sorted(self._formats))}"
             )
-        found, below = self._formats[name], options.below(f"{name}.")
-        for option in found.options:
+        table_format, below = self._formats[name], options.below(f"{name}.")
+        for option in table_format.options:
             below.read(option)
-        return found, below
+        return table_format, below
 
     def option_keys(self, options: TableOptions) -> list[str]:
         """Return the prefixed option keys of a table's format; empty if the format is unknown."""
-        found = self._formats.get(options.get(FORMAT.key(), ""))
-        return [] if found is None else [f"{found.name}.{option.key()}" for option in found.options]
+        table_format = self._formats.get(options.get(FORMAT.key(), ""))
+        return (
+            [] if table_format is None else [f"{table_format.name}.{option.key()}" for option in table_format.options]
+        )

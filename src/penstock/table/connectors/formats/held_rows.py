@@ -8,9 +8,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.base.errors import FormatError, PenstockError
-from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, reason_of
+from penstock.codecs.messages import BAD_RECORD, BadMessage, Deserialized, format_reason
 from penstock.table.connectors.formats.format import decoded
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.row_schema import RowSchema
 
 _UNFIT: Final = (pa.ArrowException, PenstockError, TypeError, ValueError, OverflowError)
@@ -35,13 +35,13 @@ def decode_rows(messages: Sequence[Any], read: Callable[[Any], Sequence[Any]], s
         pass
     rows: list[Sequence[Any]] = []
     bad: list[BadMessage] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         try:
             row = read(message)
             columns_of_rows([row], schema)
             rows.append(row)
         except BAD_RECORD as error:
-            bad.append(BadMessage(place, reason_of(error), error))
+            bad.append(BadMessage(index, format_reason(error), error))
     return decoded(columns_of_rows(rows, schema), len(messages), bad)
 
 
@@ -51,14 +51,14 @@ def columns_of_rows(rows: Sequence[Sequence[Any]], schema: RowSchema) -> pa.Reco
     arrays = []
     for column, of_rows in zip(schema, values, strict=True):
         try:
-            arrays.append(column_of(of_rows, column.type))
+            arrays.append(to_column(of_rows, column.type))
         except _UNFIT as error:
-            reason = f"column '{column.name}' cannot be read as {column.type}: {reason_of(error)}"
+            reason = f"column '{column.name}' cannot be read as {column.type}: {format_reason(error)}"
             raise FormatError(reason) from error
     return pa.RecordBatch.from_arrays(arrays, schema.names)
 
 
 def rows_of_columns(columns: pa.RecordBatch, schema: RowSchema) -> list[tuple[Any, ...]]:
     """Return columns as rows."""
-    values = [values_of(column, kind) for column, kind in zip(columns.columns, schema.types, strict=True)]
+    values = [to_values(column, kind) for column, kind in zip(columns.columns, schema.types, strict=True)]
     return list(zip(*values, strict=True))

@@ -36,15 +36,15 @@ def clock_times(column: pa.Array, zone: tzinfo) -> pa.Array:
         return column
     unit = column.type.unit
     day = _DAY_NS // NANOSECONDS[unit]
-    found = to_local(column.view(pa.timestamp(unit, "UTC")), zone)
+    clock = to_local(column.view(pa.timestamp(unit, "UTC")), zone)
     moments = _numbers(column)
     is_old = moments < _RULES_BEGIN_DAY * day
     if not is_old.any():
-        return found
-    shown = moments + _first_offset(zone) // NANOSECONDS[unit]
-    days = shown // day
-    shown = to_gregorian(days) * day + (shown - days * day)
-    return _with_numbers(found, np.where(is_old, shown, _numbers(found)))
+        return clock
+    clock_numbers = moments + _first_offset(zone) // NANOSECONDS[unit]
+    days = clock_numbers // day
+    clock_numbers = to_gregorian(days) * day + (clock_numbers - days * day)
+    return _with_numbers(clock, np.where(is_old, clock_numbers, _numbers(clock)))
 
 
 def stored_moments(column: pa.Array, zone: tzinfo) -> pa.Array:
@@ -57,15 +57,15 @@ def stored_moments(column: pa.Array, zone: tzinfo) -> pa.Array:
     unit = column.type.unit
     day = _DAY_NS // NANOSECONDS[unit]
     clock = column.view(pa.timestamp(unit))
-    found = to_moments(clock, zone).view(column.type)
-    shown = _numbers(column)
+    converted = to_moments(clock, zone).view(column.type)
+    clock_numbers = _numbers(column)
     offset = _first_offset(zone) // NANOSECONDS[unit]
-    is_old = shown < _RULES_BEGIN_DAY * day + offset
+    is_old = clock_numbers < _RULES_BEGIN_DAY * day + offset
     if not is_old.any():
-        return found
-    days = shown // day
-    moments = to_julian(days) * day + (shown - days * day) - offset
-    return _with_numbers(found, np.where(is_old, moments, _numbers(found)))
+        return converted
+    days = clock_numbers // day
+    moments = to_julian(days) * day + (clock_numbers - days * day) - offset
+    return _with_numbers(converted, np.where(is_old, moments, _numbers(converted)))
 
 
 def _first_offset(zone: tzinfo) -> int:

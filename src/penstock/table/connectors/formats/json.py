@@ -42,7 +42,7 @@ class JsonTableFormat(TableFormat):
         rules = json_rules(options, options.read(FAIL_ON_MISSING))
         if rules.fails_on_missing and rules.ignores_errors:
             raise options.wrong(IGNORE_ERRORS.key(), f"it cannot be set together with '{FAIL_ON_MISSING.key()}'")
-        decoder = JsonMessageDecoder(RowSchema(tuple(schema[place] for place in wanted)), rules)
+        decoder = JsonMessageDecoder(RowSchema(tuple(schema[index] for index in wanted)), rules)
         files = LinesFormat(decoder, skips_empty=True, skips_bad=rules.ignores_errors)
         return Decoding(files, decoder, rules.ignores_errors)
 

@@ -24,7 +24,7 @@ from penstock.table.connectors.formats.json_values import BAD, ReadValue, value_
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.functions.cast_from_text import from_text_kernel
 from penstock.table.functions.definition import Session
 from penstock.table.functions.type_rules import INTEGERS
@@ -84,7 +84,7 @@ class JsonColumns:
         fields = [(column.name, column.type) for column in schema]
         struct, self._builds = _struct(fields, rules)
         self._decode = msgspec.json.Decoder(struct).decode
-        self._values = _values_of(struct)
+        self._values = _build_getter(struct)
         self._tries = _TRIES
 
     def parse(self, messages: Sequence[bytes]) -> ParsedColumns:
@@ -108,17 +108,17 @@ class JsonColumns:
         columns = list(zip(*map(self._values, objects), strict=True)) or [()] * len(self._builds)
         built = [build(column) for build, column in zip(self._builds, columns, strict=True)]
         arrays = [column.array for column in built]
-        places: Sequence[int] = range(start, start + len(messages))
+        positions: Sequence[int] = range(start, start + len(messages))
         if refused:
-            places = [start + index for index in sorted(set(range(len(messages))).difference(refused))]
+            positions = [start + index for index in sorted(set(range(len(messages))).difference(refused))]
         unread = set(itertools.chain.from_iterable(column.unread for column in built))
         left = [start + index for index in refused]
         if unread:
-            kept = [row for row in range(len(places)) if row not in unread]
-            arrays = [array.take(pa.array(kept, pa.int64())) for array in arrays]
-            left = sorted([*left, *(places[row] for row in unread)])
-            places = [places[row] for row in kept]
-        return ParsedColumns(arrays, places, left)
+            remaining = [row for row in range(len(positions)) if row not in unread]
+            arrays = [array.take(pa.array(remaining, pa.int64())) for array in arrays]
+            left = sorted([*left, *(positions[row] for row in unread)])
+            positions = [positions[row] for row in remaining]
+        return ParsedColumns(arrays, positions, left)
 
     def _objects(self, messages: Sequence[bytes]) -> tuple[list[Any], list[int]]:
         """Return the objects in messages, and the indices of messages that msgspec refuses."""
@@ -157,21 +157,21 @@ def _struct(fields: Iterable[tuple[str, DataType]], rules: JsonRules) -> tuple[t
     definitions: list[Any] = []
     names: dict[str, str] = {}
     builds: list[BuildColumn] = []
-    for place, (name, kind) in enumerate(fields):
+    for index, (name, kind) in enumerate(fields):
         parsed, build = _column(kind, rules, name)
         default = () if rules.fails_on_missing else (_NULL if parsed is msgspec.Raw else None,)
-        definitions.append((f"f{place}", parsed, *default))
-        names[f"f{place}"] = name
+        definitions.append((f"f{index}", parsed, *default))
+        names[f"f{index}"] = name
         builds.append(build)
     return msgspec.defstruct("Object", definitions, rename=names, gc=False, eq=False), builds
 
 
-def _values_of(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
+def _build_getter(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ...]]:
     names = struct.__struct_fields__
     return attrgetter(*names) if len(names) > 1 else msgspec.structs.astuple
 
 
-def _column(kind: DataType, rules: JsonRules, what: str) -> tuple[Any, BuildColumn]:
+def _column(kind: DataType, rules: JsonRules, description: str) -> tuple[Any, BuildColumn]:
     """Return the type that msgspec parses values to, and the builder of their column."""
     match kind:
         case types.BooleanType():
@@ -186,38 +186,38 @@ def _column(kind: DataType, rules: JsonRules, what: str) -> tuple[Any, BuildColu
         case types.CharType() | types.VarCharType():
             return str | None, _plain(kind)
         case types.DateType() | types.TimeType() | types.TimestampType() | types.LocalZonedTimestampType():
-            return str | None, _times(kind, rules, what)
+            return str | None, _times(kind, rules, description)
         case types.RowType() if kind.fields:
             struct, builds = _struct([(field.name, field.data_type) for field in kind.fields], rules)
             return struct | None, _row(kind, struct, builds)
         case types.MultisetType(element_type=element) if isinstance(element, _TEXTS):
-            return _map(kind, element, types.IntType(), rules, what)
+            return _map(kind, element, types.IntType(), rules, description)
         case types.MapType(key_type=key, value_type=item) if isinstance(key, _TEXTS):
-            return _map(kind, key, item, rules, what)
+            return _map(kind, key, item, rules, description)
         case types.ArrayType(element_type=element) if not isinstance(kind, types.MultisetType):
-            parsed, build = _column(element, rules, what)
+            parsed, build = _column(element, rules, description)
             return list[parsed] | None, _array(kind, build)  # type: ignore[valid-type]
-    return str | None, _each(kind, value_reader(kind, rules, what))
+    return str | None, _each(kind, value_reader(kind, rules, description))
 
 
 def _plain(kind: DataType) -> BuildColumn:
-    wanted = arrow_type(kind)
-    return lambda values: Built(pa.array(values, wanted))
+    target_type = arrow_type(kind)
+    return lambda values: Built(pa.array(values, target_type))
 
 
 def _each(kind: DataType, read: ReadValue) -> BuildColumn:
     """Return a builder that reads values one by one."""
 
     def build(values: Sequence[Any]) -> Built:
-        found: list[Any] = []
+        results: list[Any] = []
         unread: list[int] = []
         for index, value in enumerate(values):
             try:
-                found.append(None if value is None else read(value))
+                results.append(None if value is None else read(value))
             except BAD:
-                found.append(None)
+                results.append(None)
                 unread.append(index)
-        return Built(column_of(found, kind), unread)
+        return Built(to_column(results, kind), unread)
 
     return build
 
@@ -231,11 +231,11 @@ def _texts(kind: DataType, read: ReadValue, prepare: Callable[[pa.Array], pa.Arr
         if len(values) < _KERNEL_TEXTS_MIN:
             return build_each(values)
         texts = pa.array(values, pa.string())
-        found = kernel(prepare(texts))
-        if found.null_count == texts.null_count:
-            return Built(found)
-        unread = pc.and_(texts.is_valid(), found.is_null())
-        return Built(found, np.flatnonzero(unread.to_numpy(zero_copy_only=False)).tolist())
+        array = kernel(prepare(texts))
+        if array.null_count == texts.null_count:
+            return Built(array)
+        unread = pc.and_(texts.is_valid(), array.is_null())
+        return Built(array, np.flatnonzero(unread.to_numpy(zero_copy_only=False)).tolist())
 
     return build
 
@@ -246,22 +246,22 @@ def _decimals(kind: types.DecimalType) -> BuildColumn:
 
     def build(values: Sequence[msgspec.Raw]) -> Built:
         texts: list[str | None] = []
-        others: list[int] = []
+        unread: list[int] = []
         for index, raw in enumerate(map(bytes, values)):
             if raw[0] in _NUMBER_STARTS:
                 texts.append(raw.decode())
             else:
                 texts.append(None)
                 if raw != b"null":
-                    others.append(index)
+                    unread.append(index)
         built = build_texts(texts)
-        return Built(built.array, [*built.unread, *others]) if others else built
+        return Built(built.array, [*built.unread, *unread]) if unread else built
 
     return build
 
 
-def _times(kind: DataType, rules: JsonRules, what: str) -> BuildColumn:
-    read = value_reader(kind, rules, what)
+def _times(kind: DataType, rules: JsonRules, description: str) -> BuildColumn:
+    read = value_reader(kind, rules, description)
     if not isinstance(kind, _MOMENTS):
         return _texts(kind, read, lambda texts: texts)
     is_zoned = isinstance(kind, types.LocalZonedTimestampType)
@@ -281,8 +281,8 @@ def _times(kind: DataType, rules: JsonRules, what: str) -> BuildColumn:
 
 
 def _row(kind: types.RowType, struct: type[msgspec.Struct], builds: Sequence[BuildColumn]) -> BuildColumn:
-    wanted = list(arrow_type(kind))
-    values_of = _values_of(struct)
+    fields = list(arrow_type(kind))
+    values_of = _build_getter(struct)
     nothing = struct(*[_NULL if parsed is msgspec.Raw else None for parsed in struct.__annotations__.values()])
 
     def build(values: Sequence[Any]) -> Built:
@@ -294,34 +294,36 @@ def _row(kind: types.RowType, struct: type[msgspec.Struct], builds: Sequence[Bui
             rows = [values_of(nothing if value is None else value) for value in values]
         columns = list(zip(*rows, strict=True)) or [()] * len(builds)
         built = [build_field(column) for build_field, column in zip(builds, columns, strict=True)]
-        array = pa.StructArray.from_arrays([column.array for column in built], fields=wanted, mask=missing)
+        array = pa.StructArray.from_arrays([column.array for column in built], fields=fields, mask=missing)
         return Built(array, sorted({index for column in built for index in column.unread}))
 
     return build
 
 
 def _array(kind: DataType, build_elements: BuildColumn) -> BuildColumn:
-    wanted = arrow_type(kind)
+    target_type = arrow_type(kind)
 
     def build(values: Sequence[Any]) -> Built:
         ends, elements = _flattened(values)
         built = build_elements(elements)
-        return Built(pa.ListArray.from_arrays(_offsets(values, ends), built.array, type=wanted), _owners(ends, built))
+        return Built(
+            pa.ListArray.from_arrays(_offsets(values, ends), built.array, type=target_type), _owners(ends, built)
+        )
 
     return build
 
 
-def _map(kind: DataType, key: DataType, item: DataType, rules: JsonRules, what: str) -> tuple[Any, BuildColumn]:
-    wanted = arrow_type(kind)
+def _map(kind: DataType, key: DataType, item: DataType, rules: JsonRules, description: str) -> tuple[Any, BuildColumn]:
+    target_type = arrow_type(kind)
     build_keys = _plain(key)
-    parsed, build_items = _column(item, rules, what)
+    parsed, build_items = _column(item, rules, description)
 
     def build(values: Sequence[Any]) -> Built:
         ends, keys = _flattened(values)
         items = list(itertools.chain.from_iterable(value.values() for value in values if value is not None))
         built = build_items(items)
         offsets = _offsets(values, ends)
-        array = map_array(offsets, build_keys(keys).array, built.array, wanted)
+        array = map_array(offsets, build_keys(keys).array, built.array, target_type)
         return Built(array, _owners(ends, built))
 
     return dict[str, parsed] | None, build  # type: ignore[valid-type]

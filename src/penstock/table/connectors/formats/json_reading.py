@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.json_text import json_of, message_parser
-from penstock.codecs.messages import BadMessage, Deserialized, reason_of
+from penstock.codecs.json_text import encode_json, message_parser
+from penstock.codecs.messages import BadMessage, Deserialized, format_reason
 from penstock.table.connectors.formats.format import MessageDecoder
 from penstock.table.connectors.formats.json_columns import JsonColumns
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.connectors.formats.json_values import BAD, ReadValue, nullable, value_reader
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.row_schema import RowSchema
 
 _TEXT_CHARS_MAX: Final = 40
@@ -48,36 +48,36 @@ class JsonMessageDecoder(MessageDecoder):
 
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
-        arrays, places, left = self._columns.parse(messages)
-        if places and not left:
+        arrays, positions, left = self._columns.parse(messages)
+        if positions and not left:
             return Deserialized(ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names)))
         bad: list[BadMessage] = []
         rows: list[tuple[Any, ...]] = []
-        row_places: list[int] = []
-        for place in left:
+        row_positions: list[int] = []
+        for position in left:
             try:
-                found = self._rows(messages[place])
+                message_rows = self._rows(messages[position])
             except BAD as error:
-                bad.append(BadMessage(place, reason_of(error), error))
+                bad.append(BadMessage(position, format_reason(error), error))
             else:
-                rows += found
-                row_places += [place] * len(found)
-        all_places: Sequence[int] = places
-        if not places:
-            arrays, all_places = self._arrays_of(rows), row_places
+                rows += message_rows
+                row_positions += [position] * len(message_rows)
+        all_positions: Sequence[int] = positions
+        if not positions:
+            arrays, all_positions = self._to_arrays(rows), row_positions
         elif rows:
-            others = self._arrays_of(rows)
-            order = sorted(range(len(places) + len(row_places)), key=[*places, *row_places].__getitem__)
-            taken = pa.array(order, pa.int64())
-            arrays = [pa.concat_arrays(pair).take(taken) for pair in zip(arrays, others, strict=True)]
-            all_places = sorted([*places, *row_places])
+            row_arrays = self._to_arrays(rows)
+            order = sorted(range(len(positions) + len(row_positions)), key=[*positions, *row_positions].__getitem__)
+            indices = pa.array(order, pa.int64())
+            arrays = [pa.concat_arrays(pair).take(indices) for pair in zip(arrays, row_arrays, strict=True)]
+            all_positions = sorted([*positions, *row_positions])
         values = ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names))
-        is_each_a_row = not bad and len(messages) == len(all_places) == len(set(all_places))
-        return Deserialized(values, None if is_each_a_row else all_places, bad)
+        is_each_a_row = not bad and len(messages) == len(all_positions) == len(set(all_positions))
+        return Deserialized(values, None if is_each_a_row else all_positions, bad)
 
-    def _arrays_of(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
+    def _to_arrays(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
-        return [column_of(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
+        return [to_column(column, kind) for column, kind in zip(columns, self._schema.types, strict=True)]
 
     def _rows(self, message: bytes) -> list[tuple[Any, ...]]:
         """Return the rows of one message, whose fields may have other JSON types than their columns."""
@@ -99,7 +99,7 @@ class JsonMessageDecoder(MessageDecoder):
             try:
                 values.append(read(field))
             except BAD as error:
-                text = (field if isinstance(field, str) else json_of(field).decode())[:_TEXT_CHARS_MAX]
+                text = (field if isinstance(field, str) else encode_json(field).decode())[:_TEXT_CHARS_MAX]
                 raise FormatError(f"column '{name}': {text!r} cannot be read: {error}") from error
         return tuple(values)
 

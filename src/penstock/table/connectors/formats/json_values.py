@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.base.errors import FormatError, UnsupportedError
-from penstock.codecs.json_text import NumberText, float_of, json_of
+from penstock.codecs.json_text import NumberText, convert_to_float, encode_json
 from penstock.table.connectors.formats.json_rules import JsonRules
 from penstock.table.data import logical_types as types
 from penstock.table.data.errors import TableRuntimeError
@@ -58,7 +58,7 @@ def value_reader(kind: DataType, rules: JsonRules, what: str) -> ReadValue:
             return _map(key, item, rules, what)
         case types.ArrayType(element_type=element):
             read = nullable(value_reader(element, rules, what), rules)
-            return lambda value: [read(one) for one in _given(value, list, "an array")]
+            return lambda value: [read(element) for element in _given(value, list, "an array")]
         case _:
             raise UnsupportedError(f"{what} of type {kind} has no form in JSON")
 
@@ -91,13 +91,15 @@ def _boolean(value: Any) -> bool:
 def _whole(value: Any, bits: int) -> int:
     if isinstance(value, bool):
         raise FormatError("it is no number")
-    number = value if isinstance(value, int) else _whole_of(value) if isinstance(value, str) else _exact_whole(value)
+    number = (
+        value if isinstance(value, int) else _parse_integer(value) if isinstance(value, str) else _exact_whole(value)
+    )
     if not -(2**bits) <= number < 2**bits:
         raise FormatError(f"it is no number of {bits + 1} bits")
     return number
 
 
-def _whole_of(text: str) -> int:
+def _parse_integer(text: str) -> int:
     digits = text.strip(_BLANKS)
     if _WHOLE.fullmatch(digits) is None:
         raise FormatError("it is no whole number")
@@ -115,17 +117,17 @@ def _exact_whole(value: Any) -> int:
 def _float(value: Any) -> float:
     if isinstance(value, bool | list | dict):
         raise FormatError("it is no number")
-    return float_of(value)
+    return convert_to_float(value)
 
 
 def _float_of_text(text: str, read: Callable[[str], Any]) -> float:
     """Return the same float as a cast, which is slow; the usual form of a number is parsed by Python."""
-    found: float = float(text) if _NUMBER.fullmatch(text) else read(text)
-    return found
+    number: float = float(text) if _NUMBER.fullmatch(text) else read(text)
+    return number
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json_of(value).decode()
+    return value if isinstance(value, str) else encode_json(value).decode()
 
 
 def _scalar_text(value: Any) -> str:
@@ -165,7 +167,7 @@ def _moment(kind: DataType, is_iso: bool) -> ReadValue:
 
 
 def _row(kind: types.RowType, rules: JsonRules, what: str) -> ReadValue:
-    fields = [(one.name, nullable(value_reader(one.data_type, rules, what), rules)) for one in kind.fields]
+    fields = [(field.name, nullable(value_reader(field.data_type, rules, what), rules)) for field in kind.fields]
 
     def read(value: Any) -> tuple[Any, ...]:
         given = _given(value, dict, "an object")
@@ -184,4 +186,4 @@ def _map(key: DataType, item: DataType, rules: JsonRules, what: str) -> ReadValu
     if not isinstance(key, types.CharType | types.VarCharType):
         raise UnsupportedError(f"{what}: JSON only has maps and multisets with texts as keys, not {key}")
     read = nullable(value_reader(item, rules, what), rules)
-    return lambda value: [(name, read(one)) for name, one in _given(value, dict, "an object").items()]
+    return lambda value: [(name, read(item)) for name, item in _given(value, dict, "an object").items()]

@@ -17,7 +17,7 @@ from penstock.table.connectors.formats.json_rules import NULL_KEYS, JsonRules
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.temporal_text import format_date, format_time, format_timestamp
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.plan.row_schema import RowSchema
 
 #: converts an internal value other than None to a value for msgspec
@@ -33,14 +33,14 @@ class JsonMessageEncoder(MessageEncoder):
         self._types = schema.types
         self._names = schema.names
         self._leaves_out_nulls = rules.leaves_out_nulls
-        self._shows = [shown(one.type, rules, f"column '{one.name}'") for one in schema]
+        self._shows = [shown(column.type, rules, f"column '{column.name}'") for column in schema]
         self._encode = msgspec.json.Encoder(decimal_format="number").encode
 
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
         """See `MessageEncoder`."""
         shown_columns: list[list[Any]] = []
         for column, kind, show in zip(columns.columns, self._types, self._shows, strict=True):
-            values = values_of(column, kind)
+            values = to_values(column, kind)
             shown_columns.append(
                 values if show is None else [None if value is None else show(value) for value in values]
             )
@@ -91,7 +91,11 @@ def shown(kind: DataType, rules: JsonRules, what: str) -> Show | None:
             return _map(key, item, rules, what)
         case types.ArrayType(element_type=element):
             show = shown(element, rules, what)
-            return None if show is None else lambda value: [None if one is None else show(one) for one in value]
+            return (
+                None
+                if show is None
+                else lambda value: [None if element is None else show(element) for element in value]
+            )
         case _:
             raise UnsupportedError(f"{what} of type {kind} has no form in JSON")
 
@@ -125,16 +129,16 @@ def _moment(is_iso: bool, end: str) -> Show:
 
 
 def _row(kind: types.RowType, rules: JsonRules, what: str) -> Show:
-    fields = [(one.name, shown(one.data_type, rules, what)) for one in kind.fields]
+    fields = [(field.name, shown(field.data_type, rules, what)) for field in kind.fields]
 
     def show(value: tuple[Any, ...]) -> dict[str, Any]:
-        found = {
+        members = {
             name: part if of is None or part is None else of(part)
             for (name, of), part in zip(fields, value, strict=True)
         }
         if rules.leaves_out_nulls:
-            return {name: part for name, part in found.items() if part is not None}
-        return found
+            return {name: part for name, part in members.items() if part is not None}
+        return members
 
     return show
 
@@ -145,18 +149,18 @@ def _map(key: DataType, item: DataType, rules: JsonRules, what: str) -> Show:
     of = shown(item, rules, what)
 
     def show(value: Sequence[tuple[str | None, Any]]) -> dict[Any, Any]:
-        found = {name: part if of is None or part is None else of(part) for name, part in value}
-        return _without_null_key(found, rules, what) if None in found else found
+        entries = {name: part if of is None or part is None else of(part) for name, part in value}
+        return _without_null_key(entries, rules, what) if None in entries else entries
 
     return show
 
 
-def _without_null_key(found: dict[Any, Any], rules: JsonRules, what: str) -> dict[Any, Any]:
+def _without_null_key(entries: dict[Any, Any], rules: JsonRules, what: str) -> dict[Any, Any]:
     if rules.null_keys == "FAIL":
         raise FormatError(
             f"{what}: a key of a map is NULL, and JSON has no such keys. Leave these entries out with "
             f"'{NULL_KEYS}' = 'DROP', or name them with 'LITERAL'"
         )
     if rules.null_keys == "DROP":
-        return {name: part for name, part in found.items() if name is not None}
-    return {rules.null_key if name is None else name: part for name, part in found.items()}
+        return {name: part for name, part in entries.items() if name is not None}
+    return {rules.null_key if name is None else name: part for name, part in entries.items()}

@@ -12,7 +12,7 @@ from penstock.formats.bulk_format import BatchWriter, BatchWriterFactory
 from penstock.formats.message_lines import MessageLinesDecoder
 from penstock.formats.stream_format import LineDecoder, StreamFormat
 from penstock.table.connectors.formats.format import MessageDecoder, MessageEncoder
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.row_schema import RowSchema
 
 
@@ -58,7 +58,7 @@ class ColumnsWriter(BatchWriter[Any]):
     def add_elements(self, elements: Sequence[Any]) -> None:
         """Turn rows into columns and write them."""
         columns = list(zip(*elements, strict=True))
-        arrays = [column_of(values, kind) for values, kind in zip(columns, self._schema.types, strict=True)]
+        arrays = [to_column(values, kind) for values, kind in zip(columns, self._schema.types, strict=True)]
         self.add_columns(ColumnData(pa.RecordBatch.from_arrays(arrays, self._schema.names)))
 
     def flush(self) -> None:

@@ -13,9 +13,9 @@ from penstock.table.connectors.formats.changelog_json import (
     JsonChangelogFormat,
     JsonEnvelope,
     Known,
-    milliseconds_at,
-    text_at,
-    texts_at,
+    milliseconds_field,
+    text_field,
+    texts_field,
     with_old,
 )
 
@@ -33,20 +33,20 @@ class MaxwellEnvelope(JsonEnvelope):
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
     known: ClassVar[Mapping[str, Known]] = {
-        "database": text_at("database"),
-        "table": text_at("table"),
-        "primary-key-columns": texts_at("primary_key_columns"),
-        "ingestion-timestamp": milliseconds_at("ts"),
+        "database": text_field("database"),
+        "table": text_field("table"),
+        "primary-key-columns": texts_field("primary_key_columns"),
+        "ingestion-timestamp": milliseconds_field("ts"),
     }
 
-    def changes(self, found: _Message) -> Sequence[Change]:
+    def changes(self, message: _Message) -> Sequence[Change]:
         """See `JsonEnvelope`."""
-        row = msgspec.json.encode(found.data)
-        match found.type:
+        row = msgspec.json.encode(message.data)
+        match message.type:
             case "insert":
                 return [inserted(row)]
             case "update":
-                return changed(with_old(found.data, found.old or {}), row)
+                return changed(with_old(message.data, message.old or {}), row)
             case "delete":
                 return [deleted(row)]
             case other:

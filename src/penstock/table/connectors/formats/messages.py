@@ -88,17 +88,17 @@ class _MessagesReader(SourceReader[Any, SplitT]):
         self._inner.start()
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        found = self._inner.poll_next(max_records)
-        if not isinstance(found, Batch):
-            return found
-        messages = [one.encode() if isinstance(one, str) else one for one in found.values]
+        answer = self._inner.poll_next(max_records)
+        if not isinstance(answer, Batch):
+            return answer
+        messages = [message.encode() if isinstance(message, str) else message for message in answer.values]
         decoded = self._decoder.decode(messages)
-        seen = self._seen
+        first_offset = self._seen
         if decoded.bad:
             refuse_or_skip(
                 decoded.bad,
                 messages,
-                lambda place: (self._name, seen + place),
+                lambda position: (self._name, first_offset + position),
                 self._context,
                 "skip" if self._skips_bad else "fail",
             )
@@ -108,8 +108,10 @@ class _MessagesReader(SourceReader[Any, SplitT]):
         columns = decoded.columns
         named = pa.RecordBatch.from_arrays(columns.columns, column_names(columns.num_columns))
         batch = ColumnBatch(named, None, decoded.kinds)
-        name, places = self._name, decoded.places
-        batch.origin = lambda index: f"{name}, offset {seen + (index if places is None else places[index])}"
+        name, positions = self._name, decoded.places
+        batch.origin = lambda index: (
+            f"{name}, offset {first_offset + (index if positions is None else positions[index])}"
+        )
         return batch
 
     def add_splits(self, splits: Sequence[SplitT]) -> None:

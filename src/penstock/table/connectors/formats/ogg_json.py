@@ -15,9 +15,9 @@ from penstock.table.connectors.formats.changelog_json import (
     JsonEnvelope,
     Known,
     given,
-    moment_at,
-    text_at,
-    texts_at,
+    text_field,
+    texts_field,
+    timestamp_field,
 )
 
 
@@ -32,22 +32,22 @@ class OggEnvelope(JsonEnvelope):
 
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Message | None)
     known: ClassVar[Mapping[str, Known]] = {
-        "table": text_at("table"),
-        "primary-keys": texts_at("primary_keys"),
-        "ingestion-timestamp": moment_at("current_ts"),
-        "event-timestamp": moment_at("op_ts"),
+        "table": text_field("table"),
+        "primary-keys": texts_field("primary_keys"),
+        "ingestion-timestamp": timestamp_field("current_ts"),
+        "event-timestamp": timestamp_field("op_ts"),
     }
 
-    def changes(self, found: _Message) -> Sequence[Change]:
+    def changes(self, message: _Message) -> Sequence[Change]:
         """See `JsonEnvelope`."""
-        match found.op_type:
+        match message.op_type:
             case "I":
-                return [inserted(given(found.after, 'the "after" field of an INSERT message'))]
+                return [inserted(given(message.after, 'the "after" field of an INSERT message'))]
             case "U":
-                before = given(found.before, 'the "before" field of an UPDATE message')
-                return changed(before, given(found.after, 'the "after" field of an UPDATE message'))
+                before = given(message.before, 'the "before" field of an UPDATE message')
+                return changed(before, given(message.after, 'the "after" field of an UPDATE message'))
             case "D":
-                return [deleted(given(found.before, 'the "before" field of a DELETE message'))]
+                return [deleted(given(message.before, 'the "before" field of a DELETE message'))]
             case other:
                 raise FormatError(f'unknown "op_type" value {other!r}: it is one of I, U and D')
 

@@ -19,7 +19,7 @@ from penstock.table.connectors.formats.arrow_files import (
     not_null_columns,
 )
 from penstock.table.connectors.formats.format import Decoding, Encoding, TableFormat
-from penstock.table.connectors.formats.parquet_statistics import leaves_of
+from penstock.table.connectors.formats.parquet_statistics import list_leaves
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data import logical_types as types
 from penstock.table.plan.row_schema import RowSchema
@@ -45,15 +45,15 @@ class OrcTableFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        columns = RowSchema(tuple(schema[place] for place in wanted))
+        columns = RowSchema(tuple(schema[index] for index in wanted))
         return Decoding(TypedOrcFormat(orc_columns(columns), not_null_columns(columns)))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
-        found = options.read(COMPRESS).lower()
+        compression = options.read(COMPRESS).lower()
         inner = OrcWriterFactory(
             pa.schema([field.with_type(_without_zone(field.type)) for field in orc_columns(schema)]),
-            compression="uncompressed" if found == "none" else found,
+            compression="uncompressed" if compression == "none" else compression,
             stripe_bytes=options.read(STRIPE_SIZE),
         )
         return Encoding(GatheringWriterFactory(schema, inner, _plain_times))
@@ -93,7 +93,7 @@ class TypedOrcFormat(BulkFormat[Any]):
     def __init__(self, schema: pa.Schema, required: Collection[str] = ()) -> None:
         self._schema = schema
         self._required = frozenset(required)
-        self._inner = OrcFormat(schema.names, as_columns=True, leaves=leaves_of(schema), allows_missing=True)
+        self._inner = OrcFormat(schema.names, as_columns=True, leaves=list_leaves(schema), allows_missing=True)
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         """See `BulkFormat`."""

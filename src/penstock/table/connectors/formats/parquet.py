@@ -26,9 +26,9 @@ from penstock.table.connectors.formats.format import Decoding, Encoding, TableFo
 from penstock.table.connectors.formats.java_times import clock_times, stored_moments
 from penstock.table.connectors.formats.parquet_statistics import (
     StatisticsFilter,
-    groups_of,
     is_of_use,
-    leaves_of,
+    list_leaves,
+    select_row_groups,
     statistics_filter,
 )
 from penstock.table.connectors.table_options import TableOptions
@@ -65,7 +65,7 @@ class ParquetTableFormat(TableFormat):
 
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
-        columns = RowSchema(tuple(schema[place] for place in wanted))
+        columns = RowSchema(tuple(schema[index] for index in wanted))
         return Decoding(
             TypedParquetFormat(
                 parquet_columns(columns),
@@ -82,13 +82,15 @@ class ParquetTableFormat(TableFormat):
     def filtered(self, decoding: Decoding, schema: RowSchema, conditions: Sequence[Typed]) -> Decoding:
         """See `TableFormat`."""
         assert isinstance(decoding.files, TypedParquetFormat)
-        filters = [statistics_filter(one, schema) for one in conditions]
+        filters = [statistics_filter(condition, schema) for condition in conditions]
         return replace(decoding, files=decoding.files.with_filters(filters))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
-        found = options.read(COMPRESSION).lower()
-        inner = ParquetWriterFactory(parquet_columns(schema), compression="none" if found == "uncompressed" else found)
+        compression = options.read(COMPRESSION).lower()
+        inner = ParquetWriterFactory(
+            parquet_columns(schema), compression="none" if compression == "uncompressed" else compression
+        )
         is_local = options.read(UTC_TIMEZONE) is False
         convert = partial(stored_moments, zone=options.zone) if is_local else None
         return Encoding(GatheringWriterFactory(schema, inner, convert))
@@ -125,12 +127,12 @@ class TypedParquetFormat(BulkFormat[Any]):
         self._zone = zone
         self._may_be_local = not is_utc and any(map(has_times, schema.types))
         in_nanoseconds = [
-            field.name for field in schema if any(one in _IN_NANOSECONDS for one in leaf_types(field.type))
+            field.name for field in schema if any(leaf_type in _IN_NANOSECONDS for leaf_type in leaf_types(field.type))
         ]
         self._inner = ParquetFormat(
             schema.names,
             as_columns=True,
-            leaves=leaves_of(schema),
+            leaves=list_leaves(schema),
             allows_missing=True,
             nanosecond_columns=in_nanoseconds,
         )
@@ -143,8 +145,8 @@ class TypedParquetFormat(BulkFormat[Any]):
         """See `BulkFormat`."""
         inner = self._inner.open(file)
         is_local = self._may_be_local and (self._is_utc is False or inner.is_of_flink)
-        filters = [one for one in self._filters if not is_local or not one.has_times()]
-        kept = groups_of(inner.file, filters) if filters else None
+        filters = [predicate for predicate in self._filters if not is_local or not predicate.has_times()]
+        row_groups = select_row_groups(inner.file, filters) if filters else None
         return TypedFile(
-            inner, self._schema, kept, partial(clock_times, zone=self._zone) if is_local else None, self._required
+            inner, self._schema, row_groups, partial(clock_times, zone=self._zone) if is_local else None, self._required
         )

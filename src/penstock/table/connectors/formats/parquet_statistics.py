@@ -21,7 +21,7 @@ import pyarrow as pa
 from penstock.table.data import logical_types as types
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import scalar_of
+from penstock.table.data.values import to_scalar
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, separated
 
@@ -78,15 +78,15 @@ class StatisticsFilter:
 
     def may_be_true(self, figures: Mapping[str, Figures]) -> bool:
         """Return whether a row group may have a row that meets the condition. `figures`: column statistics by name."""
-        by_place = {place: figures[name] for place, name, _ in self.columns if name in figures}
-        return len(by_place) < len(self.columns) or _may_be_true(self.condition, by_place)
+        by_index = {index: figures[name] for index, name, _ in self.columns if name in figures}
+        return len(by_index) < len(self.columns) or _may_be_true(self.condition, by_index)
 
 
 def statistics_filter(condition: Typed, schema: RowSchema) -> StatisticsFilter:
     """Return the filter of a condition that `is_of_use`, over the columns of files."""
-    read = sorted({one.index for one in condition.walk() if isinstance(one, Field)})
+    read = sorted({node.index for node in condition.walk() if isinstance(node, Field)})
     return StatisticsFilter(
-        condition, tuple((place, schema[place].name, arrow_type(schema[place].type)) for place in read)
+        condition, tuple((index, schema[index].name, arrow_type(schema[index].type)) for index in read)
     )
 
 
@@ -102,7 +102,7 @@ def is_of_use(condition: Typed) -> bool:
             return isinstance(operands[0], Field) and isinstance(operands[0].type, _COMPARED)
         case "IN":
             among = separated(operands[1:])
-            return len(among) <= _IN_MAX and all(_is_comparison("=", operands[0], one) for one in among)
+            return len(among) <= _IN_MAX and all(_is_comparison("=", operands[0], constant) for constant in among)
         case function if function in _TURNED:
             left, right = operands
             return _is_comparison(function, left, right) or _is_comparison(_TURNED[function], right, left)
@@ -123,7 +123,7 @@ def _is_comparison(function: str, column: Typed, constant: Typed) -> bool:
 
 def _fits(constant: Constant, kind: DataType) -> bool:
     try:
-        return bool(scalar_of(constant.value, constant.type).type == arrow_type(kind))
+        return bool(to_scalar(constant.value, constant.type).type == arrow_type(kind))
     except pa.ArrowException:
         return False
 
@@ -133,15 +133,15 @@ def _may_be_true(condition: Typed, figures: Mapping[int, Figures]) -> bool:
     operands = condition.operands
     match condition.function:
         case "AND":
-            return all(_may_be_true(one, figures) for one in operands)
+            return all(_may_be_true(operand, figures) for operand in operands)
         case "OR":
-            return any(_may_be_true(one, figures) for one in operands)
+            return any(_may_be_true(operand, figures) for operand in operands)
         case "IS NULL":
-            return _figures_of(operands[0], figures).nulls != 0
+            return _get_figures(operands[0], figures).nulls != 0
         case "IS NOT NULL":
-            return not _figures_of(operands[0], figures).has_only_nulls
+            return not _get_figures(operands[0], figures).has_only_nulls
         case "IN":
-            return any(_may_compare("=", operands[0], one, figures) for one in separated(operands[1:]))
+            return any(_may_compare("=", operands[0], constant, figures) for constant in separated(operands[1:]))
         case function:
             left, right = operands
             if isinstance(left, Field):
@@ -149,25 +149,25 @@ def _may_be_true(condition: Typed, figures: Mapping[int, Figures]) -> bool:
             return _may_compare(_TURNED[function], right, left, figures)
 
 
-def _figures_of(column: Typed, figures: Mapping[int, Figures]) -> Figures:
+def _get_figures(column: Typed, figures: Mapping[int, Figures]) -> Figures:
     assert isinstance(column, Field)
     return figures[column.index]
 
 
 def _may_compare(function: str, column: Typed, constant: Typed, figures: Mapping[int, Figures]) -> bool:
     """Return whether a value between the bounds may satisfy the comparison."""
-    found = _figures_of(column, figures)
-    if found.has_only_nulls:
+    column_figures = _get_figures(column, figures)
+    if column_figures.has_only_nulls:
         return False
-    if not found.has_bounds:
+    if not column_figures.has_bounds:
         return True
     value = _held(constant)
-    return _BETWEEN[function](found.least, found.greatest, value)
+    return _BETWEEN[function](column_figures.least, column_figures.greatest, value)
 
 
 def _held(constant: Typed) -> Any:
     assert isinstance(constant, Constant)
-    scalar = scalar_of(constant.value, constant.type)
+    scalar = to_scalar(constant.value, constant.type)
     return scalar.value if isinstance(constant.type, types.DateType | types.TimestampType) else scalar.as_py()
 
 
@@ -181,45 +181,45 @@ _BETWEEN: Final[Mapping[str, Callable[[Any, Any, Any], bool]]] = {
 }
 
 
-def groups_of(file: Any, filters: Sequence[StatisticsFilter]) -> frozenset[int]:
+def select_row_groups(file: Any, filters: Sequence[StatisticsFilter]) -> frozenset[int]:
     """Return the row groups of a `pyarrow.parquet.ParquetFile` that may have a row that satisfies all filters."""
     schema = file.schema_arrow
-    fitting = [one for one in filters if one.fits(schema)]
-    kinds = {name: kind for one in fitting for _, name, kind in one.columns}
-    found = []
+    fitting = [predicate for predicate in filters if predicate.fits(schema)]
+    kinds = {name: kind for predicate in fitting for _, name, kind in predicate.columns}
+    row_groups = []
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         figures = {}
-        for place in range(group.num_columns):
-            column = group.column(place)
+        for index in range(group.num_columns):
+            column = group.column(index)
             if column.path_in_schema in kinds:
                 figures[column.path_in_schema] = _read(column, group.num_rows, kinds[column.path_in_schema])
-        if all(one.may_be_true(figures) for one in fitting):
-            found.append(number)
-    return frozenset(found)
+        if all(predicate.may_be_true(figures) for predicate in fitting):
+            row_groups.append(number)
+    return frozenset(row_groups)
 
 
 def _read(column: Any, rows: int, kind: pa.DataType) -> Figures:
-    told = column.statistics
-    if told is None:
+    statistics = column.statistics
+    if statistics is None:
         return Figures(rows)
-    nulls = told.null_count if told.has_null_count else None
-    if not told.has_min_max or column.physical_type == "INT96":
+    nulls = statistics.null_count if statistics.has_null_count else None
+    if not statistics.has_min_max or column.physical_type == "INT96":
         return Figures(rows, nulls=nulls)
     if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        if told.physical_type not in _WHOLE_IN_FILES:  # INT96 bounds have no order
+        if statistics.physical_type not in _WHOLE_IN_FILES:  # INT96 bounds have no order
             return Figures(rows, nulls=nulls)
-        return Figures(rows, told.min_raw, told.max_raw, nulls)
+        return Figures(rows, statistics.min_raw, statistics.max_raw, nulls)
     try:
-        return Figures(rows, told.min, told.max, nulls)
+        return Figures(rows, statistics.min, statistics.max, nulls)
     except UnicodeDecodeError:  # a string truncated within a character
         return Figures(rows, nulls=nulls)
 
 
-def leaves_of(schema: pa.Schema) -> list[str] | None:
+def list_leaves(schema: pa.Schema) -> list[str] | None:
     """Return the names of Parquet's leaf columns, including nested fields; None if a name contains a dot."""
-    found = [leaf for field in schema for leaf in _leaves("", field)]
-    return None if None in found else [one for one in found if one is not None]
+    leaves = [leaf for field in schema for leaf in _leaves("", field)]
+    return None if None in leaves else [leaf for leaf in leaves if leaf is not None]
 
 
 def _leaves(around: str, field: pa.Field) -> list[str | None]:
@@ -227,4 +227,4 @@ def _leaves(around: str, field: pa.Field) -> list[str | None]:
         return [None]
     if not pa.types.is_struct(field.type):
         return [around + field.name]
-    return [leaf for one in field.type for leaf in _leaves(f"{around}{field.name}.", one)] or [None]
+    return [leaf for child in field.type for leaf in _leaves(f"{around}{field.name}.", child)] or [None]

@@ -12,7 +12,7 @@ from penstock.base.errors import ConfigurationError, FormatError
 from penstock.codecs.messages import Deserialized
 from penstock.formats.protobuf import parser
 from penstock.formats.protobuf_types import ProtobufType, is_map, is_repeated
-from penstock.formats.protobuf_values import PLAIN, MessageReader, MessageWriter, Wanted, field_of
+from penstock.formats.protobuf_values import PLAIN, MessageReader, MessageWriter, Wanted, get_field_descriptor
 from penstock.table.connectors.formats.format import Decoding, Encoding, MessageDecoder, MessageEncoder, TableFormat
 from penstock.table.connectors.formats.held_rows import decode_rows, rows_of_columns
 from penstock.table.connectors.formats.json_options import switch
@@ -64,16 +64,18 @@ class ProtobufTableFormat(TableFormat):
     def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
         """See `TableFormat`."""
         message = _message(options)
-        columns = RowSchema(tuple(schema[place] for place in wanted))
-        _wanted_of(message, schema, options)  # also raises for columns that are not read
-        decoder = ProtobufDecoder(message, columns, _wanted_of(message, columns, options), options.read(READ_DEFAULTS))
+        columns = RowSchema(tuple(schema[index] for index in wanted))
+        _match_fields(message, schema, options)  # also raises for columns that are not read
+        decoder = ProtobufDecoder(
+            message, columns, _match_fields(message, columns, options), options.read(READ_DEFAULTS)
+        )
         return Decoding(None, decoder, options.read(IGNORE_ERRORS))
 
     def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
         """See `TableFormat`."""
         message = _message(options)
         return Encoding(
-            None, ProtobufEncoder(message, schema, _wanted_of(message, schema, options), options.read(NULL_TEXT))
+            None, ProtobufEncoder(message, schema, _match_fields(message, schema, options), options.read(NULL_TEXT))
         )
 
 
@@ -152,9 +154,12 @@ def _message(options: TableOptions) -> ProtobufType:
         raise options.wrong(key, str(error)) from error
 
 
-def _wanted_of(message: ProtobufType, schema: RowSchema, options: TableOptions) -> dict[str, Wanted]:
+def _match_fields(message: ProtobufType, schema: RowSchema, options: TableOptions) -> dict[str, Wanted]:
     try:
-        return {column.name: _wanted(field_of(message.descriptor, column.name), column.type) for column in schema}
+        return {
+            column.name: _wanted(get_field_descriptor(message.descriptor, column.name), column.type)
+            for column in schema
+        }
     except FormatError as error:
         raise ValidationError(f"table {options.title} does not fit its messages: {error}") from error
 
@@ -178,7 +183,12 @@ def _element(field: Any, kind: DataType) -> Wanted:
     if field.message_type is not None:
         if not isinstance(kind, types.RowType):
             raise _unfit(field, kind, "a row")
-        return Wanted({one.name: _wanted(field_of(field.message_type, one.name), one.data_type) for one in kind.fields})
+        return Wanted(
+            {
+                row_field.name: _wanted(get_field_descriptor(field.message_type, row_field.name), row_field.data_type)
+                for row_field in kind.fields
+            }
+        )
     if field.enum_type is not None:
         if isinstance(kind, _TEXTS):
             return PLAIN
@@ -187,7 +197,7 @@ def _element(field: Any, kind: DataType) -> Wanted:
         raise _unfit(field, kind, "a text or a whole number")
     fitting = _fitting(field)
     if not isinstance(kind, fitting):
-        raise _unfit(field, kind, " or ".join(one.__name__.removesuffix("Type") for one in fitting))
+        raise _unfit(field, kind, " or ".join(data_type.__name__.removesuffix("Type") for data_type in fitting))
     return PLAIN
 
 

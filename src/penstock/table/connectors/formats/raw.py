@@ -26,7 +26,7 @@ from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data import logical_types as types
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 CHARSET: Final = (
@@ -76,13 +76,13 @@ class RawDecoder(MessageDecoder):
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         values, bad = [], []
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             try:
                 values.append(self._read(message))
             except (UnicodeDecodeError, struct.error) as error:
                 name, kind = self._column.name, self._column.type
-                bad.append(BadMessage(place, f"column '{name}': the bytes are no {kind}: {error}"))
-        array = column_of(values, self._column.type)
+                bad.append(BadMessage(index, f"column '{name}': the bytes are no {kind}: {error}"))
+        array = to_column(values, self._column.type)
         columns = pa.RecordBatch.from_arrays([array] * self._times, [self._column.name] * self._times)
         return decoded(columns, len(messages), bad)
 
@@ -101,7 +101,7 @@ class RawEncoder(MessageEncoder):
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
         """See `MessageEncoder`."""
         write = self._write
-        return [b"" if value is None else write(value) for value in values_of(columns.column(0), self._type)]
+        return [b"" if value is None else write(value) for value in to_values(columns.column(0), self._type)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts

@@ -76,7 +76,9 @@ def _reader(kind: DataType, rules: TextRules, what: str) -> ReadColumn:
         case types.ArrayType(element_type=element):
             return _array(column_reader(element, rules, what), rules.separator, kind)
         case types.RowType():
-            return _row([column_reader(one, rules, what) for one in kind.field_types()], rules.separator, kind)
+            return _row(
+                [column_reader(field_type, rules, what) for field_type in kind.field_types()], rules.separator, kind
+            )
         case _ if isinstance(kind, _PLAIN):
             return _plain(kind, rules)
         case _:
@@ -89,12 +91,12 @@ def _plain(kind: DataType, rules: TextRules) -> ReadColumn:
     def read(texts: pa.Array) -> Read:
         given = pc.utf8_trim_whitespace(texts)
         given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
-        asked = given
+        candidates = given
         if isinstance(kind, types.IntegralType):
-            asked = pc.if_else(pc.match_substring_regex(given, _WHOLE), given, pa.scalar(None, pa.string()))
+            candidates = pc.if_else(pc.match_substring_regex(given, _WHOLE), given, pa.scalar(None, pa.string()))
         elif isinstance(kind, _MOMENTS):
-            asked = _moments(given, kind, rules.is_iso)
-        return _checked(given, convert(asked))
+            candidates = _moments(given, kind, rules.is_iso)
+        return _checked(given, convert(candidates))
 
     return read
 
@@ -109,10 +111,10 @@ def _moments(texts: pa.Array, kind: DataType, is_iso: bool | None) -> pa.Array:
     return pc.replace_substring(texts, "T", " ")
 
 
-def _checked(given: pa.Array, found: pa.Array) -> Read:
-    if found.null_count == given.null_count:
-        return Read(found)
-    return Read(found, pc.and_(given.is_valid(), found.is_null()))
+def _checked(given: pa.Array, converted: pa.Array) -> Read:
+    if converted.null_count == given.null_count:
+        return Read(converted)
+    return Read(converted, pc.and_(given.is_valid(), converted.is_null()))
 
 
 def _booleans(texts: pa.Array) -> Read:
@@ -128,30 +130,30 @@ def _binaries(texts: pa.Array) -> Read:
 
 
 def _base64(texts: pa.Array) -> pa.Array:
-    def bytes_of(text: str | None) -> bytes | None:
+    def decode_text(text: str | None) -> bytes | None:
         try:
             return None if text is None else base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
             return None
 
-    return pa.array(list(map(bytes_of, texts.to_pylist())), pa.binary())
+    return pa.array(list(map(decode_text, texts.to_pylist())), pa.binary())
 
 
 def _array(read: ReadColumn, separator: str, kind: DataType) -> ReadColumn:
-    wanted = arrow_type(kind)
+    target_type = arrow_type(kind)
 
     def read_array(texts: pa.Array) -> Read:
         parts = pc.split_pattern(texts, separator)
         empty = pc.equal(texts, "")
         # An empty text is an empty array, not an array with one empty element.
         parts = pc.if_else(empty, pa.scalar([], parts.type), parts)
-        found, bad = read(parts.flatten())
+        elements, bad = read(parts.flatten())
         offsets = parts.offsets if not parts.null_count else _offsets(parts)
-        values = pa.ListArray.from_arrays(offsets, found, type=wanted)
+        values = pa.ListArray.from_arrays(offsets, elements, type=target_type)
         if bad is None:
             return Read(values)
         flags = pa.ListArray.from_arrays(parts.offsets, bad)
-        return Read(values, pa.array([any(one or ()) for one in flags.to_pylist()], pa.bool_()))
+        return Read(values, pa.array([any(element_flags or ()) for element_flags in flags.to_pylist()], pa.bool_()))
 
     return read_array
 
@@ -159,23 +161,24 @@ def _array(read: ReadColumn, separator: str, kind: DataType) -> ReadColumn:
 def _offsets(parts: pa.Array) -> pa.Array:
     missing = [*parts.is_null().to_pylist(), False]
     return pa.array(
-        [None if one else at for one, at in zip(missing, parts.offsets.to_pylist(), strict=True)], pa.int32()
+        [None if is_missing else at for is_missing, at in zip(missing, parts.offsets.to_pylist(), strict=True)],
+        pa.int32(),
     )
 
 
 def _row(reads: list[ReadColumn], separator: str, kind: types.RowType) -> ReadColumn:
-    wanted = arrow_type(kind)
+    target_type = arrow_type(kind)
 
     def read_row(texts: pa.Array) -> Read:
         given = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-        rows = [None if one is None else one.split(separator) for one in given.to_pylist()]
-        columns, bad = [], pa.array([one is not None and len(one) != len(reads) for one in rows], pa.bool_())
-        for place, read in enumerate(reads):
-            texts_of = [one[place] if one is not None and len(one) == len(reads) else None for one in rows]
-            found, wrong = read(pa.array(texts_of, pa.string()))
-            columns.append(found)
+        rows = [None if text is None else text.split(separator) for text in given.to_pylist()]
+        columns, bad = [], pa.array([row is not None and len(row) != len(reads) for row in rows], pa.bool_())
+        for index, read in enumerate(reads):
+            texts_of = [row[index] if row is not None and len(row) == len(reads) else None for row in rows]
+            array, wrong = read(pa.array(texts_of, pa.string()))
+            columns.append(array)
             bad = bad if wrong is None else pc.or_(bad, wrong)
-        values = pa.StructArray.from_arrays(columns, fields=list(wanted), mask=pc.or_(given.is_null(), bad))
+        values = pa.StructArray.from_arrays(columns, fields=list(target_type), mask=pc.or_(given.is_null(), bad))
         return Read(values, bad)
 
     return read_row

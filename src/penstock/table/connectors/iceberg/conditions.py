@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, separated
 
 _MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -32,31 +32,31 @@ _KINDS: Final[tuple[tuple[type[DataType], ...], ...]] = (
 _IN_MAX: Final = 200
 
 
-def condition_of(condition: Typed, names: Sequence[str]) -> Any | None:
+def to_row_filter(condition: Typed, names: Sequence[str]) -> Any | None:
     """Return a condition over columns with these names; None if it cannot be used to skip rows."""
     from pyiceberg import expressions
 
-    found: Any = expressions  # its classes accept names, which their type hints omit
+    classes: Any = expressions  # its classes accept names, which their type hints omit
     if not isinstance(condition, FunctionCall) or condition.options:
         return None
     name, operands = condition.function, condition.operands
     if name in ("AND", "OR"):
-        parts = [condition_of(one, names) for one in operands]
-        known = [one for one in parts if one is not None]
+        parts = [to_row_filter(operand, names) for operand in operands]
+        known = [part for part in parts if part is not None]
         if not known or (name == "OR" and len(known) < len(parts)):
             return None
         joined = known[0]
-        for one in known[1:]:
-            joined = found.And(joined, one) if name == "AND" else found.Or(joined, one)
+        for expression in known[1:]:
+            joined = classes.And(joined, expression) if name == "AND" else classes.Or(joined, expression)
         return joined
     first = operands[0] if operands else None
     if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
-        return found.IsNull(names[first.index]) if name == "IS NULL" else found.NotNull(names[first.index])
+        return classes.IsNull(names[first.index]) if name == "IS NULL" else classes.NotNull(names[first.index])
     if name == "IN" and isinstance(first, Field):
-        values = [_constant(one, first.type) for one in separated(operands[1:])]
+        values = [_constant(constant, first.type) for constant in separated(operands[1:])]
         if not values or len(values) > _IN_MAX or any(value is None for value in values):
             return None
-        return found.In(names[first.index], values)
+        return classes.In(names[first.index], values)
     if name in _CLASSES and len(operands) == 2:
         left, right = operands
         if isinstance(left, Constant) and isinstance(right, Field):
@@ -64,7 +64,7 @@ def condition_of(condition: Typed, names: Sequence[str]) -> Any | None:
         if isinstance(left, Field):
             value = _constant(right, left.type)
             if value is not None:
-                return getattr(found, _CLASSES[name])(names[left.index], value)
+                return getattr(classes, _CLASSES[name])(names[left.index], value)
     return None
 
 
@@ -77,7 +77,7 @@ def _constant(constant: Typed, other: DataType) -> Any | None:
             is_text = isinstance(constant.type, types.CharType | types.VarCharType) and kind == (types.VarCharType,)
             if not (is_text or isinstance(constant.type, kind)):
                 return None
-            value = column_of([constant.value], constant.type)[0].as_py()
+            value = to_column([constant.value], constant.type)[0].as_py()
             if isinstance(other, types.IntegralType) and not -(2**63) <= value < 2**63:
                 return None
             # pyiceberg parses dates from ISO text.

@@ -36,9 +36,9 @@ from penstock.table.connectors.iceberg.options import (
     TAG,
     TARGET,
     UPSERT,
-    loader_of,
+    build_table_loader,
     more_keys,
-    strategy_of,
+    read_strategy,
     table_properties,
 )
 from penstock.table.connectors.iceberg.scan import IcebergScan
@@ -82,12 +82,12 @@ class IcebergConnector(TableConnector):
         require_library()
         check_types(options.title, scan.schema, is_read=True)
         scanned = Scanned(
-            loader_of(options, scan.path),
+            build_table_loader(options, scan.path),
             (),
             snapshot_id=options.read(SNAPSHOT_ID),
             as_of_ms=options.read(AS_OF),
             follows=options.read(STREAMING),
-            strategy=strategy_of(options),
+            strategy=read_strategy(options),
             start_snapshot_id=options.read(START_ID),
             start_ms=options.read(START_MS),
             interval_ms=options.read(INTERVAL),
@@ -102,21 +102,21 @@ class IcebergConnector(TableConnector):
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Return a lookup that reads the table once and caches its rows."""
-        found = self.scan(scan, options)
-        found.check()
-        return held_lookup(found.reader(), scan, key)
+        table_scan = self.scan(scan, options)
+        table_scan.check()
+        return held_lookup(table_scan.reader(), scan, key)
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer that appends rows, or writes by primary key if the table declares one."""
         require_library()
         check_types(options.title, write.schema)
         is_by_key = bool(write.key) and options.read(UPSERT) and not write.overwrites
-        key = tuple(write.schema[place].name for place in write.key)
+        key = tuple(write.schema[index].name for index in write.key)
         target, retention_ms = options.read(TARGET), options.read(RETENTION)
         if target < 1:
             raise options.wrong(TARGET.key(), "it must be above 0")
         settings = SinkSettings(
-            loader_of(options, write.path),
+            build_table_loader(options, write.path),
             _declared(write, options, key),
             creates=options.read(CREATE),
             evolves=options.read(EVOLVE),
@@ -137,14 +137,14 @@ class IcebergConnector(TableConnector):
 
 
 def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> DeclaredTable:
-    fields = [pa.field(one.name, arrow_type(one.type), one.type.is_nullable) for one in write.schema]
+    fields = [pa.field(column.name, arrow_type(column.type), column.type.is_nullable) for column in write.schema]
     text = options.read(PARTITIONING)
     if text is not None and write.partition_keys:
         raise options.wrong(PARTITIONING.key(), "the table is PARTITIONED BY columns already: leave out one of the two")
     partitioning = write.partition_keys if text is None else tuple(map(str.strip, _COMMA.split(text)))
     try:
-        for one in partitioning:
-            column, _ = partition_transform(one)
+        for transform in partitioning:
+            column, _ = partition_transform(transform)
             if column not in write.schema.names:
                 raise options.wrong(PARTITIONING.key(), f"there is no column {column!r}")
     except ConfigurationError as error:

@@ -13,7 +13,7 @@ from penstock.connectors.iceberg.scanned import INTERVAL_MS, StreamingStartingSt
 from penstock.connectors.iceberg.settings import MAIN, RETENTION_MS, TARGET_BYTES
 from penstock.table.connectors.table_options import TableOptions
 
-_STRATEGIES: Final = ", ".join(f"`{one.value}`" for one in StreamingStartingStrategy)
+_STRATEGIES: Final = ", ".join(f"`{strategy.value}`" for strategy in StreamingStartingStrategy)
 
 
 def _text(key: str, description: str) -> ConfigOption[str | None]:
@@ -145,7 +145,7 @@ def more_keys(options: TableOptions) -> Iterable[str]:
             yield key
 
 
-def loader_of(options: TableOptions, path: tuple[str, ...]) -> TableLoader:
+def build_table_loader(options: TableOptions, path: tuple[str, ...]) -> TableLoader:
     """Return the loader of the table."""
     properties = {key: options[key] for key in options if _OF_CATALOG.fullmatch(key)}
     properties |= {key.removeprefix(_BEHIND): options[key] for key in options if key.startswith(_BEHIND)}
@@ -166,7 +166,7 @@ def table_properties(options: TableOptions) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((key, options[key]) for key in options if _OF_TABLE.fullmatch(key)))
 
 
-def strategy_of(options: TableOptions) -> StreamingStartingStrategy:
+def read_strategy(options: TableOptions) -> StreamingStartingStrategy:
     """Return where following begins. Raises `ValidationError` for an unknown strategy."""
     text = options.read(STRATEGY).upper().replace("-", "_")
     try:

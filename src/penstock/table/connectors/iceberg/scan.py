@@ -15,7 +15,7 @@ from penstock.table.connectors.abilities import (
     ProjectionPushDown,
     TableScan,
 )
-from penstock.table.connectors.iceberg.conditions import condition_of
+from penstock.table.connectors.iceberg.conditions import to_row_filter
 from penstock.table.connectors.tables import TableReader, column_names
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.plan.row_schema import PlanColumn
@@ -36,8 +36,8 @@ class IcebergScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
 
     def _whole(self) -> Scanned:
         columns = tuple(
-            ScannedColumn(one.name, name, arrow_type(one.type))
-            for name, one in zip(column_names(len(self.columns)), self.columns, strict=True)
+            ScannedColumn(column.name, name, arrow_type(column.type))
+            for name, column in zip(column_names(len(self.columns)), self.columns, strict=True)
         )
         return replace(self.scanned, columns=columns)
 
@@ -51,19 +51,19 @@ class IcebergScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
 
     def with_columns(self, columns: Sequence[int]) -> IcebergScan:
         """See `ProjectionPushDown`."""
-        return replace(self, columns=tuple(self.columns[place] for place in columns))
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
         """See `FilterPushDown`. The query evaluates all conditions again."""
         from pyiceberg.expressions import And
 
-        names = [one.name for one in self.columns]
-        known = [(one, condition_of(one, names)) for one in conditions]
+        names = [column.name for column in self.columns]
+        known = [(expression, to_row_filter(expression, names)) for expression in conditions]
         joined = self.scanned.row_filter
         for _, condition in known:
             if condition is not None:
                 joined = condition if joined is None else And(joined, condition)
-        used = tuple(one for one, condition in known if condition is not None)
+        used = tuple(expression for expression, condition in known if condition is not None)
         return Filtered(replace(self, scanned=replace(self.scanned, row_filter=joined)), tuple(conditions), used)
 
     def with_limit(self, limit: int) -> IcebergScan:

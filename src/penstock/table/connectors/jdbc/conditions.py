@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from penstock.connectors.postgres.text_columns import literal, texts_of
+from penstock.connectors.postgres.text_columns import literal, to_server_texts
 from penstock.table.data import logical_types as types
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, separated
 
 _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
@@ -39,7 +39,7 @@ class Condition(NamedTuple):
     is_exact: bool
 
 
-def condition_of(condition: Typed, columns: Sequence[str]) -> Condition | None:
+def to_sql_condition(condition: Typed, columns: Sequence[str]) -> Condition | None:
     """Return a condition over columns, given as SQL expressions; None if the server cannot evaluate it."""
     if isinstance(condition, Field):
         return Condition(columns[condition.index], True) if isinstance(condition.type, types.BooleanType) else None
@@ -47,20 +47,20 @@ def condition_of(condition: Typed, columns: Sequence[str]) -> Condition | None:
         return None
     name, operands = condition.function, condition.operands
     if name in ("AND", "OR"):
-        parts = [condition_of(one, columns) for one in operands]
-        known = [one for one in parts if one is not None]
+        parts = [to_sql_condition(operand, columns) for operand in operands]
+        known = [part for part in parts if part is not None]
         if len(known) < len(parts):
             return None
-        return Condition("(" + f" {name} ".join(one.sql for one in known) + ")", all(one.is_exact for one in known))
+        return Condition("(" + f" {name} ".join(part.sql for part in known) + ")", all(part.is_exact for part in known))
     if name == "NOT":
-        inner = condition_of(operands[0], columns)
+        inner = to_sql_condition(operands[0], columns)
         return Condition(f"(NOT {inner.sql})", True) if inner is not None and inner.is_exact else None
     first = operands[0] if operands else None
     if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
         return Condition(f"({columns[first.index]} {name})", True)
     if name == "IN" and isinstance(first, Field):
         among = separated(operands[1:])
-        return _any_of(first, among, columns) if len(among) <= _IN_MAX else None
+        return _build_in_condition(first, among, columns) if len(among) <= _IN_MAX else None
     if name in _COMPARISONS and len(operands) == 2:
         return _comparison(name, *operands, columns=columns)
     return None
@@ -82,9 +82,9 @@ def _comparison(name: str, left: Typed, right: Typed, columns: Sequence[str]) ->
     return Condition(f"({columns[left.index]} {name} {value})", is_exact)
 
 
-def _any_of(column: Field, constants: Sequence[Typed], columns: Sequence[str]) -> Condition | None:
-    values = [_constant(one, column.type) if isinstance(one, Constant) else None for one in constants]
-    known = [one for one in values if one is not None]
+def _build_in_condition(column: Field, constants: Sequence[Typed], columns: Sequence[str]) -> Condition | None:
+    values = [_constant(constant, column.type) if isinstance(constant, Constant) else None for constant in constants]
+    known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
     is_exact = not isinstance(column.type, (*_TEXTS, types.FloatType, types.DoubleType))
@@ -95,7 +95,7 @@ def _constant(constant: Constant, other: DataType) -> str | None:
     """Return a constant in SQL; None for NULL, and if the column is of another kind."""
     if constant.value is None:
         return None
-    text = literal(texts_of(column_of([constant.value], constant.type))[0].as_py())
+    text = literal(to_server_texts(to_column([constant.value], constant.type))[0].as_py())
     if isinstance(other, _TEXTS):
         return text if isinstance(constant.type, _TEXTS) else None
     for kind, name in _CASTS:

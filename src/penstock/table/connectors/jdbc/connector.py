@@ -22,10 +22,10 @@ from penstock.table.connectors.jdbc.options import (
     RETRIES,
     TABLE,
     URL,
-    address_of,
-    partitions_of,
+    read_address,
+    read_partitions,
+    read_unrepresentable,
     refuse_unsupported,
-    unrepresentable_of,
 )
 from penstock.table.connectors.jdbc.scan import JdbcScan
 from penstock.table.connectors.jdbc.sink import JdbcTableSink, Target
@@ -71,12 +71,12 @@ class JdbcConnector(TableConnector):
         driver()
         check_types(options.title, scan.schema)
         return JdbcScan(
-            address_of(options),
+            read_address(options),
             options.required(TABLE),
             tuple(scan.schema),
             _at_least(1, options, FETCH.key(), options.read(FETCH)),
-            partitions_of(options),
-            unrepresentable=unrepresentable_of(options),
+            read_partitions(options),
+            unrepresentable=read_unrepresentable(options),
         )
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
@@ -84,14 +84,14 @@ class JdbcConnector(TableConnector):
         driver()
         check_types(options.title, scan.schema)
         spec = LookupSpec(
-            address_of(options),
+            read_address(options),
             options.required(TABLE),
             tuple(scan.schema.names),
-            tuple(arrow_type(one.type) for one in scan.schema),
-            tuple(scan.schema[place].name for place in key),
+            tuple(arrow_type(column.type) for column in scan.schema),
+            tuple(scan.schema[index].name for index in key),
             # With this option the join itself retries.
             0 if "lookup.max-retries" in options else 3,
-            unrepresentable_of(options),
+            read_unrepresentable(options),
         )
         return TableLookup(tuple(key), partial(JdbcLookupReader, spec))
 
@@ -105,7 +105,7 @@ class JdbcConnector(TableConnector):
         check_types(options.title, write.schema)
         schema = write.schema
         target = Target(
-            address_of(options), options.required(TABLE), tuple(schema.names), tuple(schema.types), tuple(write.key)
+            read_address(options), options.required(TABLE), tuple(schema.names), tuple(schema.types), tuple(write.key)
         )
         guarantee = options.read(GUARANTEE).lower()
         if guarantee not in _GUARANTEES:

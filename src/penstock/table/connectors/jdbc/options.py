@@ -137,7 +137,7 @@ def refuse_unsupported(options: TableOptions) -> None:
                 )
 
 
-def address_of(options: TableOptions) -> Address:
+def read_address(options: TableOptions) -> Address:
     """Return the address of the database. Raises `ValidationError` if the URL is not a PostgreSQL URL."""
     driver = options.read(DRIVER_NAME)
     if driver not in (None, DRIVER):
@@ -148,7 +148,7 @@ def address_of(options: TableOptions) -> Address:
         raise options.wrong(URL.key(), str(error)) from error
 
 
-def unrepresentable_of(options: TableOptions) -> str:
+def read_unrepresentable(options: TableOptions) -> str:
     """Return how to read values that a type cannot hold. Raises `ValidationError` for an unknown mode."""
     try:
         return check_mode(options.read(UNREPRESENTABLE))
@@ -156,7 +156,7 @@ def unrepresentable_of(options: TableOptions) -> str:
         raise options.wrong(OPTION, str(error)) from error
 
 
-def partitions_of(options: TableOptions) -> Partitions | None:
+def read_partitions(options: TableOptions) -> Partitions | None:
     """Return how the table is partitioned; None if it is not.
 
     Raises `ValidationError` if only some of the options are set.

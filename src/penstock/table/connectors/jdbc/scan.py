@@ -16,7 +16,7 @@ from penstock.table.connectors.abilities import (
     ProjectionPushDown,
     TableScan,
 )
-from penstock.table.connectors.jdbc.conditions import condition_of
+from penstock.table.connectors.jdbc.conditions import to_sql_condition
 from penstock.table.connectors.tables import TableReader, column_names
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.plan.row_schema import PlanColumn
@@ -50,8 +50,8 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
     def reader(self) -> TableReader:
         """See `TableScan`."""
         columns = tuple(
-            ScannedColumn(name, quoted(one.name), arrow_type(one.type))
-            for name, one in zip(column_names(len(self.columns)), self.columns, strict=True)
+            ScannedColumn(name, quoted(column.name), arrow_type(column.type))
+            for name, column in zip(column_names(len(self.columns)), self.columns, strict=True)
         )
         scanned = Scanned(
             self.address,
@@ -67,18 +67,18 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
 
     def with_columns(self, columns: Sequence[int]) -> JdbcScan:
         """See `ProjectionPushDown`."""
-        return replace(self, columns=tuple(self.columns[place] for place in columns))
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
 
     def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
         """See `FilterPushDown`. Filters nothing if unrepresentable values become NULL, which the server cannot know."""
         if self.unrepresentable == NULL:
             return Filtered(self, tuple(conditions), ())
-        names = [quoted(one.name) for one in self.columns]
-        made = [(one, condition_of(one, names)) for one in conditions]
-        asked = tuple(known.sql for _, known in made if known is not None)
-        remaining = tuple(one for one, known in made if known is None or not known.is_exact)
-        used = tuple(one for one, known in made if known is not None and not known.is_exact)
-        return Filtered(replace(self, conditions=(*self.conditions, *asked)), remaining, used)
+        names = [quoted(column.name) for column in self.columns]
+        translated = [(condition, to_sql_condition(condition, names)) for condition in conditions]
+        pushed = tuple(known.sql for _, known in translated if known is not None)
+        remaining = tuple(condition for condition, known in translated if known is None or not known.is_exact)
+        used = tuple(condition for condition, known in translated if known is not None and not known.is_exact)
+        return Filtered(replace(self, conditions=(*self.conditions, *pushed)), remaining, used)
 
     def with_limit(self, limit: int) -> JdbcScan:
         """See `LimitPushDown`."""

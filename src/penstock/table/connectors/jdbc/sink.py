@@ -25,9 +25,9 @@ from penstock.connectors.postgres.gathering import Gathered, GatheringWriter, Ro
 from penstock.connectors.postgres.ledger import LedgerCommitter, run_name
 from penstock.connectors.postgres.options import JdbcExecutionOptions
 from penstock.connectors.postgres.statements import is_plain_table
-from penstock.connectors.postgres.text_columns import SESSION, csv_of, texts_of
+from penstock.connectors.postgres.text_columns import SESSION, format_csv, to_server_texts
 from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
-from penstock.table.connectors.last_changes import Part, kinds_of, last_of_each, whole_column
+from penstock.table.connectors.last_changes import Part, concatenate_kinds, last_of_each, whole_column
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
 from penstock.table.data.values import columns_of_changes
@@ -151,16 +151,16 @@ class ColumnsWriting:
         self._connection = connection
 
     def _key(self) -> list[str]:
-        return [self._target.names[place] for place in self._target.key]
+        return [self._target.names[index] for index in self._target.key]
 
     def _key_types(self) -> list[tuple[str, pa.DataType]]:
-        return [(self._target.names[place], arrow_type(self._target.types[place])) for place in self._target.key]
+        return [(self._target.names[index], arrow_type(self._target.types[index])) for index in self._target.key]
 
     def _make(self, connection: psycopg.Connection[Any], stage: str, names: Sequence[str]) -> None:
-        place = "" if self._is_exact else f", 0::bigint AS {_PLACE}"
+        position_column = "" if self._is_exact else f", 0::bigint AS {_PLACE}"
         connection.execute(
             f"CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS "
-            f"SELECT {quoted_list(names)}{place} FROM {self._table} WITH NO DATA"
+            f"SELECT {quoted_list(names)}{position_column} FROM {self._table} WITH NO DATA"
         )
 
     def run(self, connection: psycopg.Connection[Any], rows: Sequence[Part]) -> None:
@@ -170,7 +170,7 @@ class ColumnsWriting:
         columns = [whole_column(column) for column in table.itercolumns()]
         with naming(f"PostgreSQL refuses rows of {self._table}"):
             if target.key:
-                self._replace(connection, columns, kinds_of(rows))
+                self._replace(connection, columns, concatenate_kinds(rows))
             elif self._copies:
                 self._copy(connection, self._table, target.names, columns)
             else:
@@ -179,42 +179,42 @@ class ColumnsWriting:
 
     def _replace(self, connection: psycopg.Connection[Any], columns: list[pa.Array], kinds: Any) -> None:
         target = self._target
-        last = last_of_each([columns[place] for place in target.key])
+        last = last_of_each([columns[index] for index in target.key])
         # An update's previous row is the last change of its key if the new row has another key.
         is_gone = (kinds[last] == DELETE) | (kinds[last] == UPDATE_BEFORE)
-        gone, there = last[is_gone], last[~is_gone]
+        deleted, upserted = last[is_gone], last[~is_gone]
         key = self._key()
-        if len(gone):
-            keys = [columns[place].take(pa.array(gone)) for place in target.key]
-            self._copy(connection, self._gone, *self._with_places(key, keys, gone))
+        if len(deleted):
+            keys = [columns[index].take(pa.array(deleted)) for index in target.key]
+            self._copy(connection, self._gone, *self._with_places(key, keys, deleted))
             matches = _matches(key, "t", "k")
             connection.execute(f"DELETE FROM {self._table} AS t USING {self._gone} AS k WHERE {matches}")
-        if len(there):
-            rows = [column.take(pa.array(there)) for column in columns]
-            self._copy(connection, self._stage, *self._with_places(target.names, rows, there))
-            others = [name for name in target.names if name not in key]
-            sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
-            does = f"UPDATE SET {sets}" if others else "NOTHING"
-            source = None if self._is_exact else self._last_rows(key, others)
+        if len(upserted):
+            rows = [column.take(pa.array(upserted)) for column in columns]
+            self._copy(connection, self._stage, *self._with_places(target.names, rows, upserted))
+            non_key_columns = [name for name in target.names if name not in key]
+            sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in non_key_columns)
+            does = f"UPDATE SET {sets}" if non_key_columns else "NOTHING"
+            source = None if self._is_exact else self._last_rows(key, non_key_columns)
             # Sort by key, so that concurrent writers do not wait for each other.
             self._insert(connection, f" ORDER BY {quoted_list(key)} ON CONFLICT ({quoted_list(key)}) DO {does}", source)
 
     def _with_places(
-        self, names: Sequence[str], columns: Sequence[pa.Array], places: Any
+        self, names: Sequence[str], columns: Sequence[pa.Array], indices: Any
     ) -> tuple[Sequence[str], Sequence[pa.Array]]:
         """Return the columns, with the index of each change in the batch if the database compares keys itself."""
         if self._is_exact:
             return names, columns
-        return [*names, _PLACE], [*columns, pa.array(places, pa.int64())]
+        return [*names, _PLACE], [*columns, pa.array(indices, pa.int64())]
 
-    def _last_rows(self, key: Sequence[str], others: Sequence[str]) -> str:
+    def _last_rows(self, key: Sequence[str], non_key_columns: Sequence[str]) -> str:
         """Return a subquery for the rows that remain if the staged changes are executed one by one after the deletions.
 
         An update does not write the key, so a row has the key of its first change, and the other columns of its last
         one.
         """
         columns = [f"first_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in key]
-        columns += [f"last_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in others]
+        columns += [f"last_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in non_key_columns]
         keys = ", ".join(f"s.{quoted(name)}" for name in key)
         by_place = f"PARTITION BY {keys} ORDER BY s.{_PLACE}"
         return (
@@ -232,11 +232,11 @@ class ColumnsWriting:
     def _copy(
         self, connection: psycopg.Connection[Any], table: str, names: Sequence[str], columns: Sequence[pa.Array]
     ) -> None:
-        lines = csv_of([texts_of(column) for column in columns])
+        lines = format_csv([to_server_texts(column) for column in columns])
         text = f"COPY {table} ({quoted_list(names)}) FROM STDIN (FORMAT csv)"
         with connection.cursor() as cursor, cursor.copy(text) as copy:
             copy.write(lines)
 
 
-def _matches(key: Sequence[str], one: str, other: str) -> str:
-    return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)
+def _matches(key: Sequence[str], alias: str, other: str) -> str:
+    return " AND ".join(f"{alias}.{quoted(name)} = {other}.{quoted(name)}" for name in key)

@@ -85,16 +85,16 @@ class KafkaTables(TableConnector):
 
     def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
         """Return the options of the formats, and all `properties.` options."""
-        found = [*self._formats.option_keys(options), *(key for key in options if key.startswith(PROPERTIES))]
+        keys = [*self._formats.option_keys(options), *(key for key in options if key.startswith(PROPERTIES))]
         for prefix in (KEY, VALUE):
-            found += [f"{prefix}{key}" for key in self._formats.option_keys(options.below(prefix))]
-        return found
+            keys += [f"{prefix}{key}" for key in self._formats.option_keys(options.below(prefix))]
+        return keys
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
         """Return the metadata of the record, and that of the value's format with the prefix `value.`."""
-        of_record = {key: one.type for key, one in METADATA.items()}
-        found, below = self._formats.find(of_value(options))
-        return {**{VALUE + key: kind for key, kind in found.readable_metadata(below).items()}, **of_record}
+        of_record = {key: field.type for key, field in METADATA.items()}
+        table_format, below = self._formats.find(of_value(options))
+        return {**{VALUE + key: kind for key, kind in table_format.readable_metadata(below).items()}, **of_record}
 
     def writable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
         """Return the timestamp and the headers."""
@@ -111,32 +111,32 @@ class KafkaTables(TableConnector):
         """Return the schema that serializes rows to messages, and the changes that the value's format can encode."""
         if write.overwrites:
             raise UnsupportedError(f"INSERT OVERWRITE into table {options.title} is not supported: topics only grow")
-        names, about = write.schema.names, {key: place for place, key in write.metadata}
+        names, about = write.schema.names, {key: index for index, key in write.metadata}
         _check_about(write, options)
-        encoder, places, accepts = written_value(write, options, in_key, self._formats)
+        encoder, indices, accepts = written_value(write, options, in_key, self._formats)
         key = None
         if in_key:
             encoder_of_key = written_key(write, options, in_key, self._formats)
             prefix_length = len(options.get("key.fields-prefix", ""))
-            key = WrittenPart(encoder_of_key, in_key, tuple(names[place][prefix_length:] for place in in_key))
-        made = TableMessages(
+            key = WrittenPart(encoder_of_key, in_key, tuple(names[index][prefix_length:] for index in in_key))
+        table_messages = TableMessages(
             one_topic(options),
-            value=WrittenPart(encoder, places, tuple(names[place] for place in places)),
+            value=WrittenPart(encoder, indices, tuple(names[index] for index in indices)),
             key=key,
             partitioner=partitioner,
             timestamp=about.get("timestamp"),
             headers=about.get("headers"),
             is_upsert=is_upsert,
         )
-        return made, accepts
+        return table_messages, accepts
 
 
 def _check_about(write: Write, options: TableOptions) -> None:
-    for place, key in write.metadata:
-        column = write.schema[place]
+    for index, key in write.metadata:
+        column = write.schema[index]
         kind = column.type
         if key == "headers":
-            fits = isinstance(kind, types.MapType) and all(isinstance(one, _TEXTS) for one in kind.children())
+            fits = isinstance(kind, types.MapType) and all(isinstance(child, _TEXTS) for child in kind.children())
         else:
             fits = isinstance(kind, types.TimestampType | types.LocalZonedTimestampType)
         if not fits:
@@ -167,7 +167,7 @@ def kafka_source(
 
 def about_records(scan: Scan) -> dict[int, tuple[str, object]]:
     """Map the indexes of the METADATA columns that describe records to their keys and Arrow types."""
-    return {place: (name, arrow_type(scan.schema[place].type)) for place, name in scan.metadata if name in METADATA}
+    return {index: (name, arrow_type(scan.schema[index].type)) for index, name in scan.metadata if name in METADATA}
 
 
 class KafkaConnector(KafkaTables):
@@ -179,9 +179,9 @@ class KafkaConnector(KafkaTables):
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """Return the reader; raise `ValidationError` for contradictory or invalid options."""
-        places = key_places(scan, options)
-        value = read_value(scan, options, places, self._formats)
-        key = read_key(scan, options, places, self._formats) if places else None
+        key_indices = key_places(scan, options)
+        value = read_value(scan, options, key_indices, self._formats)
+        key = read_key(scan, options, key_indices, self._formats) if key_indices else None
         changes = value.decoding.changes
         _check_primary_key(scan, changes, options)
         records = TableRecords(len(scan.schema), value, key, about_records(scan))
@@ -190,17 +190,17 @@ class KafkaConnector(KafkaTables):
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer for the changes that the value's format can encode."""
-        places = key_places(write, options)
+        key_indices = key_places(write, options)
         partitioner = options.read(PARTITIONER)
         if partitioner not in _PARTITIONERS:
             raise options.wrong(PARTITIONER.key(), f"it must be one of {', '.join(_PARTITIONERS)}, not {partitioner!r}")
-        if partitioner == "round-robin" and places:
+        if partitioner == "round-robin" and key_indices:
             raise ValidationError(
                 "Currently 'round-robin' partitioner only works when option 'key.fields' is not specified: "
                 f"table {options.title}"
             )
         chooser = None if partitioner == "default" else BatchPartitioner(partitioner == "round-robin")
-        schema, accepts = self.messages(write, options, places, chooser)
+        schema, accepts = self.messages(write, options, key_indices, chooser)
         _check_primary_key(write, accepts, options)
         sink = TableKafkaSink(kafka_sink(options, schema), write.schema)
         return TableWriter(sink, accepts, takes_columns=True, follows_query=accepts != INSERTS)

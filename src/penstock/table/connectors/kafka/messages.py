@@ -27,9 +27,9 @@ class WrittenPart:
     places: tuple[int, ...]
     names: tuple[str, ...]
 
-    def columns_of(self, data: ColumnData) -> pa.RecordBatch:
+    def select_columns(self, data: ColumnData) -> pa.RecordBatch:
         """Return the columns under their names."""
-        arrays = [data.column(place) for place in self.places]
+        arrays = [data.column(index) for index in self.places]
         return pa.RecordBatch.from_arrays(arrays, list(self.names))
 
 
@@ -52,9 +52,9 @@ class BatchPartitioner(KafkaPartitioner):
         """Return a partition for each of `count` messages."""
         if not self._in_turn:
             return [self._next % partitions] * count
-        found: list[int] = ((self._next + np.arange(count)) % partitions).tolist()
+        assigned: list[int] = ((self._next + np.arange(count)) % partitions).tolist()
         self._next += count
-        return found
+        return assigned
 
     def partition(self, record: Any, key: bytes | None, value: bytes | None, topic: str, partitions: int) -> int:
         """See `KafkaPartitioner`."""
@@ -83,7 +83,7 @@ class TableMessages(KafkaRecordSerializationSchema[Any]):
     is_upsert: bool = False
 
     def messages(
-        self, records: Sequence[Any] | ColumnData, timestamps: list[int] | None, partitions_of: Callable[[str], int]
+        self, records: Sequence[Any] | ColumnData, timestamps: list[int] | None, count_partitions: Callable[[str], int]
     ) -> Messages:
         """See `KafkaRecordSerializationSchema`."""
         assert isinstance(records, ColumnData)
@@ -91,37 +91,37 @@ class TableMessages(KafkaRecordSerializationSchema[Any]):
         kinds = records.kinds if isinstance(records, ChangeData) else None
         keys: list[bytes | None] | None = None
         if self.key is not None:
-            keys = [*self.key.encoder.encode(self.key.columns_of(records))]
+            keys = [*self.key.encoder.encode(self.key.select_columns(records))]
         return Messages(
             self.topic,
             self._values(records, kinds),
             keys,
             None if self.timestamp is None else _times(records.column(self.timestamp)),
             None if self.headers is None else _headers(records.column(self.headers)),
-            None if self.partitioner is None else self.partitioner.chosen(len(records), partitions_of(self.topic)),
+            None if self.partitioner is None else self.partitioner.chosen(len(records), count_partitions(self.topic)),
         )
 
     def _values(self, records: ColumnData, kinds: bytes | None) -> list[bytes | None]:
-        columns, encoder = self.value.columns_of(records), self.value.encoder
+        columns, encoder = self.value.select_columns(records), self.value.encoder
         if kinds is None or not any(kinds):
             return [*encoder.encode(columns)]
         if not self.is_upsert:
             return [*encoder.encode_changes(columns, kinds)]
         # A delete may have only its key, and formats reject NULL in NOT NULL columns.
-        there = [place for place, kind in enumerate(kinds) if kind in (INSERT, UPDATE_AFTER)]
+        present = [index for index, kind in enumerate(kinds) if kind in (INSERT, UPDATE_AFTER)]
         values: list[bytes | None] = [None] * len(kinds)
-        for place, value in zip(there, encoder.encode(columns.take(pa.array(there, pa.int64()))), strict=True):
-            values[place] = value
+        for position, value in zip(present, encoder.encode(columns.take(pa.array(present, pa.int64()))), strict=True):
+            values[position] = value
         return values
 
 
 def _times(column: pa.Array) -> list[int]:
     """Return milliseconds since 1970; 0, which means the present, for NULL."""
     moments = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False)
-    found: list[int] = pc.fill_null(moments.view(pa.int64()), 0).to_pylist()
-    return found
+    timestamps: list[int] = pc.fill_null(moments.view(pa.int64()), 0).to_pylist()
+    return timestamps
 
 
 def _headers(column: pa.Array) -> list[Headers | None]:
-    found: list[Headers | None] = exact_cast(column, _HEADERS).to_pylist()
-    return found
+    headers: list[Headers | None] = exact_cast(column, _HEADERS).to_pylist()
+    return headers

@@ -159,22 +159,22 @@ _RESETS: Final = {
 
 def listed(text: str | None) -> list[str]:
     """Return the items of a list separated by `;`."""
-    return [one.strip() for one in (text or "").split(";") if one.strip()]
+    return [item.strip() for item in (text or "").split(";") if item.strip()]
 
 
 def consumer_properties(options: TableOptions) -> dict[str, str]:
     """Return the `properties.` options and the partition discovery interval."""
-    found = dict(options.below(PROPERTIES))
+    properties = dict(options.below(PROPERTIES))
     if DISCOVERY.key() in options:
-        found[DISCOVERY_INTERVAL] = str(options.read(DISCOVERY) or -1)
-    return found
+        properties[DISCOVERY_INTERVAL] = str(options.read(DISCOVERY) or -1)
+    return properties
 
 
 def starting(options: TableOptions) -> KafkaOffsetsInitializer:
     """Return where to start reading."""
-    found = _initializer(options, STARTUP, STARTUP_OFFSETS, STARTUP_TIMESTAMP)
-    assert found is not None
-    return found
+    initializer = _initializer(options, STARTUP, STARTUP_OFFSETS, STARTUP_TIMESTAMP)
+    assert initializer is not None
+    return initializer
 
 
 def stopping(options: TableOptions) -> KafkaOffsetsInitializer | None:
@@ -213,10 +213,10 @@ def _specific(options: TableOptions, option: ConfigOption[str | None]) -> KafkaO
     topics = listed(options.get(TOPIC.key()))
     if len(topics) != 1:
         raise ValidationError(f"'specific-offsets' of table {options.title} are those of one topic: set 'topic' to it")
-    found: dict[KafkaTopicPartition, int] = {}
-    for one in listed(options.required(option)):
-        match = _OFFSET.fullmatch(one.replace(" ", ""))
+    offsets: dict[KafkaTopicPartition, int] = {}
+    for item in listed(options.required(option)):
+        match = _OFFSET.fullmatch(item.replace(" ", ""))
         if match is None:
-            raise options.wrong(option.key(), f"{one!r} is not of the form partition:0,offset:42")
-        found[KafkaTopicPartition(topics[0], int(match[1]))] = int(match[2])
-    return KafkaOffsetsInitializer.offsets(found)
+            raise options.wrong(option.key(), f"{item!r} is not of the form partition:0,offset:42")
+        offsets[KafkaTopicPartition(topics[0], int(match[1]))] = int(match[2])
+    return KafkaOffsetsInitializer.offsets(offsets)

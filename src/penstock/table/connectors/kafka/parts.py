@@ -43,15 +43,15 @@ def key_places(node: Scan | Write, options: TableOptions) -> tuple[int, ...]:
     unknown = [name for name in names if name not in columns or columns.index(name) in dict(node.metadata)]
     if unknown:
         raise options.wrong(KEY_FIELDS.key(), f"the table has no columns {', '.join(unknown)}")
-    places = tuple(map(columns.index, names))
-    check_prefix(node, places, options)
-    return places
+    indices = tuple(map(columns.index, names))
+    check_prefix(node, indices, options)
+    return indices
 
 
-def check_prefix(node: Scan | Write, places: Sequence[int], options: TableOptions) -> None:
+def check_prefix(node: Scan | Write, indices: Sequence[int], options: TableOptions) -> None:
     """Raise `ValidationError` if the name of a key column lacks the prefix."""
     prefix = options.read(KEY_PREFIX)
-    wrong = [node.schema[place].name for place in places if not node.schema[place].name.startswith(prefix)]
+    wrong = [node.schema[index].name for index in indices if not node.schema[index].name.startswith(prefix)]
     if wrong:
         raise options.wrong(KEY_PREFIX.key(), f"the names of {', '.join(wrong)} do not begin with {prefix!r}")
 
@@ -62,9 +62,9 @@ def _value_places(node: Scan | Write, options: TableOptions, in_key: Sequence[in
         raise options.wrong(VALUE_INCLUDES.key(), f"it must be ALL or EXCEPT_KEY, not {includes!r}")
     if includes == "ALL" and options.read(KEY_PREFIX):
         raise options.wrong(KEY_PREFIX.key(), "it needs 'value.fields-include' = 'EXCEPT_KEY'")
-    about = {place for place, key in node.metadata if key in METADATA}
+    about = {index for index, key in node.metadata if key in METADATA}
     left_out = about | (set(in_key) if includes == "EXCEPT_KEY" else set())
-    return tuple(place for place in range(len(node.schema)) if place not in left_out)
+    return tuple(index for index in range(len(node.schema)) if index not in left_out)
 
 
 def _key_schema(node: Scan | Write, options: TableOptions) -> RowSchema:
@@ -74,19 +74,19 @@ def _key_schema(node: Scan | Write, options: TableOptions) -> RowSchema:
 
 def read_value(node: Scan, options: TableOptions, in_key: Sequence[int], formats: Formats) -> Part:
     """Return the value's columns and how to decode them."""
-    of_format = {place: key.removeprefix(VALUE) for place, key in node.metadata if key not in METADATA}
-    wanted = _value_places(node, options, in_key)
-    found, below = formats.find(of_value(options))
-    decoding = found.decoding_with_metadata(node.schema, wanted, below, of_format)
-    return Part(_with_messages(decoding, found.name, options), wanted)
+    of_format = {index: key.removeprefix(VALUE) for index, key in node.metadata if key not in METADATA}
+    indices = _value_places(node, options, in_key)
+    table_format, below = formats.find(of_value(options))
+    decoding = table_format.decoding_with_metadata(node.schema, indices, below, of_format)
+    return Part(_with_messages(decoding, table_format.name, options), indices)
 
 
-def read_key(node: Scan, options: TableOptions, places: tuple[int, ...], formats: Formats) -> Part:
+def read_key(node: Scan, options: TableOptions, indices: tuple[int, ...], formats: Formats) -> Part:
     """Return the key's columns and how to decode them."""
-    found, below = formats.find(options.below(KEY))
-    decoding = found.decoding(_key_schema(node, options), places, below)
-    _check_key_changes(decoding.changes, found.name, node, options)
-    return Part(replace(_with_messages(decoding, found.name, options), skips_bad=False), places)
+    table_format, below = formats.find(options.below(KEY))
+    decoding = table_format.decoding(_key_schema(node, options), indices, below)
+    _check_key_changes(decoding.changes, table_format.name, node, options)
+    return Part(replace(_with_messages(decoding, table_format.name, options), skips_bad=False), indices)
 
 
 def _check_key_changes(changes: Changes, name: str, node: Scan | Write, options: TableOptions) -> None:
@@ -103,22 +103,22 @@ def written_value(
     node: Write, options: TableOptions, in_key: Sequence[int], formats: Formats
 ) -> tuple[MessageEncoder, tuple[int, ...], Changes]:
     """Return the value's encoder, its columns, and the changes that it can encode."""
-    places = _value_places(node, options, in_key)
-    found, below = formats.find(of_value(options))
-    encoding = found.encoding(RowSchema(tuple(node.schema[place] for place in places)), below)
+    indices = _value_places(node, options, in_key)
+    table_format, below = formats.find(of_value(options))
+    encoding = table_format.encoding(RowSchema(tuple(node.schema[index] for index in indices)), below)
     if encoding.messages is None:
-        raise _without_messages(found.name, options)
-    return encoding.messages, places, encoding.accepts
+        raise _without_messages(table_format.name, options)
+    return encoding.messages, indices, encoding.accepts
 
 
-def written_key(node: Write, options: TableOptions, places: Sequence[int], formats: Formats) -> MessageEncoder:
+def written_key(node: Write, options: TableOptions, indices: Sequence[int], formats: Formats) -> MessageEncoder:
     """Return the key's encoder."""
     schema = _key_schema(node, options)
-    found, below = formats.find(options.below(KEY))
-    encoding = found.encoding(RowSchema(tuple(schema[place] for place in places)), below)
-    _check_key_changes(encoding.accepts, found.name, node, options)
+    table_format, below = formats.find(options.below(KEY))
+    encoding = table_format.encoding(RowSchema(tuple(schema[index] for index in indices)), below)
+    _check_key_changes(encoding.accepts, table_format.name, node, options)
     if encoding.messages is None:
-        raise _without_messages(found.name, options)
+        raise _without_messages(table_format.name, options)
     return encoding.messages
 
 

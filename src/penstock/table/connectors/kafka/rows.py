@@ -24,7 +24,7 @@ from penstock.table.data.logical_types import (
     VarBinaryType,
     VarCharType,
 )
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 
 _TEXT: Final = VarCharType(LENGTH_MAX, False)
 _BYTES: Final = VarBinaryType(LENGTH_MAX, False)
@@ -40,7 +40,7 @@ class _Metadata:
 def _headers(records: KafkaRecords) -> pa.Array:
     # A map has unique keys, but a record may repeat a header: the last one wins, as in Flink.
     maps = [list({name: value or b"" for name, value in headers}.items()) for headers in records.headers]
-    return column_of(maps, _HEADERS)
+    return to_column(maps, _HEADERS)
 
 
 #: The METADATA columns of a record that a table can read.
@@ -97,47 +97,58 @@ class TableRecords(KafkaRecordDeserializationSchema[Any]):
     def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
         """Return the rows as columns, skipping records without a value."""
         values = records.values
-        present = [place for place, value in enumerate(values) if value is not None]
-        found = self._value.messages.decode([value for value in values if value is not None])
-        bad = [one._replace(place=present[one.place]) for one in found.bad]
-        places = list(found.of_records(present)) if len(found.values) else []
-        if self._key is not None and places:
-            keys, bad_keys = self._keys(records, places)
+        present = [position for position, value in enumerate(values) if value is not None]
+        decoded = self._value.messages.decode([value for value in values if value is not None])
+        bad = [bad_message._replace(place=present[bad_message.place]) for bad_message in decoded.bad]
+        positions = list(decoded.of_records(present)) if len(decoded.values) else []
+        if self._key is not None and positions:
+            keys, bad_keys = self._keys(records, positions)
             bad = sorted([*bad, *bad_keys])
             if bad_keys:
-                places, found, keys = self._without(bad_keys, places, found, keys)
-        if not places:
+                positions, decoded, keys = self._without(bad_keys, positions, decoded, keys)
+        if not positions:
             return Deserialized([], [], bad)
         columns: dict[int, pa.Array] = {}
         if self._key is not None:
             columns.update(zip(self._key.places, keys, strict=True))
-        columns.update(zip(self._value.places, found.columns.columns, strict=True))
-        indices = pa.array(places, pa.int64())
-        for place, (name, kind) in self._metadata.items():
-            columns[place] = METADATA[name].column(records).take(indices).cast(kind)
-        arrays = [columns[place] for place in range(self._count)]
+        columns.update(zip(self._value.places, decoded.columns.columns, strict=True))
+        indices = pa.array(positions, pa.int64())
+        for column_index, (name, kind) in self._metadata.items():
+            columns[column_index] = METADATA[name].column(records).take(indices).cast(kind)
+        arrays = [columns[index] for index in range(self._count)]
         batch = pa.RecordBatch.from_arrays(arrays, column_names(self._count))
-        return Deserialized(ColumnData(batch), places, bad, found.kinds)
+        return Deserialized(ColumnData(batch), positions, bad, decoded.kinds)
 
-    def _keys(self, records: KafkaRecords, places: Sequence[int]) -> tuple[list[pa.Array], list[BadMessage]]:
+    def _keys(self, records: KafkaRecords, positions: Sequence[int]) -> tuple[list[pa.Array], list[BadMessage]]:
         """Return the key columns of these records; NULL for a record without a key."""
         assert self._key is not None
         keys = records.keys
-        present = [place for place, key in enumerate(keys) if key is not None]
-        found = self._key.messages.decode([key for key in keys if key is not None])
-        rows = {place: row for row, place in enumerate(found.of_records(present))} if len(found.values) else {}
-        indices = pa.array([rows.get(place) for place in places], pa.int64())
-        bad = [one._replace(place=present[one.place], reason=f"the key: {one.reason}") for one in found.bad]
-        wanted = set(places)
-        return [column.take(indices) for column in found.columns.columns], [one for one in bad if one.place in wanted]
+        present = [position for position, key in enumerate(keys) if key is not None]
+        decoded = self._key.messages.decode([key for key in keys if key is not None])
+        rows = (
+            {position: row for row, position in enumerate(decoded.of_records(present))} if len(decoded.values) else {}
+        )
+        indices = pa.array([rows.get(position) for position in positions], pa.int64())
+        bad = [
+            bad_message._replace(place=present[bad_message.place], reason=f"the key: {bad_message.reason}")
+            for bad_message in decoded.bad
+        ]
+        requested = set(positions)
+        return [column.take(indices) for column in decoded.columns.columns], [
+            bad_message for bad_message in bad if bad_message.place in requested
+        ]
 
     @staticmethod
     def _without(
-        bad: Sequence[BadMessage], places: list[int], found: Deserialized, keys: list[pa.Array]
+        bad: Sequence[BadMessage], positions: list[int], decoded: Deserialized, keys: list[pa.Array]
     ) -> tuple[list[int], Deserialized, list[pa.Array]]:
-        wrong = {one.place for one in bad}
-        kept = [row for row, place in enumerate(places) if place not in wrong]
-        indices = pa.array(kept, pa.int64())
-        kinds = None if found.kinds is None else bytes(found.kinds[row] for row in kept)
-        values = ColumnData(found.columns.take(indices))
-        return [places[row] for row in kept], Deserialized(values, None, (), kinds), [one.take(indices) for one in keys]
+        wrong = {bad_message.place for bad_message in bad}
+        remaining = [row for row, position in enumerate(positions) if position not in wrong]
+        indices = pa.array(remaining, pa.int64())
+        kinds = None if decoded.kinds is None else bytes(decoded.kinds[row] for row in remaining)
+        values = ColumnData(decoded.columns.take(indices))
+        return (
+            [positions[row] for row in remaining],
+            Deserialized(values, None, (), kinds),
+            [column.take(indices) for column in keys],
+        )

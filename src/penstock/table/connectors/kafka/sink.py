@@ -21,7 +21,7 @@ from penstock.table.connectors.kafka.options import (
     TRANSACTION_PREFIX,
     listed,
 )
-from penstock.table.connectors.last_changes import Part, kinds_of, last_of_each, whole_column
+from penstock.table.connectors.last_changes import Part, concatenate_kinds, last_of_each, whole_column
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.values import columns_of_changes
@@ -217,9 +217,9 @@ class HoldingWriter(TableKafkaWriter):
         names = self._schema.names
         table = pa.Table.from_batches([data.columns.rename_columns(names) for data, _ in parts])
         columns = [whole_column(column) for column in table.itercolumns()]
-        last = last_of_each([columns[place] for place in self._holding.key])
+        last = last_of_each([columns[index] for index in self._holding.key])
         chosen = [column.take(pa.array(last)) for column in columns]
-        super()._write(ChangeData(pa.RecordBatch.from_arrays(chosen, names), kinds_of(parts)[last].tobytes()))
+        super()._write(ChangeData(pa.RecordBatch.from_arrays(chosen, names), concatenate_kinds(parts)[last].tobytes()))
 
     def next_flush_ms(self) -> int | None:
         """Return when the buffered changes are due."""

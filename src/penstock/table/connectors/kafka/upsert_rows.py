@@ -34,53 +34,62 @@ class UpsertRecords(TableRecords):
     def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
         """See `KafkaRecordDeserializationSchema`."""
         values = records.values
-        present = [place for place, value in enumerate(values) if value is not None]
-        found = self._value.messages.decode([value for value in values if value is not None])
-        there = list(found.of_records(present)) if len(found.values) else []
-        rows: dict[int, int | None] = {place: row for row, place in enumerate(there)}
-        rows |= {place: None for place, value in enumerate(values) if value is None}
-        places = sorted(rows)
+        present = [position for position, value in enumerate(values) if value is not None]
+        decoded = self._value.messages.decode([value for value in values if value is not None])
+        decoded_positions = list(decoded.of_records(present)) if len(decoded.values) else []
+        rows: dict[int, int | None] = {position: row for row, position in enumerate(decoded_positions)}
+        rows |= {position: None for position, value in enumerate(values) if value is None}
+        positions = sorted(rows)
         keyless = [
-            BadMessage(place, "it has no key, and so is no row of a table of upserts")
-            for place, key in enumerate(records.keys)
-            if key is None and place in rows
+            BadMessage(position, "it has no key, and so is no row of a table of upserts")
+            for position, key in enumerate(records.keys)
+            if key is None and position in rows
         ]
-        keys, bad_keys = self._keys(records, places)
-        bad = sorted([*(one._replace(place=present[one.place]) for one in found.bad), *keyless, *bad_keys], key=_place)
-        wrong = {one.place for one in bad}
-        kept = [place not in wrong for place in places]
-        if not all(kept):
-            places, keys = list(compress(places, kept)), [key.filter(pa.array(kept)) for key in keys]
-        if not places:
+        keys, bad_keys = self._keys(records, positions)
+        bad = sorted(
+            [
+                *(bad_message._replace(place=present[bad_message.place]) for bad_message in decoded.bad),
+                *keyless,
+                *bad_keys,
+            ],
+            key=_place,
+        )
+        wrong = {bad_message.place for bad_message in bad}
+        mask = [position not in wrong for position in positions]
+        if not all(mask):
+            positions, keys = list(compress(positions, mask)), [key.filter(pa.array(mask)) for key in keys]
+        if not positions:
             return Deserialized([], [], bad)
-        columns = self._columns(records, places, keys, found, [rows[place] for place in places])
-        kinds = bytes(DELETE if values[place] is None else INSERT for place in places)
+        columns = self._columns(records, positions, keys, decoded, [rows[position] for position in positions])
+        kinds = bytes(DELETE if values[position] is None else INSERT for position in positions)
         batch = pa.RecordBatch.from_arrays(columns, column_names(len(columns)))
-        return Deserialized(ColumnData(batch), places, bad, kinds if any(kinds) else None)
+        return Deserialized(ColumnData(batch), positions, bad, kinds if any(kinds) else None)
 
     def _columns(
         self,
         records: KafkaRecords,
-        places: Sequence[int],
+        positions: Sequence[int],
         keys: Sequence[pa.Array],
-        found: Deserialized,
+        decoded: Deserialized,
         rows: Sequence[int | None],
     ) -> list[pa.Array]:
         """Return all columns of the records at these positions. `rows`: the rows of their values, None for deletes."""
         assert self._key is not None
-        columns = {place: pa.nulls(len(places), kind) for place, kind in enumerate(self._types)}
+        columns = {index: pa.nulls(len(positions), kind) for index, kind in enumerate(self._types)}
         columns.update(zip(self._key.places, keys, strict=True))
-        if len(found.values):
+        if len(decoded.values):
             indices = pa.array(rows, pa.int64())
-            for place, column in zip(self._value.places, found.columns.columns, strict=True):
-                taken = column.take(indices)
+            for column_index, column in zip(self._value.places, decoded.columns.columns, strict=True):
+                array = column.take(indices)
                 # A key column that is also in the value is read from the value, if there is one.
-                is_key = place in self._key.places
-                columns[place] = pc.if_else(pc.is_null(indices), columns[place], taken) if is_key else taken
-        numbers = pa.array(places, pa.int64())
-        for place, (name, kind) in self._metadata.items():
-            columns[place] = METADATA[name].column(records).take(numbers).cast(kind)
-        return [columns[place] for place in range(len(columns))]
+                is_key = column_index in self._key.places
+                columns[column_index] = (
+                    pc.if_else(pc.is_null(indices), columns[column_index], array) if is_key else array
+                )
+        numbers = pa.array(positions, pa.int64())
+        for column_index, (name, kind) in self._metadata.items():
+            columns[column_index] = METADATA[name].column(records).take(numbers).cast(kind)
+        return [columns[index] for index in range(len(columns))]
 
 
 def _place(bad: BadMessage) -> int:

@@ -68,7 +68,7 @@ def auction_columns(
         return pa.array(begins + 1 + chance.below(max(2 * horizon, 1), 37)).view(times.type)
 
     def extra() -> pa.Array:
-        sizes: Any = _NUMBER_BYTES + sum(np.asarray(pc.binary_length(one)) for one in (names(), descriptions()))
+        sizes: Any = _NUMBER_BYTES + sum(np.asarray(pc.binary_length(column)) for column in (names(), descriptions()))
         return filling(chance, 40, sizes, settings.auction_bytes)
 
     return {

@@ -46,8 +46,8 @@ def bid_columns(settings: NexmarkSettings, numbers: Integers, times: pa.Array) -
     @cache
     def channels() -> pa.Array:
         others = len(HOT_CHANNELS) + chance.below(_CHANNELS, 16)
-        places = np.where(chance.below(2, 14) == 0, chance.below(len(HOT_CHANNELS), 15), others)
-        return pa.array(places.astype(np.int32))
+        indices = np.where(chance.below(2, 14) == 0, chance.below(len(HOT_CHANNELS), 15), others)
+        return pa.array(indices.astype(np.int32))
 
     return {
         "auction": auctions,
@@ -68,13 +68,13 @@ def _channels() -> tuple[pa.Array, pa.Array]:
     has_id = (chance.below(10, 3) > 0).tolist()
     channel_ids = chance.below(2**31, 4).tolist()
     names, urls = [], []
-    for place, parts in enumerate(zip(*letters, strict=True)):
-        is_hot = place < len(HOT_CHANNELS)
-        names.append(HOT_CHANNELS[place] if is_hot else f"channel-{place - len(HOT_CHANNELS)}")
+    for index, parts in enumerate(zip(*letters, strict=True)):
+        is_hot = index < len(HOT_CHANNELS)
+        names.append(HOT_CHANNELS[index] if is_hot else f"channel-{index - len(HOT_CHANNELS)}")
         base = f"https://www.nexmark.com/{'/'.join(map(_letters, parts))}/item.htm?query=1"
-        urls.append(base if is_hot or not has_id[place] else f"{base}&channel_id={channel_ids[place]}")
+        urls.append(base if is_hot or not has_id[index] else f"{base}&channel_id={channel_ids[index]}")
     return pa.array(names), pa.array(urls)
 
 
 def _letters(number: int) -> str:
-    return "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))
+    return "".join(chr(ord("a") + number // 26**index % 26) for index in range(4))

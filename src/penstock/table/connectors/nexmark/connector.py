@@ -67,7 +67,7 @@ class NexmarkScan(TableScan, ProjectionPushDown, NestedPushDown):
 
     def with_columns(self, columns: Sequence[int]) -> NexmarkScan:
         """See `ProjectionPushDown`."""
-        return replace(self, columns=tuple(self.columns[place] for place in columns))
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
 
     def with_leaves(self, paths: Sequence[Path]) -> NexmarkScan:
         """See `NestedPushDown`."""
@@ -77,8 +77,8 @@ class NexmarkScan(TableScan, ProjectionPushDown, NestedPushDown):
 def _leaf(column: str, fields: Path) -> str:
     if not fields:
         return column
-    (place,) = fields
-    return f"{column}.{KINDS[column][1][place][0]}"
+    (index,) = fields
+    return f"{column}.{KINDS[column][1][index][0]}"
 
 
 class NexmarkConnector(TableConnector):

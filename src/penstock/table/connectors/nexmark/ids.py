@@ -16,14 +16,14 @@ from penstock.table.connectors.nexmark.settings import (
 
 def last_person(settings: NexmarkSettings, numbers: Integers) -> Integers:
     """Return the number of the latest person, from 0, including the event's own; -1 if none exists yet."""
-    cycles, places = numbers // settings.cycle, numbers % settings.cycle
-    return cycles * settings.persons + np.minimum(places, settings.persons - 1)
+    cycles, positions = numbers // settings.cycle, numbers % settings.cycle
+    return cycles * settings.persons + np.minimum(positions, settings.persons - 1)
 
 
 def last_auction(settings: NexmarkSettings, numbers: Integers) -> Integers:
     """Return the number of the latest auction, from 0, including the event's own; -1 if none exists yet."""
-    cycles, places = numbers // settings.cycle, numbers % settings.cycle
-    return cycles * settings.auctions + np.clip(places - settings.persons, -1, settings.auctions - 1)
+    cycles, positions = numbers // settings.cycle, numbers % settings.cycle
+    return cycles * settings.auctions + np.clip(positions - settings.persons, -1, settings.auctions - 1)
 
 
 def any_person(settings: NexmarkSettings, numbers: Integers, chance: Chance, lane: int) -> Integers:

@@ -53,12 +53,12 @@ def person_columns(
     """Return the fields of the person events with these numbers, each generated on demand."""
     chance = Chance(settings.seed, numbers)
 
-    def one_of(texts: pa.Array, lane: int) -> pa.Array:
+    def pick_text(texts: pa.Array, lane: int) -> pa.Array:
         return texts.take(pa.array(chance.below(len(texts), lane)))
 
     @cache
     def names() -> pa.Array:
-        return pc.binary_join_element_wise(one_of(_FIRST_NAMES, 50), one_of(_LAST_NAMES, 51), " ")
+        return pc.binary_join_element_wise(pick_text(_FIRST_NAMES, 50), pick_text(_LAST_NAMES, 51), " ")
 
     @cache
     def addresses() -> pa.Array:
@@ -68,19 +68,19 @@ def person_columns(
 
     @cache
     def cards() -> pa.Array:
-        return pc.binary_join_element_wise(*(one_of(_DIGITS, lane) for lane in range(56, 60)), " ")
+        return pc.binary_join_element_wise(*(pick_text(_DIGITS, lane) for lane in range(56, 60)), " ")
 
     @cache
     def cities() -> pa.Array:
-        return one_of(_CITIES, 60)
+        return pick_text(_CITIES, 60)
 
     @cache
     def states() -> pa.Array:
-        return one_of(_STATES, 61)
+        return pick_text(_STATES, 61)
 
     def extra() -> pa.Array:
         texts = (names(), addresses(), cards(), cities(), states())
-        sizes: Any = 8 + sum(np.asarray(pc.binary_length(one)) for one in texts)
+        sizes: Any = 8 + sum(np.asarray(pc.binary_length(column)) for column in texts)
         return filling(chance, 62, sizes, settings.person_bytes)
 
     return {

@@ -102,8 +102,8 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
             return None
         numbers = np.arange(first, stop, dtype=np.int64)
         times = FIRST_EVENT_MS + numbers * 1_000 // settings.rate
-        places = numbers % settings.cycle
-        kinds = (places >= settings.persons).astype(np.int32) + (places >= settings.persons + settings.auctions)
+        positions = numbers % settings.cycle
+        kinds = (positions >= settings.persons).astype(np.int32) + (positions >= settings.persons + settings.auctions)
         arrays = [
             pa.array(kinds.astype(np.int32)) if name == EVENT_TYPE else self._events(name, kinds, numbers, times)
             for name in self._columns
@@ -115,18 +115,20 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         name, _, field = name.partition(".")
         kind, fields, make = KINDS[name]
         has_kind = kinds == kind
-        found = np.flatnonzero(has_kind)
-        if not len(found):
+        indices = np.flatnonzero(has_kind)
+        if not len(indices):
             return pa.nulls(len(kinds), dict(fields)[field] if field else COLUMNS[name])
-        of_kind = make(self._settings, numbers[found], pa.array(times[found]).view(pa.timestamp("ms")))
+        of_kind = make(self._settings, numbers[indices], pa.array(times[indices]).view(pa.timestamp("ms")))
         if field:
             rows = of_kind[field]()
         else:
-            rows = pa.StructArray.from_arrays([of_kind[one]() for one, _ in fields], fields=list(COLUMNS[name]))
-        if len(found) == len(kinds):
+            rows = pa.StructArray.from_arrays(
+                [of_kind[field_name]() for field_name, _ in fields], fields=list(COLUMNS[name])
+            )
+        if len(indices) == len(kinds):
             return rows
-        places = pa.array(np.cumsum(has_kind) - 1, mask=~has_kind)
-        return rows.take(places)
+        positions = pa.array(np.cumsum(has_kind) - 1, mask=~has_kind)
+        return rows.take(positions)
 
 
 class _NexmarkReader(PositionedReader[NexmarkSplit]):

@@ -193,8 +193,8 @@ class PostgresCdcConnector(TableConnector):
     def _settings(self, scan: Scan, options: TableOptions) -> CdcSettings:
         metadata = dict(scan.metadata)
         outputs = tuple(
-            Output(name, None if place in metadata else column.name, arrow_type(column.type), metadata.get(place))
-            for place, (name, column) in enumerate(zip(column_names(len(scan.schema)), scan.schema, strict=True))
+            Output(name, None if index in metadata else column.name, arrow_type(column.type), metadata.get(index))
+            for index, (name, column) in enumerate(zip(column_names(len(scan.schema)), scan.schema, strict=True))
         )
         database, slot = options.required(DATABASE), options.required(SLOT)
         url = f"postgresql://{options.required(HOSTNAME)}:{options.read(PORT)}/{quote(database)}"

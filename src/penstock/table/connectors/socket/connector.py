@@ -51,15 +51,19 @@ class SocketConnector(TableConnector):
 
     def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
         """Return the metadata of the format."""
-        found, of_format = self._formats.find(options)
-        return found.readable_metadata(of_format)
+        table_format, of_format = self._formats.find(options)
+        return table_format.readable_metadata(of_format)
 
     def reader(self, scan: Scan, options: TableOptions) -> TableReader:
         """Return the reader; raise `ValidationError` for formats that support files only."""
-        found, of_format = self._formats.find(options)
-        decoding = found.decoding_with_metadata(scan.schema, range(len(scan.schema)), of_format, dict(scan.metadata))
+        table_format, of_format = self._formats.find(options)
+        decoding = table_format.decoding_with_metadata(
+            scan.schema, range(len(scan.schema)), of_format, dict(scan.metadata)
+        )
         if decoding.messages is None:
-            raise ValidationError(f"Format '{found.name}' has only files: table {options.title} needs csv, json or raw")
+            raise ValidationError(
+                f"Format '{table_format.name}' has only files: table {options.title} needs csv, json or raw"
+            )
         byte = options.read(DELIMITER)
         if not 0 <= byte < _ASCII:
             raise options.wrong(DELIMITER.key(), f"it must be from 0 to {_ASCII - 1}, not {byte}")

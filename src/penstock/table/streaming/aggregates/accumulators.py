@@ -39,7 +39,7 @@ from penstock.table.streaming.aggregates.vector_aggregates import VectorAccumula
 from penstock.table.user_functions.definition import GENERAL, FunctionKind
 from penstock.table.user_functions.opened import OpenFunctions
 
-__all__ = ["Accumulator", "accumulator_of", "check_call", "check_unbounded", "check_windowed"]
+__all__ = ["Accumulator", "build_accumulator", "check_call", "check_unbounded", "check_windowed"]
 
 _Make = Callable[[AggregateCall], Accumulator]
 
@@ -80,7 +80,7 @@ _RETRACTABLE: Final[dict[_Make, _Make]] = {
 _ALIKE_IF_DISTINCT: Final = frozenset(("MIN", "MAX"))
 
 
-def accumulator_of(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
+def build_accumulator(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
     """Return the accumulator for a call. Raises `UnsupportedError` if the function has no accumulator.
 
     Args:
@@ -93,8 +93,8 @@ def accumulator_of(call: AggregateCall, retracts: bool, functions: OpenFunctions
         return Distinct(call, inner) if call.is_distinct else inner
     if call.function == "APPROX_COUNT_DISTINCT":
         return Distinct(call, CountValues(call))
-    found = _plain(call, retracts)
-    return Distinct(call, found) if call.is_distinct and call.function not in _ALIKE_IF_DISTINCT else found
+    accumulator = _plain(call, retracts)
+    return Distinct(call, accumulator) if call.is_distinct and call.function not in _ALIKE_IF_DISTINCT else accumulator
 
 
 def _plain(call: AggregateCall, retracts: bool) -> Accumulator:
@@ -122,7 +122,7 @@ def _of_program(call: UserAggregateCall, retracts: bool, functions: OpenFunction
 def check_call(call: AggregateCall, retracts: bool) -> None:
     """Check that a function can be maintained incrementally. `retracts`: whether the input may contain retractions."""
     if not isinstance(call, UserAggregateCall):
-        accumulator_of(call, retracts)
+        build_accumulator(call, retracts)
     elif retracts:
         check_retracts(call.user)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.equality import canonicalizer_of
+from penstock.state.equality import build_canonicalizer
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType, DoubleType, FloatType
 from penstock.table.plan.logical import AggregateCall
@@ -64,21 +64,21 @@ class Accumulator:
         """Return the state of an empty group."""
         return None
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """Add a row and return the new state. `values`: the operands."""
         raise NotImplementedError
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """Retract a row and return the new state."""
         raise UnsupportedError(f"{self.call.function} of rows that may go needs all values")
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """Return the result of the function."""
-        return held
+        return state
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """Return whether the state of a group without rows can be dropped: not while retractions are pending."""
-        return bool(held == self.create())
+        return bool(state == self.create())
 
     def keep_apart(self, keyed: KeyedStateBackend, name: str) -> None:
         """Store large parts in separate keyed states, which are named after the call (`name`)."""
@@ -86,24 +86,26 @@ class Accumulator:
     def forget(self, key: Any) -> None:
         """Clear the separate states of a dropped group."""
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
-        """Return the result after each row. `held`: the state of each group, updated in place."""
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
+        """Return the result after each row. `states`: the state of each group, updated in place."""
         add, retract, value = self.add, self.retract, self.value
         keeps, goes, ends = rows.keeps, rows.goes, rows.ends
-        found = []
+        results = []
         for row, (group, operands) in enumerate(zip(rows.groups, rows.operands, strict=True)):
-            one = held[group]
+            state = states[group]
             if keeps is None or keeps[row]:
-                one = held[group] = retract(one, operands) if goes is not None and goes[row] else add(one, operands)
-            found.append(value(one))
-            if row in ends and self.is_spent(one):
-                held[group] = self.create()
-        return found
+                state = states[group] = (
+                    retract(state, operands) if goes is not None and goes[row] else add(state, operands)
+                )
+            results.append(value(state))
+            if row in ends and self.is_spent(state):
+                states[group] = self.create()
+        return results
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """Process a whole append-only bundle when only the final results are needed.
 
-        `held`: the state of each group, updated in place. Returns False for functions that must process row by row.
+        `states`: the state of each group, updated in place. Returns False for functions that must process row by row.
         """
         return False
 
@@ -114,46 +116,48 @@ class SingleOperand(Accumulator):
     takes_one = True
     skips_null = True
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """Add a value and return the new state; the value is NULL only if `skips_null` is not set."""
         raise NotImplementedError
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """Retract a value and return the new state."""
-        return super().retract(held, (value,))
+        return super().retract(state, (value,))
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
         value = values[0]
-        return held if value is None and self.skips_null else self.add_one(held, value)
+        return state if value is None and self.skips_null else self.add_one(state, value)
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
         value = values[0]
-        return held if value is None and self.skips_null else self.retract_one(held, value)
+        return state if value is None and self.skips_null else self.retract_one(state, value)
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         add, retract, value = self.add_one, self.retract_one, self.value
         takes_null = not self.skips_null
-        found = []
+        results = []
         keeps, goes, ends = rows.keeps, rows.goes, rows.ends
         if keeps is None and not ends:
-            gone = bytes(len(rows.groups)) if goes is None else goes
-            for group, operand, is_gone in zip(rows.groups, rows.operands, gone, strict=True):
-                one = held[group]
+            retractions = bytes(len(rows.groups)) if goes is None else goes
+            for group, operand, is_gone in zip(rows.groups, rows.operands, retractions, strict=True):
+                state = states[group]
                 if operand is not None or takes_null:
-                    one = held[group] = retract(one, operand) if is_gone else add(one, operand)
-                found.append(value(one))
-            return found
+                    state = states[group] = retract(state, operand) if is_gone else add(state, operand)
+                results.append(value(state))
+            return results
         for row, (group, operand) in enumerate(zip(rows.groups, rows.operands, strict=True)):
-            one = held[group]
+            state = states[group]
             if (operand is not None or takes_null) and (keeps is None or keeps[row]):
-                one = held[group] = retract(one, operand) if goes is not None and goes[row] else add(one, operand)
-            found.append(value(one))
-            if row in ends and self.is_spent(one):
-                held[group] = self.create()
-        return found
+                state = states[group] = (
+                    retract(state, operand) if goes is not None and goes[row] else add(state, operand)
+                )
+            results.append(value(state))
+            if row in ends and self.is_spent(state):
+                states[group] = self.create()
+        return results
 
 
 class Distinct(SingleOperand):
@@ -168,60 +172,60 @@ class Distinct(SingleOperand):
         self._retract: Callable[[Any, Any], Any] = (
             inner.retract_one if isinstance(inner, SingleOperand) else inner.retract
         )
-        self._key = key_of(call.operands[0].type) if is_single else _key_of_operands(call)
+        self._key = to_key(call.operands[0].type) if is_single else _key_of_operands(call)
         #: makes one form represent all equal values
-        self._form = form_of(call.operands[0].type) if is_single else None
+        self._form = to_canonical(call.operands[0].type) if is_single else None
 
     def create(self) -> Any:
         """See `Accumulator`."""
         return [self._inner.create(), {}]
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return super().add(held, values) if self.takes_one else self.add_one(held, values)
+        return super().add(state, values) if self.takes_one else self.add_one(state, values)
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return super().retract(held, values) if self.takes_one else self.retract_one(held, values)
+        return super().retract(state, values) if self.takes_one else self.retract_one(state, values)
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        count = changed_count(held[1], value if self._key is None else self._key(value), 1)
+        count = changed_count(state[1], value if self._key is None else self._key(value), 1)
         if count == 1:
-            held[0] = self._add(held[0], value if self._form is None else self._form(value))
-        return held
+            state[0] = self._add(state[0], value if self._form is None else self._form(value))
+        return state
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        key = value if self._key is None else stored_key(held[1], self._key(value), self._key)
-        if changed_count(held[1], key, -1) == 0:
-            held[0] = self._retract(held[0], value if self._form is None else self._form(value))
-        return held
+        key = value if self._key is None else stored_key(state[1], self._key(value), self._key)
+        if changed_count(state[1], key, -1) == 0:
+            state[0] = self._retract(state[0], value if self._form is None else self._form(value))
+        return state
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`. Only counters do not need the new values themselves."""
         if self._key is not None or bundle.operand is None or not self._inner.counts_alike:
             return False
-        new = [0] * len(held)
+        new = [0] * len(states)
         for group, value, times in zip(*bundle.pairs(), strict=True):
-            counts = held[group][1]
+            counts = states[group][1]
             before = counts.get(value)
             if before is None:
                 counts[value] = times
                 new[group] += 1
             else:
                 counts[value] = before + times
-        for one, count in zip(held, new, strict=True):
-            one[0] += count
+        for state, count in zip(states, new, strict=True):
+            state[0] += count
         return True
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._inner.value(held[0])
+        return self._inner.value(state[0])
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return not held[1]
+        return not state[1]
 
 
 def changed_count(counts: dict[Any, int], key: Any, by: int) -> int:
@@ -234,19 +238,19 @@ def changed_count(counts: dict[Any, int], key: Any, by: int) -> int:
     return count
 
 
-def key_of(data_type: DataType) -> Callable[[Any], Any] | None:
+def to_key(data_type: DataType) -> Callable[[Any], Any] | None:
     """Return a function from a value to a dictionary key that is equal for equal values.
 
     None if values are keys as-is.
     """
     if isinstance(data_type, FloatType | DoubleType):
         return lambda value: value if value == value else NAN
-    return canonicalizer_of(arrow_type(data_type))
+    return build_canonicalizer(arrow_type(data_type))
 
 
-def form_of(data_type: DataType) -> Callable[[Any], Any] | None:
+def to_canonical(data_type: DataType) -> Callable[[Any], Any] | None:
     """Return a function that makes the canonical form of a value; None if each value has only one form."""
-    return canonicalizer_of(arrow_type(data_type), zeros="merged")
+    return build_canonicalizer(arrow_type(data_type), zeros="merged")
 
 
 def _key_of_operands(call: AggregateCall) -> Callable[[tuple[Any, ...]], Any]:
@@ -254,8 +258,8 @@ def _key_of_operands(call: AggregateCall) -> Callable[[tuple[Any, ...]], Any]:
     return RowEquality([operand.type for operand in call.operands]).key
 
 
-def stored_key(stored: Collection[Any], key: Any, key_of: Callable[[Any], Any] | None) -> Any:
+def stored_key(stored: Collection[Any], key: Any, to_key: Callable[[Any], Any] | None) -> Any:
     """Return the key under which equal values are stored: `key`, or an earlier release's form of it."""
-    if key_of is None or key in stored or not isinstance(key, tuple):
+    if to_key is None or key in stored or not isinstance(key, tuple):
         return key
-    return next((other for other in stored if isinstance(other, tuple) and key_of(other) == key), key)
+    return next((other for other in stored if isinstance(other, tuple) and to_key(other) == key), key)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.table.functions.bitmaps import bitmap_bytes, bitmap_class, bitmap_of
+from penstock.table.functions.bitmaps import bitmap_bytes, bitmap_class, decode_bitmap
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.base import SingleOperand, changed_count
 
 _BITS: Final = 2**32
 _COMBINE: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "AND": lambda one, other: one & other,
-    "OR": lambda one, other: one | other,
-    "XOR": lambda one, other: one ^ other,
+    "AND": lambda bitmap, other: bitmap & other,
+    "OR": lambda bitmap, other: bitmap | other,
+    "XOR": lambda bitmap, other: bitmap ^ other,
 }
 
 
@@ -23,9 +23,9 @@ class _OfBitmaps(SingleOperand):
         self._is_count = "_CARDINALITY_" in call.function
         self._combine = _COMBINE.get(call.function.split("_")[1], _COMBINE["OR"])
 
-    def _given(self, found: Any) -> Any:
+    def _given(self, bitmap: Any) -> Any:
         """Return a bitmap as the result of the call: its bytes, or its cardinality."""
-        return None if found is None else len(found) if self._is_count else bitmap_bytes(found)
+        return None if bitmap is None else len(bitmap) if self._is_count else bitmap_bytes(bitmap)
 
 
 class BitmapBuild(_OfBitmaps):
@@ -39,36 +39,36 @@ class BitmapBuild(_OfBitmaps):
         """See `Accumulator`."""
         return [bitmap_class()(), {}]
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         number = value % _BITS
-        if not self._counts or changed_count(held[1], number, 1) == 1:
-            held[0].add(number)
-        return held
+        if not self._counts or changed_count(state[1], number, 1) == 1:
+            state[0].add(number)
+        return state
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         number = value % _BITS
-        if changed_count(held[1], number, -1) == 0:
-            held[0].discard(number)
-        return held
+        if changed_count(state[1], number, -1) == 0:
+            state[0].discard(number)
+        return state
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._given(held[0] if held[0] else None)
+        return self._given(state[0] if state[0] else None)
 
 
 class BitmapCombined(_OfBitmaps):
     """BITMAP_AND_AGG, BITMAP_OR_AGG and BITMAP_XOR_AGG of append-only rows: the bitmap."""
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        found = bitmap_of(value)
-        return found if held is None else self._combine(held, found)
+        bitmap = decode_bitmap(value)
+        return bitmap if state is None else self._combine(state, bitmap)
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._given(held)
+        return self._given(state)
 
 
 class RetractableXor(_OfBitmaps):
@@ -78,17 +78,17 @@ class RetractableXor(_OfBitmaps):
         """See `Accumulator`."""
         return bitmap_class()(), 0
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return held[0] ^ bitmap_of(value), held[1] + 1
+        return state[0] ^ decode_bitmap(value), state[1] + 1
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return held[0] ^ bitmap_of(value), held[1] - 1
+        return state[0] ^ decode_bitmap(value), state[1] - 1
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._given(held[0] if held[1] > 0 else None)
+        return self._given(state[0] if state[1] > 0 else None)
 
 
 class RetractableCombined(_OfBitmaps):
@@ -101,29 +101,29 @@ class RetractableCombined(_OfBitmaps):
         """See `Accumulator`."""
         return [{}, None]
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        counts, found = held
-        if changed_count(counts, bytes(value), 1) == 1 and found is not None:
-            held[1] = self._combine(found, bitmap_of(value))
-        return held
+        counts, bitmap = state
+        if changed_count(counts, bytes(value), 1) == 1 and bitmap is not None:
+            state[1] = self._combine(bitmap, decode_bitmap(value))
+        return state
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        if changed_count(held[0], bytes(value), -1) == 0:
-            held[1] = None
-        return held
+        if changed_count(state[0], bytes(value), -1) == 0:
+            state[1] = None
+        return state
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        counts, found = held
-        if found is None:
+        counts, bitmap = state
+        if bitmap is None:
             for raw, count in counts.items():
                 if count > 0:
-                    found = bitmap_of(raw) if found is None else self._combine(found, bitmap_of(raw))
-            held[1] = found
-        return self._given(found)
+                    bitmap = decode_bitmap(raw) if bitmap is None else self._combine(bitmap, decode_bitmap(raw))
+            state[1] = bitmap
+        return self._given(bitmap)
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return not held[0]
+        return not state[0]

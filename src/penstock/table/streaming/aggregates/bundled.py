@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 
 
 class BundledColumn:
@@ -32,13 +32,13 @@ class BundledColumn:
         """Return the distinct (group, value) pairs: each row's pair number, and the pairs' groups and values."""
         if self._pairs is None:
             encoded = self.column.dictionary_encode("encode")
-            values = values_of(encoded.dictionary, self.data_type)
+            values = to_values(encoded.dictionary, self.data_type)
             size = max(len(values), 1)
             both = self.groups.astype(np.int64) * size + encoded.indices.to_numpy(zero_copy_only=False)
-            found = pa.array(both).dictionary_encode()
-            pairs = found.dictionary.to_numpy()
+            encoded_pairs = pa.array(both).dictionary_encode()
+            pairs = encoded_pairs.dictionary.to_numpy()
             of_pairs = [values[value] for value in (pairs % size).tolist()]
-            numbers = found.indices.to_numpy(zero_copy_only=False)
+            numbers = encoded_pairs.indices.to_numpy(zero_copy_only=False)
             self._pairs = numbers, (pairs // size).tolist(), of_pairs
         return self._pairs
 
@@ -69,8 +69,8 @@ class Bundled:
 
     def counts(self) -> list[int]:
         """Return the number of rows that count in each group."""
-        found: list[int] = np.bincount(self.groups(), minlength=self.size).tolist()
-        return found
+        counts: list[int] = np.bincount(self.groups(), minlength=self.size).tolist()
+        return counts
 
     def values(self) -> pa.Array:
         """Return the operands of the rows that count."""
@@ -80,18 +80,18 @@ class Bundled:
 
     def sums(self) -> list[int]:
         """Return the sum of each group's operands, which are whole numbers; it wraps at 64 bits."""
-        found = np.zeros(self.size, np.int64)
+        totals = np.zeros(self.size, np.int64)
         values = self.values().cast(pa.int64()).to_numpy(zero_copy_only=False)
-        np.add.at(found, self.groups(), values)
-        return found.tolist()
+        np.add.at(totals, self.groups(), values)
+        return totals.tolist()
 
     def extremes(self, function: str) -> tuple[list[int], list[Any]]:
         """Return the `min` or `max` of each group with operands: the groups, and the values."""
         assert self.operand is not None
         table = pa.table([pa.array(self.groups()), self.values()], ["group", "value"])
-        found = table.group_by("group", use_threads=False).aggregate([("value", function)])
-        column = found.column(f"value_{function}").combine_chunks()
-        return found.column("group").to_pylist(), values_of(column, self.operand.data_type)
+        aggregated = table.group_by("group", use_threads=False).aggregate([("value", function)])
+        column = aggregated.column(f"value_{function}").combine_chunks()
+        return aggregated.column("group").to_pylist(), to_values(column, self.operand.data_type)
 
     def pairs(self) -> tuple[list[int], list[Any], list[int]]:
         """Return the distinct values of each group: groups, values, and their counts."""
@@ -100,8 +100,8 @@ class Bundled:
         if self._counted is not None:
             numbers = numbers[self._counted]
         counts = np.bincount(numbers, minlength=len(groups))
-        there = np.flatnonzero(counts)
-        if len(there) == len(groups):
+        present = np.flatnonzero(counts)
+        if len(present) == len(groups):
             return groups, values, counts.tolist()
-        places = there.tolist()
-        return [groups[place] for place in places], [values[place] for place in places], counts[there].tolist()
+        indices = present.tolist()
+        return [groups[index] for index in indices], [values[index] for index in indices], counts[present].tolist()

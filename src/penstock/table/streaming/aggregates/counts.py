@@ -17,48 +17,48 @@ class CountRows(Accumulator):
         """See `Accumulator`."""
         return 0
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return held + 1
+        return state + 1
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return held - 1
+        return state - 1
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         if not rows.only_come:
-            return super().running(rows, held)
-        found = []
+            return super().running(rows, states)
+        results = []
         for group in rows.groups:
-            held[group] = count = held[group] + 1
-            found.append(count)
-        return found
+            states[group] = count = states[group] + 1
+            results.append(count)
+        return results
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`."""
-        held[:] = map(add, held, bundle.counts())
+        states[:] = map(add, states, bundle.counts())
         return True
 
 
 class CountOf(CountRows):
     """COUNT of several operands: rows without a NULL operand."""
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`."""
         return False
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return held if None in values else held + 1
+        return state if None in values else state + 1
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return held if None in values else held - 1
+        return state if None in values else state - 1
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
-        return Accumulator.running(self, rows, held)
+        return Accumulator.running(self, rows, states)
 
 
 class CountValues(SingleOperand):
@@ -70,31 +70,31 @@ class CountValues(SingleOperand):
         """See `Accumulator`."""
         return 0
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return held + 1
+        return state + 1
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return held - 1
+        return state - 1
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         if not rows.only_come:
-            return super().running(rows, held)
-        found = []
+            return super().running(rows, states)
+        results = []
         for group, operand in zip(rows.groups, rows.operands, strict=True):
-            count = held[group]
+            count = states[group]
             if operand is not None:
-                held[group] = count = count + 1
-            found.append(count)
-        return found
+                states[group] = count = count + 1
+            results.append(count)
+        return results
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`."""
         if bundle.operand is None:
             return False
-        held[:] = map(add, held, bundle.counts())
+        states[:] = map(add, states, bundle.counts())
         return True
 
 
@@ -107,16 +107,16 @@ class SingleValue(SingleOperand):
         """See `Accumulator`."""
         return None, 0
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        if held[1] > 0:
+        if state[1] > 0:
             raise TableRuntimeError("SingleValueAggFunction received more than one element.")
-        return (value if held[1] == 0 else None), held[1] + 1
+        return (value if state[1] == 0 else None), state[1] + 1
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return None, held[1] - 1
+        return None, state[1] - 1
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return held[0]
+        return state[0]

@@ -43,7 +43,7 @@ def _counted(specials: tuple[int, ...], value: float, sign: int) -> tuple[int, .
     return tuple(counts) if any(counts) else ()
 
 
-def special_of(specials: tuple[int, ...]) -> float | None:
+def sum_specials(specials: tuple[int, ...]) -> float | None:
     """Return the sum of the non-finite values, or None without any.
 
     Retractions that came first have negative counts.
@@ -59,7 +59,7 @@ def special_of(specials: tuple[int, ...]) -> float | None:
 def to_float(total: Total, divisor: int = 1) -> float:
     """Return the float nearest to a total divided by a nonzero whole number; an infinity if it is out of range."""
     numerator, exponent, specials = total
-    special = special_of(specials)
+    special = sum_specials(specials)
     return ratio(numerator, divisor << exponent) if special is None else special
 
 
@@ -107,7 +107,7 @@ def variance(moments: Moments, is_sample: bool) -> float | None:
     count, total, squares, exponent, specials = moments
     if count <= (1 if is_sample else 0):
         return None
-    if special_of(specials) is not None:
+    if sum_specials(specials) is not None:
         return math.nan
     distances = count * squares - total * total
     if distances < 0:
@@ -115,7 +115,7 @@ def variance(moments: Moments, is_sample: bool) -> float | None:
     return ratio(distances, count * (count - 1 if is_sample else count) << 2 * exponent)
 
 
-def moments_from(count: int, mean: float, squares: float) -> Any:
+def restore_moments(count: int, mean: float, squares: float) -> Any:
     """Convert the state of an earlier release, the mean and the sum of squared distances from it, to moments."""
     if not (math.isfinite(mean) and math.isfinite(squares)):
         return count, 0, 0, 0, (_PERMANENT, 0, 0)

@@ -20,7 +20,7 @@ from penstock.table.data.logical_types import (
     VarCharType,
 )
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.base import NAN, Accumulator, Rows, SingleOperand, changed_count, key_of
+from penstock.table.streaming.aggregates.base import NAN, Accumulator, Rows, SingleOperand, changed_count, to_key
 from penstock.table.streaming.aggregates.bundled import Bundled
 from penstock.table.typed.nodes import Constant
 
@@ -36,36 +36,36 @@ class Extreme(SingleOperand):
         self._is_least = call.function == "MIN"
         self._is_float = isinstance(call.operands[0].type, DoubleType | FloatType)
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         if self._is_float:
-            return _better(held, value + 0.0, self._is_least)
-        if held is None:
+            return _better(state, value + 0.0, self._is_least)
+        if state is None:
             return value
-        return value if (value < held if self._is_least else value > held) else held
+        return value if (value < state if self._is_least else value > state) else state
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         if not rows.only_come or self._is_float:
-            return super().running(rows, held)
+            return super().running(rows, states)
         is_least = self._is_least
-        found = []
+        results = []
         for group, operand in zip(rows.groups, rows.operands, strict=True):
-            best = held[group]
+            best = states[group]
             if operand is not None and (best is None or (operand < best if is_least else operand > best)):
-                held[group] = best = operand
-            found.append(best)
-        return found
+                states[group] = best = operand
+            results.append(best)
+        return results
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`. Floats are processed one by one, because Flink orders NaN differently from Arrow."""
         if bundle.operand is None or not isinstance(self.call.operands[0].type, _IN_ORDER):
             return False
         is_least = self._is_least
         for group, value in zip(*bundle.extremes("min" if is_least else "max"), strict=True):
-            best = held[group]
+            best = states[group]
             if best is None or (value < best if is_least else value > best):
-                held[group] = value
+                states[group] = value
         return True
 
 
@@ -87,30 +87,30 @@ class RetractableExtreme(SingleOperand):
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._place = 0 if call.function == "MIN" else -1
-        self._key = key_of(call.type)
+        self._key = to_key(call.type)
         self._is_float = isinstance(call.type, DoubleType | FloatType)
 
     def create(self) -> Any:
         """See `Accumulator`."""
         return [[], {}]
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         key = value if self._key is None else self._key(value)
-        if changed_count(held[1], key, 1) == 1 and key is not NAN:
-            insort(held[0], value)
-        return held
+        if changed_count(state[1], key, 1) == 1 and key is not NAN:
+            insort(state[0], value)
+        return state
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         key = value if self._key is None else self._key(value)
-        if changed_count(held[1], key, -1) == 0 and key is not NAN:
-            del held[0][bisect_left(held[0], value)]
-        return held
+        if changed_count(state[1], key, -1) == 0 and key is not NAN:
+            del state[0][bisect_left(state[0], value)]
+        return state
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        values, counts = held
+        values, counts = state
         if self._key is not None and counts.get(NAN, 0) > 0 and (self._place or not values):
             return math.nan
         if not values:
@@ -128,67 +128,67 @@ class Percentile(Accumulator):
         super().__init__(call)
         self._is_list = isinstance(call.type, ArrayType)
         share = call.operands[1]
-        self._shares = self._shares_of(share.value) if isinstance(share, Constant) else None
+        self._shares = self._check_shares(share.value) if isinstance(share, Constant) else None
 
     def create(self) -> Any:
         """See `Accumulator`."""
         return [[], {}, self._shares]
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return self._changed(held, values, 1)
+        return self._changed(state, values, 1)
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return self._changed(held, values, -1)
+        return self._changed(state, values, -1)
 
-    def _changed(self, held: Any, operands: tuple[Any, ...], sign: int) -> Any:
+    def _changed(self, state: Any, operands: tuple[Any, ...], sign: int) -> Any:
         value = operands[0]
-        if held[2] is None:
-            held[2] = self._shares_of(operands[1])
+        if state[2] is None:
+            state[2] = self._check_shares(operands[1])
         weight = operands[2] if len(operands) > 2 else 1
         if value is None or weight is None or weight <= 0:
-            return held
+            return state
         number = float(value) + 0.0
         key = number if number == number else NAN
-        before = held[1].get(key, 0)
-        after = changed_count(held[1], key, sign * weight)
+        before = state[1].get(key, 0)
+        after = changed_count(state[1], key, sign * weight)
         if key is NAN:
-            return held
+            return state
         if before <= 0 < after:
-            insort(held[0], number)
+            insort(state[0], number)
         elif after <= 0 < before:
-            del held[0][bisect_left(held[0], number)]
-        return held
+            del state[0][bisect_left(state[0], number)]
+        return state
 
-    def _shares_of(self, value: Any) -> list[float]:
-        shares = [float(one) for one in (value if self._is_list else [value])]
+    def _check_shares(self, value: Any) -> list[float]:
+        shares = [float(share) for share in (value if self._is_list else [value])]
         for share in shares:
             if not 0 <= share <= 1:
                 raise TableRuntimeError(f"PERCENTILE takes shares from 0 to 1, not {share}")
         return shares
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return not held[1]
+        return not state[1]
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        values, counts, shares = held
+        values, counts, shares = state
         ends = list(accumulate(map(counts.__getitem__, values)))  # cumulative counts
         if counts.get(NAN, 0) > 0:
             values = [*values, math.nan]
             ends.append((ends[-1] if ends else 0) + counts[NAN])
         if not values or not shares:
             return None
-        percentiles = [self._at(values, ends, share * (ends[-1] - 1) + 1) for share in shares]
+        percentiles = [self._interpolate(values, ends, share * (ends[-1] - 1) + 1) for share in shares]
         return percentiles if self._is_list else percentiles[0]
 
     @staticmethod
-    def _at(values: list[float], ends: list[int], position: float) -> float:
+    def _interpolate(values: list[float], ends: list[int], position: float) -> float:
         """Return the value at a position, counted from 1, with linear interpolation between two values."""
         lower, higher = math.floor(position), math.ceil(position)
-        place = bisect_left(ends, lower)
-        if ends[place] >= higher:
-            return values[place]
-        return (higher - position) * values[place] + (position - lower) * values[place + 1]
+        index = bisect_left(ends, lower)
+        if ends[index] >= higher:
+            return values[index]
+        return (higher - position) * values[index] + (position - lower) * values[index + 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.base import SingleOperand, changed_count, form_of, key_of, stored_key
+from penstock.table.streaming.aggregates.base import SingleOperand, changed_count, stored_key, to_canonical, to_key
 from penstock.table.typed.nodes import Constant
 
 
@@ -14,37 +14,37 @@ class Collect(SingleOperand):
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._key = key_of(call.operands[0].type)
-        self._form = form_of(call.operands[0].type)
+        self._key = to_key(call.operands[0].type)
+        self._form = to_canonical(call.operands[0].type)
 
     def create(self) -> Any:
         """See `Accumulator`."""
         return {}
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return self._changed(held, value, 1)
+        return self._changed(state, value, 1)
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return self._changed(held, value, -1)
+        return self._changed(state, value, -1)
 
-    def _changed(self, held: Any, value: Any, by: int) -> Any:
+    def _changed(self, state: Any, value: Any, by: int) -> Any:
         key = value if self._key is None else self._key(value)
         if by < 0:
-            key = stored_key(held, key, self._key)
-        entry = held.get(key)
+            key = stored_key(state, key, self._key)
+        entry = state.get(key)
         if entry is None:
-            held[key] = [value if self._form is None else self._form(value), by]
+            state[key] = [value if self._form is None else self._form(value), by]
         elif entry[1] + by:
             entry[1] += by
         else:
-            del held[key]
-        return held
+            del state[key]
+        return state
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return [(value, count) for value, count in held.values() if count > 0]
+        return [(value, count) for value, count in state.values() if count > 0]
 
 
 class Gathered(SingleOperand):
@@ -52,31 +52,31 @@ class Gathered(SingleOperand):
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._key = key_of(call.operands[0].type)
+        self._key = to_key(call.operands[0].type)
 
     def create(self) -> Any:
         """See `Accumulator`."""
         return [[], {}]
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        values, owed = held
+        values, owed = state
         if owed and is_owed(owed, value if self._key is None else self._key(value)):
-            return held
+            return state
         values.append(value)
-        return held
+        return state
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        values, owed = held
-        index = self._index_of(value, values)
+        values, owed = state
+        index = self._find_index(value, values)
         if index is None:
             changed_count(owed, value if self._key is None else self._key(value), 1)
         else:
             del values[index]
-        return held
+        return state
 
-    def _index_of(self, value: Any, values: list[Any]) -> int | None:
+    def _find_index(self, value: Any, values: list[Any]) -> int | None:
         """Return the index of the first value that equals this one, or None."""
         try:
             return values.index(value)
@@ -104,12 +104,12 @@ class ArrayAgg(Gathered):
         super().__init__(call)
         self.skips_null = "IGNORE NULLS" in call.options
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return list(held[0]) or None
+        return list(state[0]) or None
 
 
-def separator_of(call: AggregateCall) -> str:
+def get_separator(call: AggregateCall) -> str:
     """Return the separator of LISTAGG."""
     given = call.operands[1] if len(call.operands) > 1 else None
     return str(given.value) if isinstance(given, Constant) else ","
@@ -120,11 +120,11 @@ class ListAgg(SingleOperand):
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._separator = separator_of(call)
+        self._separator = get_separator(call)
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return value if held is None else f"{held}{self._separator}{value}"
+        return value if state is None else f"{state}{self._separator}{value}"
 
 
 class RetractableListAgg(Gathered):
@@ -132,11 +132,11 @@ class RetractableListAgg(Gathered):
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._separator = separator_of(call)
+        self._separator = get_separator(call)
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._separator.join(held[0]) if held[0] else None
+        return self._separator.join(state[0]) if state[0] else None
 
 
 class FirstOrLast(SingleOperand):
@@ -146,9 +146,9 @@ class FirstOrLast(SingleOperand):
         super().__init__(call)
         self._is_first = call.function == "FIRST_VALUE"
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return held if self._is_first and held is not None else value
+        return state if self._is_first and state is not None else value
 
 
 class RetractableFirstOrLast(SingleOperand):
@@ -160,42 +160,42 @@ class RetractableFirstOrLast(SingleOperand):
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._key = key_of(call.operands[0].type)
+        self._key = to_key(call.operands[0].type)
         self._is_first = call.function == "FIRST_VALUE"
 
     def create(self) -> Any:
         """See `Accumulator`."""
         return [0, {}, {}, {}]
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        number, values, numbers, owed = held
+        number, values, numbers, owed = state
         key = value if self._key is None else self._key(value)
         if is_owed(owed, key):
-            return held
+            return state
         values[number] = value
         numbers.setdefault(key, []).append(number)
-        held[0] = number + 1
-        return held
+        state[0] = number + 1
+        return state
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        _, values, numbers, owed = held
+        _, values, numbers, owed = state
         key = value if self._key is None else stored_key(numbers, self._key(value), self._key)
         known = numbers.get(key)
         if known is None:
             changed_count(owed, key, 1)
-            return held
+            return state
         del values[known.pop(0)]
         if not known:
             del numbers[key]
-        return held
+        return state
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        values = held[1].values()
+        values = state[1].values()
         return next(iter(values) if self._is_first else reversed(values), None)
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return not held[1] and not held[3]
+        return not state[1] and not state[3]

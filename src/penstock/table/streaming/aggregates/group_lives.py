@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.state.equality import canonical_values
 from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RawType, RowType, VariantType
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.rows.held_rows import RowEquality
 
@@ -44,17 +44,17 @@ class Lives:
 
     def last_rows(self, groups: int) -> list[int]:
         """Return the last row of each group."""
-        found = np.zeros(groups, np.int64)
-        found[self.groups] = np.arange(len(self.groups))
-        return found.tolist()
+        rows = np.zeros(groups, np.int64)
+        rows[self.groups] = np.arange(len(self.groups))
+        return rows.tolist()
 
     def _rows_before(self) -> Any:
         """Return the previous row of the same group for each row; -1 if there is none."""
         order = np.argsort(self.groups, kind="stable")
         ordered = self.groups[order]
-        found = np.full(len(order), -1, np.int64)
-        found[order[1:]] = np.where(ordered[1:] == ordered[:-1], order[:-1], -1)
-        return found
+        previous = np.full(len(order), -1, np.int64)
+        previous[order[1:]] = np.where(ordered[1:] == ordered[:-1], order[:-1], -1)
+        return previous
 
     def changes(self, was_there: Any, differ: Callable[[Any, Any], Any], sends_before: bool) -> Sent:
         """Return the changes that the rows cause.
@@ -120,14 +120,14 @@ class Lives:
         return Sent(rows, (), kinds), sent
 
 
-def differing(one: pa.Array, other: pa.Array, data_type: DataType) -> Any:
+def differing(array: pa.Array, other: pa.Array, data_type: DataType) -> Any:
     """Return where two columns differ under Penstock's equality (`penstock.state.equality`); NULL equals NULL."""
     if isinstance(data_type, _BY_VALUE):
-        lists = (canonical_values(values_of(column, data_type), column.type) for column in (one, other))
+        lists = (canonical_values(to_values(column, data_type), column.type) for column in (array, other))
         return np.array([value != another for value, another in zip(*lists, strict=True)], np.bool_)
-    found = pc.fill_null(pc.not_equal(one, other), False)
-    if pa.types.is_floating(one.type):
-        found = pc.and_not(found, pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))
-    if one.null_count or other.null_count:
-        found = pc.or_(found, pc.xor(pc.is_null(one), pc.is_null(other)))
-    return found.to_numpy(zero_copy_only=False)
+    differences = pc.fill_null(pc.not_equal(array, other), False)
+    if pa.types.is_floating(array.type):
+        differences = pc.and_not(differences, pc.fill_null(pc.and_(pc.is_nan(array), pc.is_nan(other)), False))
+    if array.null_count or other.null_count:
+        differences = pc.or_(differences, pc.xor(pc.is_null(array), pc.is_null(other)))
+    return differences.to_numpy(zero_copy_only=False)

@@ -13,11 +13,11 @@ from penstock.table.streaming.aggregates.base import Accumulator, changed_count
 from penstock.table.streaming.aggregates.gathered import Gathered, is_owed
 
 
-def _writer(call: AggregateCall, place: int) -> Callable[[Any], str | None]:
+def _writer(call: AggregateCall, index: int) -> Callable[[Any], str | None]:
     """Return a function that converts an operand to JSON; NULL stays NULL, and JSON operands are not converted."""
-    if any(one.startswith("EMBEDDED") and str(place) in one.split() for one in call.options):
+    if any(option.startswith("EMBEDDED") and str(index) in option.split() for option in call.options):
         return lambda value: value
-    write = json_writer(call.operands[place].type)
+    write = json_writer(call.operands[index].type)
     return lambda value: None if value is None else storable(write(value))
 
 
@@ -40,17 +40,17 @@ class JsonArrayAgg(Gathered):
         self.skips_null = not _keeps_null(call, False)
         self._write = _writer(call, 0)
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return super().add_one(held, self._write(value))
+        return super().add_one(state, self._write(value))
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return super().retract_one(held, self._write(value))
+        return super().retract_one(state, self._write(value))
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return f"[{','.join(['null' if one is None else one for one in held[0]])}]"
+        return f"[{','.join(['null' if text is None else text for text in state[0]])}]"
 
 
 class JsonObjectAgg(Accumulator):
@@ -65,29 +65,29 @@ class JsonObjectAgg(Accumulator):
         """See `Accumulator`."""
         return [{}, {}]
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        known, owed = held
+        known, owed = state
         key, value = self._pair(values)
         if owed and is_owed(owed, (key, value)):
-            return held
+            return state
         if key in known:
             raise TableRuntimeError(f"JSON_OBJECTAGG has met the key '{key}' twice; an object has each key once")
         if value is not None or self._keeps_null:
             known[key] = value
-        return held
+        return state
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        known, owed = held
+        known, owed = state
         key, value = self._pair(values)
         if value is None and not self._keeps_null:
-            return held
+            return state
         if key in known and known[key] == value:
             del known[key]
         else:
             changed_count(owed, (key, value), 1)
-        return held
+        return state
 
     def _pair(self, values: tuple[Any, ...]) -> tuple[str, str | None]:
         key, value = values
@@ -95,8 +95,8 @@ class JsonObjectAgg(Accumulator):
             raise TableRuntimeError("a key of JSON_OBJECTAGG is NULL")
         return key, self._write(value)
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        known = held[0]
+        known = state[0]
         parts = [f"{text_in_quotes(key)}:{known[key] or 'null'}" for key in sorted(known, key=key_order)]
         return storable(f"{{{','.join(parts)}}}")

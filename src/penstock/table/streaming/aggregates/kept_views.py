@@ -107,24 +107,24 @@ class KeptViews:
     def __init__(self, keyed: KeyedStateBackend, name: str, sample: Any) -> None:
         self._keyed = keyed
         self._views: dict[int, KeptListView | KeptMapView] = {}
-        for place, one in _parts(sample):
-            if isinstance(one, ListView):
-                self._views[place] = KeptListView(keyed.list_state(ListStateDescriptor(f"{name}.view{place}")))
-            elif isinstance(one, MapView):
-                self._views[place] = KeptMapView(keyed.map_state(MapStateDescriptor(f"{name}.view{place}")))
+        for index, part in _parts(sample):
+            if isinstance(part, ListView):
+                self._views[index] = KeptListView(keyed.list_state(ListStateDescriptor(f"{name}.view{index}")))
+            elif isinstance(part, MapView):
+                self._views[index] = KeptMapView(keyed.map_state(MapStateDescriptor(f"{name}.view{index}")))
 
     @property
     def are_there(self) -> bool:
         """Whether the accumulator has any views."""
         return bool(self._views)
 
-    def turn_to(self, key: Any) -> None:
+    def set_key(self, key: Any) -> None:
         """Switch all views to this key."""
         self._keyed.current_key = key
 
     def clear(self, key: Any) -> None:
         """Clear the state of a key."""
-        self.turn_to(key)
+        self.set_key(key)
         for view in self._views.values():
             view.clear()
 
@@ -132,11 +132,11 @@ class KeptViews:
         """Prepare a new accumulator: move the contents of its views to the state."""
         for view in self._views.values():
             view.clear()
-        return self.put_in(self.taken_out(accumulator))
+        return self.attach_views(self.taken_out(accumulator))
 
-    def put_in(self, accumulator: Any) -> Any:
+    def attach_views(self, accumulator: Any) -> Any:
         """Insert the views into an accumulator."""
-        return _with(accumulator, self._views)
+        return _insert_views(accumulator, self._views)
 
     def taken_out(self, accumulator: Any) -> Any:
         """Remove the views from an accumulator.
@@ -144,11 +144,11 @@ class KeptViews:
         If the function has replaced a view, store the contents of the new one.
         """
         parts = dict(_parts(accumulator))
-        for place, view in self._views.items():
-            found = parts.get(place)
-            if found is not view:
-                _replace(view, found)
-        return _with(accumulator, dict.fromkeys(self._views))
+        for index, view in self._views.items():
+            part = parts.get(index)
+            if part is not view:
+                _replace(view, part)
+        return _insert_views(accumulator, dict.fromkeys(self._views))
 
 
 def _parts(accumulator: Any) -> Iterable[tuple[int, Any]]:
@@ -157,28 +157,28 @@ def _parts(accumulator: Any) -> Iterable[tuple[int, Any]]:
     return enumerate(accumulator) if isinstance(accumulator, Row | list | tuple) else ()
 
 
-def _with(accumulator: Any, views: Any) -> Any:
+def _insert_views(accumulator: Any, views: Any) -> Any:
     """Return an accumulator with these values in the places of its views."""
     if _WHOLE in views:
         return views[_WHOLE]
     if isinstance(accumulator, tuple):
-        parts = [views.get(place, one) for place, one in enumerate(accumulator)]
+        parts = [views.get(position, part) for position, part in enumerate(accumulator)]
         return type(accumulator)(*parts) if hasattr(accumulator, "_fields") else tuple(parts)
-    for place, view in views.items():
-        accumulator[place] = view
+    for index, view in views.items():
+        accumulator[index] = view
     return accumulator
 
 
-def _replace(view: KeptListView | KeptMapView, found: Any) -> None:
+def _replace(view: KeptListView | KeptMapView, replacement: Any) -> None:
     """Overwrite a view with the contents of another one."""
-    if isinstance(view, KeptListView) and isinstance(found, ListView):
-        values = list(found)
+    if isinstance(view, KeptListView) and isinstance(replacement, ListView):
+        values = list(replacement)
         view.clear()
         view.add_all(values)
-    elif isinstance(view, KeptMapView) and isinstance(found, MapView):
-        items = dict(found.items())
+    elif isinstance(view, KeptMapView) and isinstance(replacement, MapView):
+        items = dict(replacement.items())
         view.clear()
         view.put_all(items)
     else:
         kind = type(view).__base__.__name__  # type: ignore[union-attr]
-        raise MisuseError(f"an accumulator began with a {kind}, and now has {found!r} in its place")
+        raise MisuseError(f"an accumulator began with a {kind}, and now has {replacement!r} in its place")

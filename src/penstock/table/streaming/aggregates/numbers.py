@@ -38,8 +38,8 @@ def wrapped(kind: DataType) -> Callable[[Any], Any]:
     """Return a function that wraps or rounds sums to a type."""
     bits = _BITS.get(type(kind))
     if bits is not None:
-        half, whole = 1 << (bits - 1), 1 << bits
-        return lambda value: value if -half <= value < half else (value + half) % whole - half
+        half, modulus = 1 << (bits - 1), 1 << bits
+        return lambda value: value if -half <= value < half else (value + half) % modulus - half
     if isinstance(kind, FloatType):
         return single
     return lambda value: value
@@ -60,8 +60,8 @@ def rounded(value: Decimal, scale: int) -> Decimal:
 
 def fitted(value: Decimal, kind: DecimalType) -> Decimal | None:
     """Round a decimal to the scale of a type; return None if it has too many digits."""
-    found = value if value.as_tuple().exponent == -kind.scale else rounded(value, kind.scale)
-    return found if found.adjusted() < kind.precision - kind.scale or not found else None
+    rescaled = value if value.as_tuple().exponent == -kind.scale else rounded(value, kind.scale)
+    return rescaled if rescaled.adjusted() < kind.precision - kind.scale or not rescaled else None
 
 
 def quotient(total: Decimal, count: int) -> Decimal:

@@ -19,7 +19,7 @@ from penstock.table.streaming.aggregates.exact_floats import (
     changed,
     from_float,
     moments_changed,
-    moments_from,
+    restore_moments,
     to_float,
     variance,
 )
@@ -74,44 +74,44 @@ class Sum(SingleOperand):
         """See `Accumulator`."""
         return self._begin
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        if held is None:
+        if state is None:
             return value + 0.0 if self._is_float else value  # avoids -0.0 as a sum
-        return self._added(held, value)
+        return self._added(state, value)
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._shown(held)
+        return self._shown(state)
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         if not rows.only_come or not self._is_plain:
-            return super().running(rows, held)
-        found = []
+            return super().running(rows, states)
+        results = []
         low, high = self._bounds or (float("-inf"), float("inf"))
         is_bounded, added = self._bounds is not None, self._added
         for group, operand in zip(rows.groups, rows.operands, strict=True):
-            total = held[group]
+            total = states[group]
             if operand is not None:
                 if total is None:
                     total = operand + 0.0 if self._is_float else operand
                 else:
                     new = total + operand
                     total = new if low <= new <= high or not is_bounded else added(total, operand)
-                held[group] = total
-            found.append(total)
-        return found
+                states[group] = total
+            results.append(total)
+        return results
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`. Integers wrap, so their order does not matter."""
         if bundle.operand is None or not self._is_whole:
             return False
         added = self._added
         for group, (total, count) in enumerate(zip(bundle.sums(), bundle.counts(), strict=True)):
             if count:
-                one = held[group]
-                held[group] = added(0 if one is None else one, total)
+                state = states[group]
+                states[group] = added(0 if state is None else state, total)
         return True
 
 
@@ -140,25 +140,25 @@ class RetractableSum(SingleOperand):
         """See `Accumulator`."""
         return self._zero, 0
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return self._added(self._total(held), value), held[1] + 1
+        return self._added(self._total(state), value), state[1] + 1
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return self._subtracted(self._total(held), value), held[1] - 1
+        return self._subtracted(self._total(state), value), state[1] - 1
 
-    def _total(self, held: Any) -> Any:
+    def _total(self, state: Any) -> Any:
         """Return the sum. An earlier release stored NULL after an overflow, and restarted from there."""
-        return self._zero if held[0] is None else held[0]
+        return self._zero if state[0] is None else state[0]
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._shown(held[0]) if held[1] else self._nothing
+        return self._shown(state[0]) if state[1] else self._nothing
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return not held[0] and not held[1]
+        return not state[0] and not state[1]
 
 
 class RetractableFloatSum(SingleOperand):
@@ -173,35 +173,35 @@ class RetractableFloatSum(SingleOperand):
         """See `Accumulator`."""
         return EMPTY, 0
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return changed(self._total(held), value, 1), held[1] + 1
+        return changed(self._total(state), value, 1), state[1] + 1
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return changed(self._total(held), value, -1), held[1] - 1
+        return changed(self._total(state), value, -1), state[1] - 1
 
-    def _total(self, held: Any) -> Total:
+    def _total(self, state: Any) -> Total:
         """Return the total. An earlier release stored a float."""
-        total = held[0]
+        total = state[0]
         return from_float(total) if isinstance(total, float) else total
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._given(to_float(self._total(held))) if held[1] else self._nothing
+        return self._given(to_float(self._total(state))) if state[1] else self._nothing
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
         # In state of an earlier release, an empty sum may differ slightly from 0.
-        return not held[1] and (held[0] == EMPTY or isinstance(held[0], float))
+        return not state[1] and (state[0] == EMPTY or isinstance(state[0], float))
 
 
 class RetractableFloatAverage(RetractableFloatSum):
     """AVG of floats that may be retracted, like `RetractableFloatSum`."""
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._given(to_float(self._total(held), held[1])) if held[1] else None
+        return self._given(to_float(self._total(state), state[1])) if state[1] else None
 
 
 class Average(SingleOperand):
@@ -220,58 +220,58 @@ class Average(SingleOperand):
         self._value: Callable[[Any, int], Any] = operator.truediv
         if isinstance(kind, DecimalType):
             self._added, self._subtracted = EXACT.add, EXACT.subtract
-            self._value = lambda one, count: fitted(quotient(one, count), kind)
+            self._value = lambda total, count: fitted(quotient(total, count), kind)
         elif isinstance(kind, IntegralType):
             limit = wrapped(kind)
             self._added, self._subtracted = _added(SUM_OF_WHOLE), _subtracted(SUM_OF_WHOLE)
-            self._value = lambda one, count: limit(one // count if one >= 0 else -(-one // count))
+            self._value = lambda total, count: limit(total // count if total >= 0 else -(-total // count))
         elif isinstance(kind, FloatType):
-            self._value = lambda one, count: single(one / count)
+            self._value = lambda total, count: single(total / count)
 
     def create(self) -> Any:
         """See `Accumulator`."""
         return self._zero, 0
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        total, count = held
+        total, count = state
         return None if total is None else self._added(total, value), count + 1
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        total, count = held
+        total, count = state
         return None if total is None else self._subtracted(total, value), count - 1
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        total, count = held
+        total, count = state
         return None if total is None or not count else self._value(total, count)
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return not held[0] and not held[1]
+        return not state[0] and not state[1]
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         if not rows.only_come or not isinstance(self.call.type, DoubleType):
-            return super().running(rows, held)
-        found = []
+            return super().running(rows, states)
+        results = []
         for group, operand in zip(rows.groups, rows.operands, strict=True):
-            total, count = held[group]
+            total, count = states[group]
             if operand is not None:
-                total, count = held[group] = total + operand, count + 1
-            found.append(total / count if count else None)
-        return found
+                total, count = states[group] = total + operand, count + 1
+            results.append(total / count if count else None)
+        return results
 
-    def gather(self, bundle: Bundled, held: list[Any]) -> bool:
+    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`."""
         if bundle.operand is None or not self._is_whole:
             return False
         added = self._added
         for group, (total, count) in enumerate(zip(bundle.sums(), bundle.counts(), strict=True)):
             if count:
-                before, times = held[group]
-                held[group] = added(before, total), times + count
+                before, times = states[group]
+                states[group] = added(before, total), times + count
         return True
 
 
@@ -297,18 +297,18 @@ class Variance(_VarianceBase):
         """See `Accumulator`."""
         return 0, 0.0, 0.0
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        count, mean, squares = held
+        count, mean, squares = state
         count += 1
         number = float(value)
         distance = number - mean
         mean += distance / count
         return count, mean, squares + distance * (number - mean)
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        count, _, squares = held
+        count, _, squares = state
         degrees = count - 1 if self._is_sample else count
         return self._result(squares / degrees if degrees > 0 else None)
 
@@ -320,22 +320,22 @@ class RetractableVariance(_VarianceBase):
         """See `Accumulator`."""
         return NO_MOMENTS
 
-    def add_one(self, held: Any, value: Any) -> Any:
+    def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return moments_changed(self._moments(held), float(value), 1)
+        return moments_changed(self._moments(state), float(value), 1)
 
-    def retract_one(self, held: Any, value: Any) -> Any:
+    def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        return moments_changed(self._moments(held), float(value), -1)
+        return moments_changed(self._moments(state), float(value), -1)
 
-    def _moments(self, held: Any) -> Moments:
+    def _moments(self, state: Any) -> Moments:
         """Return the moments. An earlier release stored the mean, and the sum of squared distances from it."""
-        return held if len(held) == len(NO_MOMENTS) else moments_from(*held)  # type: ignore[no-any-return]
+        return state if len(state) == len(NO_MOMENTS) else restore_moments(*state)  # type: ignore[no-any-return]
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return self._result(variance(self._moments(held), self._is_sample))
+        return self._result(variance(self._moments(state), self._is_sample))
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return held == NO_MOMENTS or (not held[0] and len(held) < len(NO_MOMENTS))
+        return state == NO_MOMENTS or (not state[0] and len(state) < len(NO_MOMENTS))

@@ -15,13 +15,13 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch
 from penstock.state.equality import canonical_column
 from penstock.table.data.logical_types import DataType, RowType
-from penstock.table.data.values import column_of
+from penstock.table.data.values import to_column
 from penstock.table.plan.changes import DELETE, INSERT
 from penstock.table.plan.logical import UserAggregateCall
 from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
 from penstock.table.streaming.aggregates.group_lives import Lives
 from penstock.table.streaming.rows.held_rows import RowEquality
-from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.row_tuples import pack_kinds
 from penstock.table.streaming.rows.sessions import StreamSession
 
 
@@ -52,10 +52,10 @@ class TableAggregateOperator(GroupAggregateOperator):
         self._row_equality = RowEquality(self._column_types)
 
     def _send(
-        self, taken: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
+        self, records: ColumnBatch, lives: Lives, before: list[tuple[Any, ...] | None], values: list[list[Any]]
     ) -> None:
         """Emit the changes."""
-        now: list[list[Any]] = [[] if one is None else one[0] for one in before]
+        now: list[list[Any]] = [[] if result is None else result[0] for result in before]
         rows: list[int] = []
         kinds = bytearray()
         sent: list[tuple[Any, ...]] = []
@@ -70,10 +70,10 @@ class TableAggregateOperator(GroupAggregateOperator):
             sent += [*old, *new]
         if sent:
             chosen = pa.array(rows)
-            keys = [canonical_column(taken.columns.column(index).take(chosen)) for index in self._groups.places]
+            keys = [canonical_column(records.columns.column(index).take(chosen)) for index in self._groups.places]
             columns = [
-                column_of(list(one), kind)
-                for one, kind in zip(zip(*sent, strict=True), self._column_types, strict=True)
+                to_column(list(column), kind)
+                for column, kind in zip(zip(*sent, strict=True), self._column_types, strict=True)
             ]
             batch = pa.RecordBatch.from_arrays([*keys, *columns], self._names)
-            self.output.collect(ColumnBatch(batch, None, kinds_of(kinds)))
+            self.output.collect(ColumnBatch(batch, None, pack_kinds(kinds)))

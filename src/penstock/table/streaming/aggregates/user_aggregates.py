@@ -15,7 +15,7 @@ from typing import Any, Final
 from penstock.base.errors import MisuseError
 from penstock.core.operators.base import UserCodeError
 from penstock.state.backend import KeyedStateBackend
-from penstock.table.data.conversion import is_seen_as_held, seen_of
+from penstock.table.data.conversion import is_seen_as_held, to_external
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import RowType
 from penstock.table.plan.logical import UserAggregateCall
@@ -25,7 +25,7 @@ from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.user_functions.aggregate_classes import implements
 from penstock.table.user_functions.definition import GENERAL, UserFunction
 from penstock.table.user_functions.opened import OpenFunctions
-from penstock.table.user_functions.tables import fields_of, rows_in
+from penstock.table.user_functions.tables import iterate_rows, unpack_row
 from penstock.table.user_functions.values import Results
 
 #: the indexes of the parts of the state
@@ -54,11 +54,11 @@ class UserAccumulator(Accumulator):
         self._functions = functions
         self._function = functions.open(call.user)
         self._retracts = retracts
-        types = [one.type for one in call.operands]
+        types = [operand.type for operand in call.operands]
         self._equality = RowEquality(types, zeros="merged")
         self._seen: list[Callable[[Any], Any]] | None = None
         if not all(map(is_seen_as_held, types)):
-            self._seen = [seen_of(kind, functions.zone, for_functions=True) for kind in types]
+            self._seen = [to_external(kind, functions.zone, for_functions=True) for kind in types]
         self._results = Results(call.type, functions.zone)
         self._views: KeptViews | None = None
 
@@ -73,43 +73,43 @@ class UserAccumulator(Accumulator):
 
     def _created(self) -> Any:
         try:
-            found = self._function.create_accumulator()
+            accumulator = self._function.create_accumulator()
         except Exception as error:
             raise self._failed("create_accumulator", ()) from error
-        if found is None:
+        if accumulator is None:
             raise self._failed("create_accumulator", ()) from MisuseError("it returned None, which is no accumulator")
-        return found
+        return accumulator
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return self._changed(held or [self._created(), 0], values, 1)
+        return self._changed(state or [self._created(), 0], values, 1)
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return self._changed(held or [self._created(), 0], values, -1)
+        return self._changed(state or [self._created(), 0], values, -1)
 
-    def _changed(self, held: list[Any], values: tuple[Any, ...], by: int) -> list[Any]:
+    def _changed(self, state: list[Any], values: tuple[Any, ...], by: int) -> list[Any]:
         operands = values
         if self._seen is not None:
-            operands = tuple([seen(value) for seen, value in zip(self._seen, values, strict=True)])
+            operands = tuple([convert(value) for convert, value in zip(self._seen, values, strict=True)])
         try:
-            (self._function.accumulate if by > 0 else self._function.retract)(held[_ACCUMULATOR], *operands)
+            (self._function.accumulate if by > 0 else self._function.retract)(state[_ACCUMULATOR], *operands)
         except Exception as error:
             raise self._failed("accumulate" if by > 0 else "retract", operands) from error
         if self._retracts:
-            held[_SUM] = (held[_SUM] + by * _number_of(self._equality.key(values))) % _SUMS
-        return held
+            state[_SUM] = (state[_SUM] + by * _hash_row(self._equality.key(values))) % _SUMS
+        return state
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        accumulator = held[_ACCUMULATOR] if held else self._created()
+        accumulator = state[_ACCUMULATOR] if state else self._created()
         try:
-            found = self._given(accumulator)
+            result = self._given(accumulator)
         except UserCodeError:
             raise
         except Exception as error:
             raise self._failed(self._gives, ()) from error
-        return found
+        return result
 
     #: the name of the method that returns the result
     _gives = "get_value"
@@ -117,44 +117,44 @@ class UserAccumulator(Accumulator):
     def _given(self, accumulator: Any) -> Any:
         return self._results.held(self._function.get_value(accumulator), self._refuse)
 
-    def _refuse(self, place: int, value: object) -> None:
+    def _refuse(self, index: int, value: object) -> None:
         self._functions.refuse(self._user, "an accumulator", value, self._results.data_type)
 
-    def is_spent(self, held: Any) -> bool:
+    def is_spent(self, state: Any) -> bool:
         """See `Accumulator`."""
-        return not held or (self._retracts and held[_SUM] == 0)
+        return not state or (self._retracts and state[_SUM] == 0)
 
     def forget(self, key: Any) -> None:
         """See `Accumulator`."""
         if self._views is not None:
             self._views.clear(key)
 
-    def running(self, rows: Rows, held: list[Any]) -> list[Any]:
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         if self._views is None:
-            return super().running(rows, held)
-        views, keeps, goes, found = self._views, rows.keeps, rows.goes, []
-        whole: set[int] = set()
+            return super().running(rows, states)
+        views, keeps, goes, results = self._views, rows.keeps, rows.goes, []
+        attached: set[int] = set()
         for row, (group, operands) in enumerate(zip(rows.groups, rows.operands, strict=True)):
-            views.turn_to(rows.keys[group])
-            if not held[group]:
-                held[group] = [views.begun(self._created()), 0]
-            elif group not in whole:
-                held[group][_ACCUMULATOR] = views.put_in(held[group][_ACCUMULATOR])
-            whole.add(group)
+            views.set_key(rows.keys[group])
+            if not states[group]:
+                states[group] = [views.begun(self._created()), 0]
+            elif group not in attached:
+                states[group][_ACCUMULATOR] = views.attach_views(states[group][_ACCUMULATOR])
+            attached.add(group)
             if keeps is None or keeps[row]:
-                self._changed(held[group], operands, -1 if goes is not None and goes[row] else 1)
-            found.append(self.value(held[group]))
-            if row in rows.ends and self.is_spent(held[group]):
-                held[group] = self.create()
-                whole.discard(group)
+                self._changed(states[group], operands, -1 if goes is not None and goes[row] else 1)
+            results.append(self.value(states[group]))
+            if row in rows.ends and self.is_spent(states[group]):
+                states[group] = self.create()
+                attached.discard(group)
         try:
-            for group in whole:
-                views.turn_to(rows.keys[group])
-                held[group][_ACCUMULATOR] = views.taken_out(held[group][_ACCUMULATOR])
+            for group in attached:
+                views.set_key(rows.keys[group])
+                states[group][_ACCUMULATOR] = views.taken_out(states[group][_ACCUMULATOR])
         except MisuseError as error:
             raise self._failed("accumulate", ()) from error
-        return found
+        return results
 
     def _failed(self, method: str, operands: tuple[Any, ...]) -> UserCodeError:
         return UserCodeError(self._functions.operator_name, operands or None, f"{method}() of {self._user}")
@@ -172,17 +172,17 @@ class UserTableAccumulator(UserAccumulator):
         self._columns = [Results(kind, functions.zone) for kind in call.type.field_types()]
 
     def _given(self, accumulator: Any) -> Any:
-        emitted = [fields_of(one, self._names) for one in rows_in(self._function.emit_value(accumulator))]
-        return [tuple([self._field(place, one) for place, one in enumerate(fields)]) for fields in emitted]
+        emitted = [unpack_row(row, self._names) for row in iterate_rows(self._function.emit_value(accumulator))]
+        return [tuple([self._field(index, value) for index, value in enumerate(fields)]) for fields in emitted]
 
-    def _field(self, place: int, value: Any) -> Any:
+    def _field(self, index: int, value: Any) -> Any:
         def refuse(_: int, refused: object) -> None:
-            expected = f"{self._columns[place].data_type}, as column {self._names[place]} is"
+            expected = f"{self._columns[index].data_type}, as column {self._names[index]} is"
             self._functions.refuse(self._user, "an accumulator", refused, expected)
 
-        return self._columns[place].held(value, refuse)
+        return self._columns[index].held(value, refuse)
 
 
-def _number_of(values: tuple[Any, ...]) -> int:
+def _hash_row(values: tuple[Any, ...]) -> int:
     """Hash a row in canonical form to a number. Equal rows have the same number in any process; others differ."""
     return int.from_bytes(blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest())

@@ -31,7 +31,7 @@ from penstock.table.streaming.joins.join_sides import COUNT
 from penstock.table.streaming.joins.joining_operator import COLUMN_STATES, SIDES, about_columns
 from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
-from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.held_rows import build_columns
 from penstock.table.streaming.rows.key_hashes import key_hashes
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.uncut_rows import UncutRows
@@ -72,7 +72,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         """Load the restored rows."""
         super().initialize_state()
         self._sides = (HeldColumns(len(self._nulls_match)), HeldColumns(len(self._nulls_match)))
-        self._key_names = tuple(f"key.{place}" for place in range(len(self._nulls_match)))
+        self._key_names = tuple(f"key.{position}" for position in range(len(self._nulls_match)))
         for index, side in enumerate(self._sides):
             restored = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
             for rows in () if restored is None else restored.to_batches():
@@ -85,8 +85,8 @@ class ColumnJoinOperator(EvaluatingOperator):
             return
         keys: list[Any] = []
         rows: list[tuple[Any, ...]] = []
-        for key, held in self.context.keyed.table(SIDES[index]).drop(None).items():
-            for row, entry in held.items():
+        for key, stored in self.context.keyed.table(SIDES[index]).drop(None).items():
+            for row, entry in stored.items():
                 keys += [key] * entry[COUNT]
                 rows += [row] * entry[COUNT]
         if rows:
@@ -94,24 +94,26 @@ class ColumnJoinOperator(EvaluatingOperator):
             columns = [
                 pa.array(of_key, arrow_type(kind)) for of_key, kind in zip(of_keys, self._key_types, strict=True)
             ]
-            arrays = [*columns, *columns_of(rows, self._types[index])]
-            self._sides[index].add(key_hashes(columns), pa.RecordBatch.from_arrays(arrays, self._names_of(index)))
+            arrays = [*columns, *build_columns(rows, self._types[index])]
+            self._sides[index].add(
+                key_hashes(columns), pa.RecordBatch.from_arrays(arrays, self._build_column_names(index))
+            )
 
-    def _names_of(self, side: int) -> list[str]:
-        return [*self._key_names, *(f"c{place}" for place in range(len(self._types[side])))]
+    def _build_column_names(self, side: int) -> list[str]:
+        return [*self._key_names, *(f"c{position}" for position in range(len(self._types[side])))]
 
     def open(self) -> None:
         """Create the evaluator of the condition."""
         self._evaluator: Evaluator | None = None
         if self._condition is not None:
             self._evaluator = Evaluator([self._condition], self.running(self._session))
-            used = {one.index for one in self._condition.walk() if isinstance(one, Field)}
+            used = {part.index for part in self._condition.walk() if isinstance(part, Field)}
             self._used = sorted(used)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows with their matches, then store them."""
-        taken = as_columns(batch, self.context.operator_name)
-        rows = self._with_keys(taken, input_index)
+        records = as_columns(batch, self.context.operator_name)
+        rows = self._with_keys(records, input_index)
         if not rows.num_rows:
             return
         mine, other = self._sides[input_index], self._sides[1 - input_index]
@@ -121,20 +123,20 @@ class ColumnJoinOperator(EvaluatingOperator):
             try:
                 self._send_all(rows, matches, other, input_index == 0)
             except TableRuntimeError as error:
-                raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+                raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         mine.add(hashes, rows.to_keep())
 
     def _send_all(self, rows: UncutRows, matches: Matches, other: HeldColumns, is_left: bool) -> None:
         for start, stop in matches.runs(_PAIRS_MAX):
-            places, numbers = matches.pairs(start, stop)
-            if len(places):
-                self._send(rows, places, other, numbers, is_left)
+            positions, numbers = matches.pairs(start, stop)
+            if len(positions):
+                self._send(rows, positions, other, numbers, is_left)
 
-    def _with_keys(self, taken: ColumnBatch, side: int) -> UncutRows:
+    def _with_keys(self, records: ColumnBatch, side: int) -> UncutRows:
         """Return the rows that can have matches, with their key columns first."""
-        columns = pa.RecordBatch.from_arrays(list(map(taken.data.column, self._keys[side])), self._key_names)
-        keys = ColumnKey(self._key_names).columns_in(columns)
-        rows = UncutRows(keys, taken.data, self._names_of(side))
+        columns = pa.RecordBatch.from_arrays(list(map(records.data.column, self._keys[side])), self._key_names)
+        keys = ColumnKey(self._key_names).select_columns(columns)
+        rows = UncutRows(keys, records.data, self._build_column_names(side))
         refused = [
             key.is_valid()
             for key, matches in zip(keys, self._nulls_match, strict=True)
@@ -142,24 +144,24 @@ class ColumnJoinOperator(EvaluatingOperator):
         ]
         if not refused:
             return rows
-        found = rows.cut().filter(reduce(pc.and_, refused))
-        own = pa.RecordBatch.from_arrays(found.columns[len(keys) :], found.schema.names[len(keys) :])
-        return UncutRows(found.columns[: len(keys)], ColumnData(own), rows.names)
+        filtered = rows.cut().filter(reduce(pc.and_, refused))
+        own = pa.RecordBatch.from_arrays(filtered.columns[len(keys) :], filtered.schema.names[len(keys) :])
+        return UncutRows(filtered.columns[: len(keys)], ColumnData(own), rows.names)
 
-    def _send(self, rows: UncutRows, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> None:
+    def _send(self, rows: UncutRows, positions: Any, other: HeldColumns, numbers: Any, is_left: bool) -> None:
         if self._evaluator is not None:
-            holds = self._holds(rows, places, other, numbers, is_left)
-            places, numbers = places[holds], numbers[holds]
-            if not len(places):
+            holds = self._holds(rows, positions, other, numbers, is_left)
+            positions, numbers = positions[holds], numbers[holds]
+            if not len(positions):
                 return
         keys = len(self._key_names)
         widths = [len(types) for types in (self._types if is_left else self._types[::-1])]
-        mine = [rows.taken(keys + index, places) for index in range(widths[0])]
+        mine = [rows.taken(keys + index, positions) for index in range(widths[0])]
         theirs = other.taken(range(keys, keys + widths[1]), numbers)
         arrays = [*mine, *theirs] if is_left else [*theirs, *mine]
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
 
-    def _holds(self, rows: UncutRows, places: Any, other: HeldColumns, numbers: Any, is_left: bool) -> Any:
+    def _holds(self, rows: UncutRows, positions: Any, other: HeldColumns, numbers: Any, is_left: bool) -> Any:
         """Return for which pairs the condition is true."""
         assert self._evaluator is not None
         keys, width = len(self._key_names), len(self._types[0])
@@ -169,11 +171,11 @@ class ColumnJoinOperator(EvaluatingOperator):
         begin = (0, width) if is_left else (width, 0)
         arrays = [pa.nulls(0)] * (max(self._used, default=-1) + 1)
         for index in mine:
-            arrays[index] = rows.taken(keys + index - begin[0], places)
-        found = other.taken([keys + index - begin[1] for index in theirs], numbers)
-        for index, column in zip(theirs, found, strict=True):
+            arrays[index] = rows.taken(keys + index - begin[0], positions)
+        columns = other.taken([keys + index - begin[1] for index in theirs], numbers)
+        for index, column in zip(theirs, columns, strict=True):
             arrays[index] = column
-        (answers,) = self._evaluator(Columns(arrays, len(places)))
+        (answers,) = self._evaluator(Columns(arrays, len(positions)))
         return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
@@ -181,7 +183,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         captures = super().snapshot_state(checkpoint_id)
         about = about_columns(self._nulls_match)
         for state, side in zip(COLUMN_STATES, self._sides, strict=True):
-            first = self.context.columns.capture_from(state, len(side), checkpoint_id)
+            first = self.context.columns.start_capture(state, len(side), checkpoint_id)
             table = side.table(first)
             if table is not None:
                 captures.append(ColumnsCapture(state, table, self._key_names, about, first))

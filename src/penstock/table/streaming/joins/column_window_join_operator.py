@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.columns.keys import ColumnKey
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.columnar.columnar_window_base import times_of
+from penstock.core.operators.columnar.columnar_window_base import read_times
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.state.captures import StateCapture
@@ -32,9 +32,9 @@ from penstock.table.streaming.joins.held_columns import HeldColumns, Matches
 from penstock.table.streaming.joins.join_sides import PairCondition
 from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, WindowJoining
-from penstock.table.streaming.joins.window_rows import EDGES, END, START, WindowRows, schema_of
+from penstock.table.streaming.joins.window_rows import EDGES, END, START, WindowRows, build_row_schema
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
-from penstock.table.streaming.rows.held_rows import columns_of
+from penstock.table.streaming.rows.held_rows import build_columns
 from penstock.table.streaming.rows.key_hashes import is_own_number, key_hashes
 from penstock.table.streaming.rows.row_keys import ONLY_KEY
 from penstock.table.streaming.windows.window_ends import WindowEnds
@@ -60,7 +60,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         """Load the restored rows."""
         super().initialize_state()
         types = [map(arrow_type, of_side) for of_side in self._joining.types]
-        self._sides = tuple(WindowRows(schema_of(self._key_types, list(of_side))) for of_side in types)
+        self._sides = tuple(WindowRows(build_row_schema(self._key_types, list(of_side))) for of_side in types)
         for index, side in enumerate(self._sides):
             restored = restored_rows(self.context.columns, COLUMN_STATES[index], self._joining.about_columns())
             for rows in () if restored is None else restored.to_batches():
@@ -76,15 +76,15 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         for start, end in list(table.panes):
             keys: list[Any] = []
             rows: list[tuple[Any, ...]] = []
-            for key, held in table.drop((start, end)).items():
-                keys += [key] * len(held)
-                rows += held
+            for key, stored in table.drop((start, end)).items():
+                keys += [key] * len(stored)
+                rows += stored
             if rows:
                 of_keys = [keys] if width == 1 else list(zip(*keys, strict=True))
                 kinds = side.schema.types[EDGES : EDGES + width]
                 columns = [pa.array(of_key, kind) for of_key, kind in zip(of_keys, kinds, strict=True)]
                 edges = [pa.repeat(pa.scalar(edge, pa.int64()), len(rows)) for edge in (start, end)]
-                arrays = [*edges, *columns, *columns_of(rows, self._joining.types[index])]
+                arrays = [*edges, *columns, *build_columns(rows, self._joining.types[index])]
                 side.add(pa.RecordBatch.from_arrays(arrays, schema=side.schema))
 
     def open(self) -> None:
@@ -100,8 +100,12 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         """Store rows until their window closes."""
         columns = as_columns(batch, self.context.operator_name).columns
         starts, ends = (milliseconds(columns.column(edge)) for edge in self._joining.edges[input_index])
-        places, side = self._joining.keys[input_index], self._sides[input_index]
-        keys = ColumnKey(tuple(columns.schema.names[place] for place in places)).columns_in(columns) if places else None
+        indices, side = self._joining.keys[input_index], self._sides[input_index]
+        keys = (
+            ColumnKey(tuple(columns.schema.names[index] for index in indices)).select_columns(columns)
+            if indices
+            else None
+        )
         width = len(self._joining.types[input_index])
         arrays = [starts, ends, *(keys or [np.full(len(starts), ONLY_KEY, np.int64)]), *columns.columns[:width]]
         rows = pa.RecordBatch.from_arrays(list(map(pa.array, arrays)), schema=side.schema)
@@ -115,7 +119,7 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
         """Join the closed windows, in order of time."""
         self._watermark = max(self._watermark, self._ends.reached(timestamp))
         if any(side.next_end is not None and side.next_end - 1 <= self._watermark for side in self._sides):
-            left, right = (side.take_up_to(self._watermark + 1) for side in self._sides)
+            left, right = (side.take_due(self._watermark + 1) for side in self._sides)
             try:
                 self._join(left, right)
             except TableRuntimeError as error:
@@ -156,26 +160,26 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
 
     def _pairs(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Iterator[tuple[Any, Any]]:
         """Yield the pairs in parts, as row indexes on either side."""
-        places = [self._may_match(rows) for rows in (left, right)]
-        if not all(map(len, places)):
+        positions = [self._may_match(rows) for rows in (left, right)]
+        if not all(map(len, positions)):
             return
         names = [] if _is_one_window(left, right) else [START, END]
         if self._key_types:
             names += self._sides[0].key_names
         keys = [
             [_chosen(rows.column(name), of_rows) for name in names]
-            for rows, of_rows in zip((left, right), places, strict=True)
+            for rows, of_rows in zip((left, right), positions, strict=True)
         ]
-        if len(names) == 1 and self._where is None and (found := _pairs_of_one(keys[0][0], keys[1][0])) is not None:
-            if len(found[0]):
-                yield places[0][found[0]], places[1][found[1]]
+        if len(names) == 1 and self._where is None and (pairs := _pairs_of_one(keys[0][0], keys[1][0])) is not None:
+            if len(pairs[0]):
+                yield positions[0][pairs[0]], positions[1][pairs[1]]
             return
-        matches = _matches(keys[0], keys[1]) if names else Matches.of_all(len(places[0]), len(places[1]))
+        matches = _matches(keys[0], keys[1]) if names else Matches.of_all(len(positions[0]), len(positions[1]))
         if matches is None:
             return
         for start, stop in matches.runs(_PAIRS_MAX):
-            found = matches.pairs(start, stop)
-            mine, other = places[0][found[0]], places[1][found[1]]
+            pairs = matches.pairs(start, stop)
+            mine, other = positions[0][pairs[0]], positions[1][pairs[1]]
             if self._where is not None and len(mine):
                 holds = self._where.holds((self._columns(left), mine), (self._columns(right), other))
                 mine, other = mine[holds], other[holds]
@@ -198,62 +202,66 @@ class ColumnWindowJoinOperator(EvaluatingOperator):
     def _send(self, left: pa.RecordBatch, mine: Any, right: pa.RecordBatch, other: Any) -> None:
         """Emit rows by their indexes on either side; `other` is None to emit the left side only."""
         arrays = []
-        for rows, places in ((left, mine), (right, other)):
-            if places is not None:
-                chosen = pa.array(places, pa.int64(), mask=places == _NO_ROW)
+        for rows, positions in ((left, mine), (right, other)):
+            if positions is not None:
+                chosen = pa.array(positions, pa.int64(), mask=positions == _NO_ROW)
                 arrays += [column.take(chosen) for column in self._columns(rows)]
         if len(mine):
             self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, list(self._joining.names))))
 
 
-def _chosen(column: pa.Array, places: Any) -> pa.Array:
+def _chosen(column: pa.Array, positions: Any) -> pa.Array:
     """Return the rows of a column at sorted indexes."""
-    return column if len(places) == len(column) else column.take(pa.array(places))
+    return column if len(positions) == len(column) else column.take(pa.array(positions))
 
 
 def _in_order_of_windows(rows: pa.RecordBatch) -> pa.RecordBatch:
     if _is_one_window(rows):
         return rows
-    return rows.take(pa.array(np.lexsort((times_of(rows, START), times_of(rows, END)))))
+    return rows.take(pa.array(np.lexsort((read_times(rows, START), read_times(rows, END)))))
 
 
 def _is_one_window(*sides: pa.RecordBatch) -> bool:
     """Return whether all rows belong to one window."""
     for name in (START, END):
-        times = [times_of(rows, name) for rows in sides if rows.num_rows]
-        if any((one != times[0][0]).any() for one in times):
+        times = [read_times(rows, name) for rows in sides if rows.num_rows]
+        if any((array != times[0][0]).any() for array in times):
             return False
     return True
 
 
-def _pairs_of_one(keys: pa.Array, others: pa.Array) -> tuple[Any, Any] | None:
+def _pairs_of_one(keys: pa.Array, other_keys: pa.Array) -> tuple[Any, Any] | None:
     """Return the pairs of rows with equal integer keys, if the values of `keys` are unique; otherwise None."""
-    if not is_own_number([keys.type]) or keys.null_count or others.null_count or len(pc.unique(keys)) < len(keys):
+    if not is_own_number([keys.type]) or keys.null_count or other_keys.null_count or len(pc.unique(keys)) < len(keys):
         return None
-    found = pc.index_in(others, value_set=keys)
-    matching = found.is_valid().to_numpy(zero_copy_only=False)
+    indices = pc.index_in(other_keys, value_set=keys)
+    matching = indices.is_valid().to_numpy(zero_copy_only=False)
     other = np.flatnonzero(matching)
-    mine = found.drop_null().to_numpy()
+    mine = indices.drop_null().to_numpy()
     order = np.argsort(mine, kind="stable")
     return mine[order], other[order]
 
 
-def _matches(keys: Sequence[pa.Array], others: Sequence[pa.Array]) -> Matches | None:
+def _matches(keys: Sequence[pa.Array], other_keys: Sequence[pa.Array]) -> Matches | None:
     """Return the matches of `keys` among the rows of the other side."""
-    held = HeldColumns(len(others))
-    held.add(key_hashes(others), pa.RecordBatch.from_arrays(others, list(map(str, range(len(others))))))
-    return held.matches(key_hashes(keys), keys)
+    candidates = HeldColumns(len(other_keys))
+    candidates.add(
+        key_hashes(other_keys), pa.RecordBatch.from_arrays(other_keys, list(map(str, range(len(other_keys)))))
+    )
+    return candidates.matches(key_hashes(keys), keys)
 
 
-def _others(places: Any, rows: int) -> Any:
-    """Return all indexes below `rows` that are not in `places`."""
+def _others(positions: Any, rows: int) -> Any:
+    """Return all indexes below `rows` that are not in `positions`."""
     is_other = np.ones(rows, np.bool_)
-    is_other[places] = False
+    is_other[positions] = False
     return np.flatnonzero(is_other)
 
 
 def _in_order_of_time(left: pa.RecordBatch, mine: Any, right: pa.RecordBatch, other: Any) -> Any:
     """Return the order of rows by their windows; each row has an index on at least one side."""
-    places = np.where(mine == _NO_ROW, other + left.num_rows, mine)
-    ends, starts = (np.concatenate([times_of(left, name), times_of(right, name)])[places] for name in (END, START))
+    positions = np.where(mine == _NO_ROW, other + left.num_rows, mine)
+    ends, starts = (
+        np.concatenate([read_times(left, name), read_times(right, name)])[positions] for name in (END, START)
+    )
     return np.lexsort((starts, ends))

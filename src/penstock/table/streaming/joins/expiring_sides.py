@@ -14,7 +14,7 @@ from penstock.core.operators.timers import TimerQueue
 from penstock.state.backend import KeyedTable
 from penstock.table.data.logical_types import DataType
 from penstock.table.streaming.joins.join_sides import Side, UpsertSide
-from penstock.table.streaming.rows.state_times import due_at
+from penstock.table.streaming.rows.state_times import compute_due_time
 
 
 class Expiring(Side):
@@ -34,48 +34,48 @@ class Expiring(Side):
                 for entry in rows.values():
                     self._stamp(entry)
                 self.entries[key] = rows
-                timers.register(due_at(now_ms, ttl_ms), key)
+                timers.register(compute_due_time(now_ms, ttl_ms), key)
             self.mark(set(self.entries))
 
     def look(self, keys: Collection[Any], now_ms: int) -> None:
         """Remove the expired rows of these keys, before they are accessed."""
         self._now_ms = now_ms
-        gone = {key for key in keys if self._throw_out(key)}
-        if gone:
-            self.mark(gone)
+        expired = {key for key in keys if self._throw_out(key)}
+        if expired:
+            self.mark(expired)
 
     def _throw_out(self, key: Any) -> bool:
         rows = self.entries.get(key)
         if rows is None:
             return False
         oldest, time = self._now_ms - self._ttl_ms, self._time
-        gone = []
+        expired = []
         for name, entry in rows.items():
             if len(entry) == time:
                 self._stamp(entry)  # from a run without a state TTL
             if entry[time] > oldest:
                 break
-            gone.append(name)
-        for name in gone:
+            expired.append(name)
+        for name in expired:
             self._remove(key, rows, name)
-        return bool(gone)
+        return bool(expired)
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
         """See `Side`. A retraction of a missing row is dropped, because the row has expired."""
-        rows, name = self.entries.get(key), self.name_of(row)
+        rows, name = self.entries.get(key), self.identify_row(row)
         if by < 0 and rows is not None and name not in rows:
             row = self._stored(rows, row)
-            name = self.name_of(row)
+            name = self.identify_row(row)
         if by < 0 and (rows is None or name not in rows):
             return
         if rows is None:
-            self._timers.register(due_at(self._now_ms, self._ttl_ms), key)
+            self._timers.register(compute_due_time(self._now_ms, self._ttl_ms), key)
         super().add(key, row, by, matches)
         self.write(key, row)
 
     def write(self, key: Any, row: tuple[Any, ...]) -> None:
         """Mark the entry of a row as written now."""
-        rows, name = self.entries.get(key), self.name_of(row)
+        rows, name = self.entries.get(key), self.identify_row(row)
         if rows is not None and name in rows:
             entry = rows.pop(name)
             self._stamp(entry)
@@ -97,7 +97,7 @@ class Expiring(Side):
             rows = self.entries.get(key)
             if rows:
                 written = next(iter(rows.values()))[self._time]
-                self._timers.register(due_at(max(written, now_ms - self._ttl_ms + 1), self._ttl_ms), key)
+                self._timers.register(compute_due_time(max(written, now_ms - self._ttl_ms + 1), self._ttl_ms), key)
 
 
 class ExpiringSide(Expiring):
@@ -112,7 +112,7 @@ class ExpiringUpsertSide(Expiring, UpsertSide):
     _time = 3
 
 
-def side_of(table: KeyedTable, types: Sequence[DataType], ids: Sequence[int] | None, expires: bool) -> Side:
+def build_side(table: KeyedTable, types: Sequence[DataType], ids: Sequence[int] | None, expires: bool) -> Side:
     """Return a side of a join. `ids`: see `UpsertSide`."""
     if ids is None:
         return ExpiringSide(table, types) if expires else Side(table, types)

@@ -61,17 +61,17 @@ class HashIndex:
         """Return the indexes of the hashes that may be in the index; None if checking is not worthwhile."""
         return None if self._few is None or len(hashes) < _MANY else self._few.places(hashes)
 
-    def found(self, asked: Any) -> tuple[Any, Any]:
+    def found(self, probes: Any) -> tuple[Any, Any]:
         """Return the rows with these sorted hashes, by hash: the index of each row's hash, and the row's number."""
-        found = self._chunks.found(asked)
-        if found is None:
+        parts = self._chunks.found(probes)
+        if parts is None:
             self._put_in_order()
-            found = []
-        found += [part for hashes, numbers in self._runs if (part := _in_run(hashes, numbers, asked)) is not None]
-        if len(found) < 2:
-            return found[0] if found else (_NONE, _NONE)
-        of_key, numbers = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        by_key = places_in_order(of_key, len(asked))
+            parts = []
+        parts += [part for hashes, numbers in self._runs if (part := _in_run(hashes, numbers, probes)) is not None]
+        if len(parts) < 2:
+            return parts[0] if parts else (_NONE, _NONE)
+        of_key, numbers = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        by_key = places_in_order(of_key, len(probes))
         return of_key[by_key], numbers[by_key]
 
     def _put_in_order(self) -> None:
@@ -94,14 +94,14 @@ class HashIndex:
             runs[begin:] = [(hashes[order], numbers[order])]
 
 
-def _in_run(hashes: Any, numbers: Any, asked: Any) -> tuple[Any, Any] | None:
+def _in_run(hashes: Any, numbers: Any, probes: Any) -> tuple[Any, Any] | None:
     """Look up hashes in one run, as in `HashIndex.found`; return None if there are no matches."""
-    begins = np.searchsorted(hashes, asked)
-    hits = np.flatnonzero(hashes[np.minimum(begins, len(hashes) - 1)] == asked)
+    begins = np.searchsorted(hashes, probes)
+    hits = np.flatnonzero(hashes[np.minimum(begins, len(hashes) - 1)] == probes)
     if not len(hits):
         return None
     begins = begins[hits]
-    counts = np.searchsorted(hashes, asked[hits], side="right") - begins
+    counts = np.searchsorted(hashes, probes[hits], side="right") - begins
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(hits, counts), numbers[np.repeat(begins, counts) + within]
 
@@ -135,30 +135,30 @@ class _Chunks:
         self._first, self._rows, self._compared = first + self._rows, 0, 0
         return np.concatenate(arrays) if arrays else _NONE, first
 
-    def found(self, asked: Any) -> list[tuple[Any, Any]] | None:
+    def found(self, probes: Any) -> list[tuple[Any, Any]] | None:
         """Look up hashes as in `HashIndex.found`, a part for each chunk and hash; None to sort the rows instead."""
         if not self._rows:
             return []
-        if len(asked) > _ASKED_MAX:
+        if len(probes) > _ASKED_MAX:
             return None
         self._fill()
         starts = np.cumsum([0, *map(len, self._chunks)])
         lows, highs = np.array(self._lows)[:, None], np.array(self._highs)[:, None]
-        chunks, hits = np.nonzero((lows <= asked) & (asked <= highs))
+        chunks, hits = np.nonzero((lows <= probes) & (probes <= highs))
         self._compared += int(np.sum(np.diff(starts)[chunks])) + _COMPARED_MIN * len(chunks)
         if self._compared > _COMPARED_MAX * self._rows:
             return None
-        found = []
-        marks = _marks_of(asked)
+        parts = []
+        marks = _compute_marks(probes)
         for chunk, hit in zip(chunks.tolist(), hits.tolist(), strict=True):
             are_marked = self._marks[chunk] == marks[hit]
             if not are_marked.any():
                 continue
             rows = np.flatnonzero(are_marked)
-            rows = rows[self._chunks[chunk][rows] == asked[hit]]
+            rows = rows[self._chunks[chunk][rows] == probes[hit]]
             if len(rows):
-                found.append((np.full(len(rows), hit), rows + (self._first + starts[chunk])))
-        return found
+                parts.append((np.full(len(rows), hit), rows + (self._first + starts[chunk])))
+        return parts
 
     def _fill(self) -> None:
         """Move new arrays into chunks; the last chunk may be small and grows later."""
@@ -167,18 +167,18 @@ class _Chunks:
             loose.insert(0, self._chunks.pop())
             del self._marks[-1], self._lows[-1], self._highs[-1]
         begin = rows = 0
-        for place, hashes in enumerate(loose, 1):
+        for end, hashes in enumerate(loose, 1):
             rows += len(hashes)
-            if rows >= _CHUNK_ROWS or (place == len(loose) and rows):
-                chunk = np.concatenate(loose[begin:place]) if place - begin > 1 else hashes
+            if rows >= _CHUNK_ROWS or (end == len(loose) and rows):
+                chunk = np.concatenate(loose[begin:end]) if end - begin > 1 else hashes
                 self._chunks.append(chunk)
-                self._marks.append(_marks_of(chunk))
+                self._marks.append(_compute_marks(chunk))
                 self._lows.append(chunk.min())
                 self._highs.append(chunk.max())
-                begin, rows = place, 0
+                begin, rows = end, 0
 
 
-def _marks_of(hashes: Any) -> Any:
+def _compute_marks(hashes: Any) -> Any:
     return _first_bits(hashes, 16).astype(np.uint16)
 
 

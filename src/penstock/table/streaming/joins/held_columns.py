@@ -41,9 +41,9 @@ class Matches:
         self._same = same
 
     @classmethod
-    def of_all(cls, rows: int, held: int) -> Matches:
-        """Match each of `rows` probe rows with each of `held` stored rows."""
-        return cls(None, np.zeros(rows, np.int64), np.array([held]), np.arange(held), None)
+    def of_all(cls, rows: int, stored_rows: int) -> Matches:
+        """Match each of `rows` probe rows with each of `stored_rows` stored rows."""
+        return cls(None, np.zeros(rows, np.int64), np.array([stored_rows]), np.arange(stored_rows), None)
 
     def runs(self, pairs_max: int) -> Iterator[tuple[int, int]]:
         """Yield ranges (start, stop) of probe rows with at most about `pairs_max` pairs each."""
@@ -59,13 +59,13 @@ class Matches:
         groups = self._groups[start:stop]
         of_row = self._counts[groups]
         rows = np.arange(start, stop) if self._rows is None else self._rows[start:stop]
-        places = np.repeat(rows, of_row)
-        within = np.arange(len(places)) - np.repeat(np.cumsum(of_row) - of_row, of_row)
+        positions = np.repeat(rows, of_row)
+        within = np.arange(len(positions)) - np.repeat(np.cumsum(of_row) - of_row, of_row)
         numbers = self._numbers[np.repeat(self._begins[groups], of_row) + within]
-        if self._same is None or not len(places):
-            return places, numbers
-        same = self._same(places, numbers)
-        return places[same], numbers[same]
+        if self._same is None or not len(positions):
+            return positions, numbers
+        same = self._same(positions, numbers)
+        return positions[same], numbers[same]
 
 
 class HeldColumns:
@@ -86,11 +86,11 @@ class HeldColumns:
         None if the table is empty.
         """
         parts = self._rows.since(first)
-        return partial(_table_of, parts) if parts else None
+        return partial(_build_table, parts) if parts else None
 
     def add(self, hashes: Any, rows: pa.RecordBatch | UncutRows) -> None:
         """Add rows. `hashes`: the hashes of their keys."""
-        self._has_null |= any(rows.column(place).null_count for place in range(self._width))
+        self._has_null |= any(rows.column(index).null_count for index in range(self._width))
         self._rows.append(rows)
         self._index.add(hashes)
 
@@ -99,22 +99,22 @@ class HeldColumns:
         if not len(self._rows) or not len(hashes):
             return None
         rows = self._index.near(hashes)
-        asked, groups = np.unique(hashes if rows is None else hashes[rows], return_inverse=True)
-        of_key, numbers = self._index.found(asked)
+        probes, groups = np.unique(hashes if rows is None else hashes[rows], return_inverse=True)
+        of_key, numbers = self._index.found(probes)
         if not len(numbers):
             return None
         is_exact = is_own_number([key.type for key in keys]) and not self._has_null and not keys[0].null_count
-        counts = np.bincount(of_key, minlength=len(asked))
+        counts = np.bincount(of_key, minlength=len(probes))
         return Matches(rows, groups, counts, numbers, None if is_exact else partial(self._same, keys))
 
     def taken(self, columns: Sequence[int], numbers: Any) -> list[pa.Array]:
         """Return these columns of the rows with these numbers. `numbers` must not be empty."""
         return self._rows.taken(columns, numbers)
 
-    def _same(self, keys: Sequence[pa.Array], places: Any, numbers: Any) -> Any:
-        chosen = pa.array(places)
+    def _same(self, keys: Sequence[pa.Array], positions: Any, numbers: Any) -> Any:
+        chosen = pa.array(positions)
         return same_keys([key.take(chosen) for key in keys], self.taken(range(self._width), numbers))
 
 
-def _table_of(parts: Sequence[tuple[pa.RecordBatch | UncutRows, int]]) -> pa.Table:
+def _build_table(parts: Sequence[tuple[pa.RecordBatch | UncutRows, int]]) -> pa.Table:
     return pa.Table.from_batches([cut(part).slice(begin) for part, begin in parts])

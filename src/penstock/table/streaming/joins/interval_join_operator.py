@@ -28,9 +28,9 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import INSERT
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_sides import PairCondition, SideKeys
-from penstock.table.streaming.joins.joining_operator import Sent, taken_at
+from penstock.table.streaming.joins.joining_operator import Sent, take_rows
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
-from penstock.table.streaming.rows.held_rows import columns_of, rows_of
+from penstock.table.streaming.rows.held_rows import build_columns, to_canonical_rows
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
 
@@ -94,7 +94,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
         table = self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
         self._timers = TimerQueue(self.context.keyed.table(TIMERS))
-        self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
+        self._finders = [SideKeys(indices, self._nulls_match) for indices in self._keys]
         self._where: PairCondition | None = None
         if self._condition is not None:
             session = self.running(self._session)
@@ -104,38 +104,40 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Match the rows with the waiting rows of the other side, then let them wait for later matches."""
-        taken = self._with_times(as_columns(batch, self.context.operator_name), input_index)
-        columns, types = taken.columns, self._types[input_index]
+        records = self._with_times(as_columns(batch, self.context.operator_name), input_index)
+        columns, types = records.columns, self._types[input_index]
         keys = self._finders[input_index].of(columns)
-        rows = rows_of(columns.columns[: len(types)], types, len(taken))
+        rows = to_canonical_rows(columns.columns[: len(types)], types, len(records))
         try:
-            times = self._times_of(columns, input_index)
+            times = self._read_times(columns, input_index)
             start = 0
-            while start < len(taken):
-                found = self._candidates(keys, times, start, input_index)
-                if self._where is not None and any(found.matches):
-                    numbers = np.arange(start, start + len(found.matches))
-                    other = columns_of(found.rows, self._types[1 - input_index])
-                    found.matches = self._where.kept(numbers, found.matches, columns.columns, other, input_index == 0)
-                self._take_in(columns, keys, rows, times, found, input_index)
-                start += len(found.matches)
+            while start < len(records):
+                candidates = self._candidates(keys, times, start, input_index)
+                if self._where is not None and any(candidates.matches):
+                    numbers = np.arange(start, start + len(candidates.matches))
+                    other = build_columns(candidates.rows, self._types[1 - input_index])
+                    candidates.matches = self._where.kept(
+                        numbers, candidates.matches, columns.columns, other, input_index == 0
+                    )
+                self._join_rows(columns, keys, rows, times, candidates, input_index)
+                start += len(candidates.matches)
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         self._mark(None, set(keys))
 
-    def _with_times(self, taken: ColumnBatch, side: int) -> ColumnBatch:
+    def _with_times(self, records: ColumnBatch, side: int) -> ColumnBatch:
         """Return the rows that have a time. Rows without a time match nothing; an outer side emits them with NULL."""
-        times = taken.columns.column(self._times[side])
+        times = records.columns.column(self._times[side])
         if not self._interval.is_event_time or not times.null_count:
-            return taken
+            return records
         if self._keeps[side]:
-            alone = taken.columns.filter(times.is_null())
+            alone = records.columns.filter(times.is_null())
             mine = alone.columns[: len(self._types[side])]
             nulls = [pa.nulls(len(alone), arrow_type(kind)) for kind in self._types[1 - side]]
             self._collect([*mine, *nulls] if side == 0 else [*nulls, *mine])
-        return taken.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
+        return records.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
 
-    def _times_of(self, columns: pa.RecordBatch, side: int) -> list[int]:
+    def _read_times(self, columns: pa.RecordBatch, side: int) -> list[int]:
         if not self._interval.is_event_time:
             return [self.context.now_ms()] * columns.num_rows
         column = columns.column(self._times[side])
@@ -152,61 +154,63 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
 
     def _candidates(self, keys: list[Any], times: list[int], start: int, side: int) -> _Found:
         """Find the candidates of the rows from `start` on, up to about `_PAIRS_MAX` pairs."""
-        found, other = _Found(start), 1 - side
+        candidates, other = _Found(start), 1 - side
         earlier, later = self._waits[other], self._waits[side]
         total = 0
         for row in range(start, len(keys)):
             key, time = keys[row], times[row]
             entry = self._entries.get(key)
-            places: list[int] = []
-            gone: list[int] = []
+            positions: list[int] = []
+            removed: list[int] = []
             if entry is not None and self._expired[other] < time + later:
                 expired = self._expired[other] = self._expiration(other)
                 waiting = entry[0][other]
                 refused = self._finders[side].matches_nothing(key)
                 for at in list(waiting):
                     if time - earlier <= at <= time + later and not refused:
-                        places.extend(found.places(key, at, waiting[at]))
+                        positions.extend(candidates.places(key, at, waiting[at]))
                     if at <= expired:
-                        gone.extend(found.places(key, at, waiting[at]))
+                        removed.extend(candidates.places(key, at, waiting[at]))
                         del waiting[at]
-            found.matches.append(places)
-            found.gone.append(gone)
-            total += len(places)
+            candidates.matches.append(positions)
+            candidates.gone.append(removed)
+            total += len(positions)
             if total > _PAIRS_MAX:
                 break
-        return found
+        return candidates
 
-    def _take_in(
+    def _join_rows(
         self,
         columns: pa.RecordBatch,
         keys: list[Any],
         rows: list[tuple[Any, ...]],
         times: list[int],
-        found: _Found,
+        candidates: _Found,
         side: int,
     ) -> None:
         sent, other, now = Sent(), 1 - side, self._now()
         keeps_mine, keeps_other = self._keeps[side], self._keeps[other]
         is_empty = self._interval.lower > self._interval.upper
-        for row, (places, gone) in enumerate(zip(found.matches, found.gone, strict=True), found.start):
-            for place in places:
-                found.entries[place][_HAS_MATCH] = True
-                sent.add(row, place, INSERT)
-            for place in gone if keeps_other else ():
-                if not found.entries[place][_HAS_MATCH]:
-                    sent.add(None, place, INSERT)
+        for row, (positions, removed) in enumerate(
+            zip(candidates.matches, candidates.gone, strict=True), candidates.start
+        ):
+            for position in positions:
+                candidates.entries[position][_HAS_MATCH] = True
+                sent.add(row, position, INSERT)
+            for position in removed if keeps_other else ():
+                if not candidates.entries[position][_HAS_MATCH]:
+                    sent.add(None, position, INSERT)
             key, time = keys[row], times[row]
             if not is_empty and now < time + self._waits[side]:
                 if keeps_mine or not self._finders[side].matches_nothing(key):
-                    self._let_wait(key, time, rows[row], bool(places), side)
-            elif keeps_mine and not places:
+                    self._let_wait(key, time, rows[row], bool(positions), side)
+            elif keeps_mine and not positions:
                 sent.add(row, None, INSERT)
         if sent.kinds:
             width = len(self._types[side])
-            mine = taken_at(columns.columns[:width], sent.mine)
-            others = taken_at(columns_of(found.rows, self._types[other]), sent.other)
-            self._collect([*mine, *others] if side == 0 else [*others, *mine])
+            mine = take_rows(columns.columns[:width], sent.mine)
+            theirs = take_rows(build_columns(candidates.rows, self._types[other]), sent.other)
+            self._collect([*mine, *theirs] if side == 0 else [*theirs, *mine])
 
     def _let_wait(self, key: Any, time: int, row: tuple[Any, ...], has_match: bool, side: int) -> None:
         entry = self._entries.get(key)
@@ -274,7 +278,7 @@ class SqlIntervalJoinOperator(EvaluatingOperator):
             self._mark(None, (key,))
         for side, rows in enumerate(left):
             if rows:
-                mine = columns_of(rows, self._types[side])
+                mine = build_columns(rows, self._types[side])
                 nulls = [pa.nulls(len(rows), arrow_type(kind)) for kind in self._types[1 - side]]
                 self._collect([*mine, *nulls] if side == 0 else [*nulls, *mine])
 
@@ -305,10 +309,10 @@ class _Found:
 
     def places(self, key: Any, time: int, entries: list[list[Any]]) -> range:
         """Return the positions of a key's rows of one time among all rows, adding them on first use."""
-        found = self._places.get((key, time))
-        if found is None:
+        positions = self._places.get((key, time))
+        if positions is None:
             begin = len(self.rows)
             self.rows.extend([entry[_VALUES] for entry in entries])
             self.entries.extend(entries)
-            found = self._places[key, time] = range(begin, len(self.rows))
-        return found
+            positions = self._places[key, time] = range(begin, len(self.rows))
+        return positions

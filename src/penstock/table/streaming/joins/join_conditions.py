@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import TRUE, all_of, shifted
+from penstock.table.analyser.subqueries import TRUE, conjoin, shifted
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import ArrayType, DataType, MapType, MultisetType, RawType, RowType, VariantType
 from penstock.table.evaluation.stability import is_stable
@@ -29,52 +29,52 @@ class JoinKeys:
     rest: Typed
 
 
-def parts_of(condition: Typed) -> list[Typed]:
+def split_condition(condition: Typed) -> list[Typed]:
     """Return the conjuncts of a condition; an empty list for TRUE."""
     return [part for part in conjuncts(condition) if part != TRUE]
 
 
 def is_key(part: Typed, width: int) -> bool:
     """Return whether a conjunct is a key of the join. `width`: the number of columns of the left side."""
-    return _key_of(part, width) is not None
+    return _find_key(part, width) is not None
 
 
-def keys_of(condition: Typed, width: int, calls: Calls) -> JoinKeys:
+def extract_join_keys(condition: Typed, width: int, calls: Calls) -> JoinKeys:
     """Extract the keys of a condition. `width`: the number of columns of the left side.
 
     Keys are compared with `penstock.state.equality`, so NaN matches NaN, unlike with `=`.
     """
-    found: list[tuple[Typed, Typed, bool]] = []
+    keys: list[tuple[Typed, Typed, bool]] = []
     rest: list[Typed] = []
-    for part in parts_of(condition):
-        key = _key_of(part, width)
+    for part in split_condition(condition):
+        key = _find_key(part, width)
         if key is None:
             rest.append(part)
         else:
-            found.append(key)
-    left, right, nulls_match = zip(*found, strict=True) if found else ((), (), ())
-    return JoinKeys(left, right, nulls_match, all_of(rest, calls))
+            keys.append(key)
+    left, right, nulls_match = zip(*keys, strict=True) if keys else ((), (), ())
+    return JoinKeys(left, right, nulls_match, conjoin(rest, calls))
 
 
-def _key_of(part: Typed, width: int) -> tuple[Typed, Typed, bool] | None:
+def _find_key(part: Typed, width: int) -> tuple[Typed, Typed, bool] | None:
     if not isinstance(part, FunctionCall) or part.function not in ("=", "IS NOT DISTINCT FROM"):
         return None
-    one, other = part.operands
-    if _side_of(one, width) == 1:
-        one, other = other, one
-    if _side_of(one, width) != 0 or _side_of(other, width) != 1 or not are_keys(one.type, other.type):
+    operand, other = part.operands
+    if _find_side(operand, width) == 1:
+        operand, other = other, operand
+    if _find_side(operand, width) != 0 or _find_side(other, width) != 1 or not are_keys(operand.type, other.type):
         return None
-    return one, shifted(other, -width), part.function != "="
+    return operand, shifted(other, -width), part.function != "="
 
 
-def are_keys(one: DataType, other: DataType) -> bool:
+def are_keys(data_type: DataType, other: DataType) -> bool:
     """Return whether rows can be looked up by the equality of columns of these types."""
-    return not isinstance(one, _NO_KEYS) and arrow_type(one) == arrow_type(other)
+    return not isinstance(data_type, _NO_KEYS) and arrow_type(data_type) == arrow_type(other)
 
 
-def _side_of(expression: Typed, width: int) -> int | None:
+def _find_side(expression: Typed, width: int) -> int | None:
     """Return 0 or 1 for an expression over one side; None if it reads both or neither, or is not deterministic."""
-    sides = {int(one.index >= width) for one in expression.walk() if isinstance(one, Field)}
+    sides = {int(part.index >= width) for part in expression.walk() if isinstance(part, Field)}
     return sides.pop() if len(sides) == 1 and is_stable(expression) else None
 
 
@@ -85,49 +85,49 @@ def settled(join: Join, above: Typed, calls: Calls) -> tuple[Join, Typed]:
     NULL-padded rows.
     """
     width = len(join.left.schema)
-    asked = parts_of(above)
-    join_type = _without_nulls(join.join_type, asked, width)
+    predicates = split_condition(above)
+    join_type = _without_nulls(join.join_type, predicates, width)
     left: list[Typed] = []
     right: list[Typed] = []
     within: list[Typed] = []
     behind: list[Typed] = []
     is_half = join_type in (JoinType.SEMI, JoinType.ANTI)
-    for part in asked:
-        side = _side_of(part, width)
+    for part in predicates:
+        side = _find_side(part, width)
         if side == 0 and (join_type in (JoinType.INNER, JoinType.LEFT) or is_half):
             left.append(part)
         elif side == 1 and join_type in (JoinType.INNER, JoinType.RIGHT):
             right.append(shifted(part, -width))
         else:
             (within if join_type is JoinType.INNER and is_stable(part) else behind).append(part)
-    for part in parts_of(join.condition):
-        side = _side_of(part, width)
+    for part in split_condition(join.condition):
+        side = _find_side(part, width)
         if side == 0 and join_type in (JoinType.INNER, JoinType.RIGHT, JoinType.SEMI):
             left.append(part)
         elif side == 1 and (join_type in (JoinType.INNER, JoinType.LEFT) or is_half):
             right.append(shifted(part, -width))
         else:
             within.append(part)
-    found = replace(
+    new_join = replace(
         join,
         left=_filtered(join.left, left, calls),
         right=_filtered(join.right, right, calls),
         join_type=join_type,
-        condition=all_of(within, calls),
+        condition=conjoin(within, calls),
     )
-    return found, all_of(behind, calls)
+    return new_join, conjoin(behind, calls)
 
 
 def _filtered(node: Node, conditions: Sequence[Typed], calls: Calls) -> Node:
-    return Filter(schema=node.schema, input=node, condition=all_of(conditions, calls)) if conditions else node
+    return Filter(schema=node.schema, input=node, condition=conjoin(conditions, calls)) if conditions else node
 
 
-def _without_nulls(join_type: JoinType, asked: Iterable[Typed], width: int) -> JoinType:
+def _without_nulls(join_type: JoinType, predicates: Iterable[Typed], width: int) -> JoinType:
     """Return the join type without the outer sides whose NULL-padded rows the conditions reject."""
     keeps_left, keeps_right = join_type.keeps_left, join_type.keeps_right
     if not (keeps_left or keeps_right):
         return join_type
-    for part in asked:
+    for part in predicates:
         if _refuses(part, range(width)):
             keeps_right = False
         if _refuses(part, range(width, 1 << 30)):
@@ -141,9 +141,9 @@ def _refuses(condition: Typed, columns: range) -> bool:
     """Return whether the condition cannot be true if all these columns are NULL."""
     if isinstance(condition, FunctionCall):
         if condition.function == "AND":
-            return any(_refuses(one, columns) for one in condition.operands)
+            return any(_refuses(operand, columns) for operand in condition.operands)
         if condition.function == "OR":
-            return all(_refuses(one, columns) for one in condition.operands)
+            return all(_refuses(operand, columns) for operand in condition.operands)
         if condition.function in ("IS NOT NULL", "IS TRUE", "IS FALSE"):
             return _is_null(condition.operands[0], columns)
     return _is_null(condition, columns)
@@ -154,5 +154,5 @@ def _is_null(expression: Typed, columns: range) -> bool:
     if isinstance(expression, Field):
         return expression.index in columns
     if isinstance(expression, FunctionCall) and expression.function in _STRICT:
-        return any(_is_null(one, columns) for one in expression.operands)
+        return any(_is_null(operand, columns) for operand in expression.operands)
     return False

@@ -25,42 +25,42 @@ class JoinOperator(JoiningOperator):
         """See `JoiningOperator`."""
         return self._keeps[1 if is_left else 0]
 
-    def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
         """See `JoiningOperator`."""
         keeps_mine, keeps_other = self._keeps if is_left else self._keeps[::-1]
-        entries, places = pairs.entries, pairs.of(row)
-        matches = sum(entries[place][COUNT] for place in places)
+        entries, positions = pairs.entries, pairs.of(row)
+        matches = sum(entries[index][COUNT] for index in positions)
         goes = kind in (UPDATE_BEFORE, DELETE)
         as_kind = kind
         if keeps_mine or (keeps_other and not goes):
             as_kind = DELETE if goes else INSERT
         if not (keeps_other and counts):
-            for place in places:
-                sent.add(row, place, as_kind, entries[place][COUNT])
+            for position in positions:
+                sent.add(row, position, as_kind, entries[position][COUNT])
         else:
-            for place in places:
-                entry = entries[place]
+            for position in positions:
+                entry = entries[position]
                 is_alone = entry[MATCHES] == (1 if goes else 0)
                 entry[MATCHES] += -1 if goes else 1
-                _swap(row, place, as_kind, entry[COUNT], is_alone, sent)
+                _swap(row, position, as_kind, entry[COUNT], is_alone, sent)
         if keeps_mine and matches <= 0:
             sent.add(row, None, as_kind)
         return matches
 
 
-def _swap(row: int, place: int, kind: int, times: int, is_alone: bool, sent: Sent) -> None:
+def _swap(row: int, position: int, kind: int, times: int, is_alone: bool, sent: Sent) -> None:
     """Emit a pair once per copy of the other row.
 
     If `is_alone`, each copy of the pair replaces a NULL-padded row, or is replaced by one.
     """
     if not is_alone or times < 0:
-        sent.add(row, place, kind, times)
+        sent.add(row, position, kind, times)
     goes = kind in (UPDATE_BEFORE, DELETE)
     if is_alone and times < 0:
-        sent.add(None, place, INSERT if goes else DELETE, times)
+        sent.add(None, position, INSERT if goes else DELETE, times)
     for _ in range(times if is_alone else 0):
         if not goes:
-            sent.add(None, place, DELETE)
-        sent.add(row, place, kind)
+            sent.add(None, position, DELETE)
+        sent.add(row, position, kind)
         if goes:
-            sent.add(None, place, INSERT)
+            sent.add(None, position, INSERT)

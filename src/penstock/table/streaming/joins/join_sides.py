@@ -14,7 +14,7 @@ from penstock.state.equality import Zeros
 from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.streaming.rows.held_rows import RowEquality, columns_of
+from penstock.table.streaming.rows.held_rows import RowEquality, build_columns
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.typed.nodes import Field, Typed
 
@@ -30,15 +30,15 @@ _PAIRS_MAX: Final = 1 << 16
 class SideKeys(RowKeys):
     """Extracts the keys of one side's rows. `nulls_match`: for each key column, whether NULL equals NULL."""
 
-    def __init__(self, places: Sequence[int], nulls_match: Sequence[bool]) -> None:
-        super().__init__(places)
-        self._refuses = [place for place, matches in enumerate(nulls_match) if not matches]
+    def __init__(self, indices: Sequence[int], nulls_match: Sequence[bool]) -> None:
+        super().__init__(indices)
+        self._refuses = [index for index, matches in enumerate(nulls_match) if not matches]
 
     def matches_nothing(self, key: Any) -> bool:
         """Return whether the key has a NULL that equals nothing."""
         if len(self.places) == 1:
             return key is None and bool(self._refuses)
-        return any(key[place] is None for place in self._refuses)
+        return any(key[index] is None for index in self._refuses)
 
 
 class Side:
@@ -80,7 +80,7 @@ class Side:
         if not rows:
             del self.entries[key]
 
-    def name_of(self, row: tuple[Any, ...]) -> Any:
+    def identify_row(self, row: tuple[Any, ...]) -> Any:
         """Return the value that identifies a row among the rows of its key."""
         return row
 
@@ -88,9 +88,9 @@ class Side:
         """Return whether inserting or retracting the row changes the number of rows."""
         return True
 
-    def rows_in(self, held: Any) -> Iterable[tuple[Any, ...]]:
+    def list_rows(self, stored: Any) -> Iterable[tuple[Any, ...]]:
         """Return the rows in the entry of a key."""
-        return held  # type: ignore[no-any-return]
+        return stored  # type: ignore[no-any-return]
 
     def mark(self, keys: set[Any]) -> None:
         """Mark the entries of these keys as changed."""
@@ -101,22 +101,22 @@ class UpsertSide(Side):
     """A side whose updates come without UPDATE_BEFORE: key -> id -> [1, matches, row].
 
     Args:
-        places: the indices of the id columns, which include the key columns.
+        indices: the indices of the id columns, which include the key columns.
     """
 
     zeros = "kept"
 
-    def __init__(self, table: KeyedTable, types: Sequence[DataType], places: Sequence[int]) -> None:
+    def __init__(self, table: KeyedTable, types: Sequence[DataType], indices: Sequence[int]) -> None:
         super().__init__(table, types)
-        self._places = tuple(places)
+        self._places = tuple(indices)
 
-    def name_of(self, row: tuple[Any, ...]) -> Any:
+    def identify_row(self, row: tuple[Any, ...]) -> Any:
         """See `Side`."""
-        return tuple([row[place] for place in self._places])
+        return tuple([row[index] for index in self._places])
 
     def add(self, key: Any, row: tuple[Any, ...], by: int, matches: int) -> None:
         """Insert a row, possibly replacing another, or delete it."""
-        rows, own = self.entries.get(key), self.name_of(row)
+        rows, own = self.entries.get(key), self.identify_row(row)
         if by > 0:
             if rows is None:
                 rows = self.entries[key] = {}
@@ -126,11 +126,11 @@ class UpsertSide(Side):
 
     def counts(self, key: Any, row: tuple[Any, ...], goes: bool) -> bool:
         """See `Side`."""
-        return (self.name_of(row) in self.entries.get(key, ())) == goes
+        return (self.identify_row(row) in self.entries.get(key, ())) == goes
 
-    def rows_in(self, held: Any) -> Iterable[tuple[Any, ...]]:
+    def list_rows(self, stored: Any) -> Iterable[tuple[Any, ...]]:
         """See `Side`."""
-        return [entry[_ROW] for entry in held.values()]
+        return [entry[_ROW] for entry in stored.values()]
 
 
 class Pairs:
@@ -145,16 +145,16 @@ class Pairs:
         self.entries: list[list[int]] = []
         self.types = other.types
         self._columns: list[pa.Array] | None = None
-        places: dict[Any, range] = {}
+        ranges: dict[Any, range] = {}
         for key in keys[start:stop]:
-            if key not in places:
-                held = other.entries.get(key) if key is not NO_MATCH else None
+            if key not in ranges:
+                stored = other.entries.get(key) if key is not NO_MATCH else None
                 begin = len(self.rows)
-                if held:
-                    self.rows.extend(other.rows_in(held))
-                    self.entries.extend(held.values())
-                places[key] = range(begin, len(self.rows))
-        self._matches: list[Sequence[int]] = [places[key] for key in keys[start:stop]]
+                if stored:
+                    self.rows.extend(other.list_rows(stored))
+                    self.entries.extend(stored.values())
+                ranges[key] = range(begin, len(self.rows))
+        self._matches: list[Sequence[int]] = [ranges[key] for key in keys[start:stop]]
 
     def of(self, row: int) -> Sequence[int]:
         """Return the positions of a row's matches."""
@@ -163,7 +163,7 @@ class Pairs:
     def columns(self) -> list[pa.Array]:
         """Return the rows of the other side as columns."""
         if self._columns is None:
-            self._columns = columns_of(self.rows, self.types)
+            self._columns = build_columns(self.rows, self.types)
         return self._columns
 
     def keep(self, condition: PairCondition, mine: pa.RecordBatch, is_left: bool) -> None:
@@ -177,7 +177,7 @@ class PairCondition:
     """Evaluates a condition on pairs. Its fields index the left columns followed by the right columns."""
 
     def __init__(self, condition: Typed, left_width: int, evaluator: Evaluator) -> None:
-        self._used = {one.index for one in condition.walk() if isinstance(one, Field)}
+        self._used = {part.index for part in condition.walk() if isinstance(part, Field)}
         self._left_width = left_width
         self._evaluator = evaluator
 
@@ -193,13 +193,13 @@ class PairCondition:
 
         `rows` is a numpy array; at least one row must have matches.
         """
-        places = np.concatenate([np.asarray(one, np.int64) for one in matches if one])
-        of_row = np.repeat(np.arange(len(rows)), [len(one) for one in matches])
-        sides = (mine, rows[of_row]), (other, places)
+        positions = np.concatenate([np.asarray(row_matches, np.int64) for row_matches in matches if row_matches])
+        of_row = np.repeat(np.arange(len(rows)), [len(row_matches) for row_matches in matches])
+        sides = (mine, rows[of_row]), (other, positions)
         holds = self.holds(*(sides if is_left else sides[::-1]))
-        found = places[holds].tolist()
+        remaining = positions[holds].tolist()
         ends = np.searchsorted(of_row[holds], np.arange(len(rows)), side="right").tolist()
-        return [found[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+        return [remaining[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
     def holds(self, left: tuple[Sequence[pa.Array], Any], right: tuple[Sequence[pa.Array], Any]) -> Any:
         """Return a numpy mask of the pairs that satisfy the condition. Each side: columns, and the row of each pair."""
@@ -208,8 +208,8 @@ class PairCondition:
         indices = pa.array(left[1]), pa.array(right[1])
         arrays = [pa.nulls(0)] * (max(self._used, default=-1) + 1)
         for index in self._used:
-            side, place = (0, index) if index < width else (1, index - width)
-            arrays[index] = (left, right)[side][0][place].take(indices[side])
+            side, column_index = (0, index) if index < width else (1, index - width)
+            arrays[index] = (left, right)[side][0][column_index].take(indices[side])
         (answers,) = self._evaluator(Columns(arrays, rows))
         return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
 

@@ -20,12 +20,12 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins.expiring_sides import Expiring, side_of
+from penstock.table.streaming.joins.expiring_sides import Expiring, build_side
 from penstock.table.streaming.joins.join_sides import COUNT, NO_MATCH, PairCondition, Pairs, Side, SideKeys, runs
 from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
-from penstock.table.streaming.rows.held_rows import rows_of
-from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.held_rows import to_canonical_rows
+from penstock.table.streaming.rows.row_tuples import pack_kinds
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
 
@@ -115,7 +115,7 @@ class JoiningOperator(EvaluatingOperator):
 
     def open(self) -> None:
         """Build the condition's evaluator."""
-        self._finders = [SideKeys(places, self._nulls_match) for places in self._keys]
+        self._finders = [SideKeys(indices, self._nulls_match) for indices in self._keys]
         self._where: PairCondition | None = None
         if self._condition is not None:
             session = self.running(self._session)
@@ -124,14 +124,14 @@ class JoiningOperator(EvaluatingOperator):
     def _side(self, index: int) -> Side:
         keyed, ttl_ms = self.context.keyed, self.ttl_ms[index]
         table = keyed.table(SIDES[index])
-        found = side_of(table, self._types[index], self._ids[index], ttl_ms > 0)
+        side = build_side(table, self._types[index], self._ids[index], ttl_ms > 0)
         columns = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
         if columns is not None and columns.num_rows:
-            self._take_columns(columns, index, table, found.zeros)
+            self._take_columns(columns, index, table, side.zeros)
             self._taken[COLUMN_STATES[index]] = columns.slice(0, 0)
-        if isinstance(found, Expiring):
-            found.begin(TimerQueue(keyed.table(EXPIRIES[index])), ttl_ms, self.context.now_ms())
-        return found
+        if isinstance(side, Expiring):
+            side.begin(TimerQueue(keyed.table(EXPIRIES[index])), ttl_ms, self.context.now_ms())
+        return side
 
     def _take_columns(self, columns: pa.Table, index: int, table: KeyedTable, zeros: Zeros) -> None:
         """Import the state of one side from a `ColumnJoinOperator`. All of its rows count as written now."""
@@ -139,12 +139,12 @@ class JoiningOperator(EvaluatingOperator):
         of_key = SideKeys(range(width), self._nulls_match)
         for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
             keys = of_key.of(batch)
-            rows = rows_of(batch.columns[width:], self._types[index], len(keys), zeros)
+            rows = to_canonical_rows(batch.columns[width:], self._types[index], len(keys), zeros)
             for key, row in zip(keys, rows, strict=True):
-                held = entries.get(key)
-                if held is None:
-                    held = entries[key] = {}
-                held.setdefault(row, [0, 0])[COUNT] += 1
+                stored = entries.get(key)
+                if stored is None:
+                    stored = entries[key] = {}
+                stored.setdefault(row, [0, 0])[COUNT] += 1
             table.mark(None, set(keys))
             if table.settle is not None:
                 table.settle()
@@ -161,7 +161,7 @@ class JoiningOperator(EvaluatingOperator):
     def next_timer_ms(self) -> int | None:
         """Return when the next rows expire."""
         due = [side.next_timer_ms() for side in self._sides if isinstance(side, Expiring)]
-        return min((one for one in due if one is not None), default=None)
+        return min((timer_ms for timer_ms in due if timer_ms is not None), default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
         """Remove expired rows."""
@@ -171,8 +171,8 @@ class JoiningOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Find the matches of all rows, then apply the rows one by one."""
-        taken = as_columns(batch, self.context.operator_name)
-        columns = taken.columns
+        records = as_columns(batch, self.context.operator_name)
+        columns = records.columns
         mine, other = self._sides[input_index], self._sides[1 - input_index]
         finder = self._finders[input_index]
         keys = [NO_MATCH if finder.matches_nothing(key) else key for key in finder.of(columns)]
@@ -181,8 +181,8 @@ class JoiningOperator(EvaluatingOperator):
         for side in self._sides:
             if isinstance(side, Expiring):
                 side.look(changed, self.context.now_ms())
-        rows = rows_of(columns.columns[: len(mine.types)], mine.types, len(taken), mine.zeros)
-        kinds = taken.kinds if taken.kinds is not None else bytes(len(taken))
+        rows = to_canonical_rows(columns.columns[: len(mine.types)], mine.types, len(records), mine.zeros)
+        kinds = records.kinds if records.kinds is not None else bytes(len(records))
         changes_matches = self.changes_matches(input_index == 0)
         written = other if changes_matches and isinstance(other, Expiring) else None
         for start, stop in runs(other, keys):
@@ -191,16 +191,16 @@ class JoiningOperator(EvaluatingOperator):
                 if self._where is not None:
                     pairs.keep(self._where, columns, input_index == 0)
             except TableRuntimeError as error:
-                raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+                raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
             sent = Sent()
             for row in range(start, stop):
                 kind, key = kinds[row], keys[row]
                 goes = kind in (UPDATE_BEFORE, DELETE)
                 counts = key is not NO_MATCH and mine.counts(key, rows[row], goes)
-                matches = self.take_in(row, kind, pairs, input_index == 0, counts, sent)
+                matches = self.join_row(row, kind, pairs, input_index == 0, counts, sent)
                 if written is not None and counts:
-                    for place in pairs.of(row):
-                        written.write(key, pairs.rows[place])
+                    for position in pairs.of(row):
+                        written.write(key, pairs.rows[position])
                 if key is not NO_MATCH:
                     mine.add(key, rows[row], -1 if goes else 1, matches)
             if sent.kinds:
@@ -209,7 +209,7 @@ class JoiningOperator(EvaluatingOperator):
         if changes_matches:
             other.mark({key for key in changed if key in other.entries})
 
-    def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
         """Emit the changes caused by a row of the batch, and update the entries of its matches. Returns the number of
         matches.
 
@@ -225,14 +225,14 @@ class JoiningOperator(EvaluatingOperator):
         gives_mine = is_left or self.gives_right
         gives_other = not is_left or self.gives_right
         width = len(self._types[0 if is_left else 1])
-        mine = taken_at(columns.columns[:width], sent.mine) if gives_mine else []
-        other = taken_at(pairs.columns(), sent.other) if gives_other else []
+        mine = take_rows(columns.columns[:width], sent.mine) if gives_mine else []
+        other = take_rows(pairs.columns(), sent.other) if gives_other else []
         arrays = [*mine, *other] if is_left else [*other, *mine]
-        kinds = kinds_of(sent.kinds)
+        kinds = pack_kinds(sent.kinds)
         return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), None, kinds)
 
 
-def taken_at(columns: Sequence[pa.Array], places: list[int | None]) -> list[Any]:
+def take_rows(columns: Sequence[pa.Array], positions: list[int | None]) -> list[Any]:
     """Take the rows at these positions from the columns; None becomes NULL."""
-    indices = pa.array(places, pa.int64())
+    indices = pa.array(positions, pa.int64())
     return [column.take(indices) for column in columns]

@@ -21,21 +21,21 @@ class SemiJoinOperator(JoiningOperator):
         """See `JoiningOperator`."""
         return not is_left
 
-    def take_in(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
         """See `JoiningOperator`."""
-        entries, places, is_anti = pairs.entries, pairs.of(row), self._join_type is JoinType.ANTI
+        entries, positions, is_anti = pairs.entries, pairs.of(row), self._join_type is JoinType.ANTI
         if is_left:
-            matches = sum(entries[place][COUNT] for place in places)
+            matches = sum(entries[index][COUNT] for index in positions)
             if (matches <= 0) == is_anti:
                 sent.add(row, None, kind)
             return matches
         goes = kind in (UPDATE_BEFORE, DELETE)
         if is_anti:
             kind = INSERT if goes else DELETE
-        for place in places if counts else ():
-            entry = entries[place]
+        for position in positions if counts else ():
+            entry = entries[position]
             before = entry[MATCHES]
             entry[MATCHES] += -1 if goes else 1
             if (before <= 0) != (entry[MATCHES] <= 0):
-                sent.add(None, place, kind, entry[COUNT])
+                sent.add(None, position, kind, entry[COUNT])
         return 0

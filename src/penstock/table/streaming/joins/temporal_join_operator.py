@@ -31,9 +31,9 @@ from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.streaming.joins.join_sides import SideKeys
 from penstock.table.streaming.joins.versions import TableVersions, ViewVersions
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
-from penstock.table.streaming.rows.held_rows import RowEquality, columns_of
+from penstock.table.streaming.rows.held_rows import RowEquality, build_columns
 from penstock.table.streaming.rows.null_times import check_times
-from penstock.table.streaming.rows.row_tuples import kinds_of, tuples_of
+from penstock.table.streaming.rows.row_tuples import pack_kinds, to_tuples
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.typed.nodes import Typed
 
@@ -95,7 +95,7 @@ class TemporalJoinOperator(EvaluatingOperator):
             if spec.is_view
             else TableVersions(spec.ends_by_before)
         )
-        self._finders = [SideKeys(places, spec.nulls_match) for places in spec.keys]
+        self._finders = [SideKeys(indices, spec.nulls_match) for indices in spec.keys]
         session = self.running(self._session)
         self._where = None if spec.condition is None else Evaluator([spec.condition], session)
 
@@ -103,12 +103,12 @@ class TemporalJoinOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let left rows wait, and record versions."""
-        taken = as_columns(batch, self.context.operator_name)
-        times = self._times_of(taken, input_index)
-        keys = self._finders[input_index].of(taken.columns)
-        kinds = bytes(len(taken)) if taken.kinds is None else taken.kinds
-        rows = tuples_of(taken, self._spec.types[input_index])
-        shown = self._shown_in(taken) if input_index else repeat(True)
+        records = as_columns(batch, self.context.operator_name)
+        times = self._read_times(records, input_index)
+        keys = self._finders[input_index].of(records.columns)
+        kinds = bytes(len(records)) if records.kinds is None else records.kinds
+        rows = to_tuples(records, self._spec.types[input_index])
+        shown = self._read_visibility(records) if input_index else repeat(True)
         entries, timers, note = self._entries, self._timers, self._versions.note
         for key, time, kind, row, is_shown in zip(keys, times, kinds, rows, shown, strict=False):
             entry = entries.get(key)
@@ -126,18 +126,18 @@ class TemporalJoinOperator(EvaluatingOperator):
                 entry[_TIMER] = time
         self._mark(None, set(keys))
 
-    def _times_of(self, taken: ColumnBatch, side: int) -> list[int]:
+    def _read_times(self, records: ColumnBatch, side: int) -> list[int]:
         spec = self._spec
-        check_times(taken, spec.times[side], spec.columns[side], self.context.operator_name, "a temporal join")
-        times: list[int] = milliseconds(taken.columns.column(spec.times[side])).tolist()
+        check_times(records, spec.times[side], spec.columns[side], self.context.operator_name, "a temporal join")
+        times: list[int] = milliseconds(records.columns.column(spec.times[side])).tolist()
         return times
 
-    def _shown_in(self, taken: ColumnBatch) -> Iterable[bool]:
+    def _read_visibility(self, records: ColumnBatch) -> Iterable[bool]:
         """Return whether each row of the right side passes the view's filters."""
-        place = self._spec.shown
-        if place is None:
+        index = self._spec.shown
+        if index is None:
             return repeat(True)
-        return [bool(is_shown) for is_shown in taken.columns.column(place).to_pylist()]
+        return [bool(is_shown) for is_shown in records.columns.column(index).to_pylist()]
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -163,15 +163,15 @@ class TemporalJoinOperator(EvaluatingOperator):
     def _answered(self, entry: list[Any], up_to: int) -> list[tuple[int, tuple[Any, ...], tuple[Any, ...] | None]]:
         """Remove the rows whose time has come from the waiting rows, and return them with versions in arrival order."""
         times, versions, valid = entry[_TIMES], entry[_VERSIONS], self._versions.valid
-        found, stays = [], []
-        for one in entry[_WAITING]:
-            time, kind, row = one
+        results, stays = [], []
+        for waiting in entry[_WAITING]:
+            time, kind, row = waiting
             if time > up_to:
-                stays.append(one)
+                stays.append(waiting)
                 continue
-            found.append((kind, row, valid(times, versions, time)))
+            results.append((kind, row, valid(times, versions, time)))
         entry[_WAITING] = stays
-        return found
+        return results
 
     def _clean(self, entry: list[Any], key: Any, up_to: int) -> None:
         """Drop the versions before the one that is valid at this time, and set the timer for the waiting rows."""
@@ -179,18 +179,18 @@ class TemporalJoinOperator(EvaluatingOperator):
         if not entry[_TIMES] and not entry[_WAITING]:
             del self._entries[key]
             return
-        entry[_TIMER] = min((one[0] for one in entry[_WAITING]), default=None)
+        entry[_TIMER] = min((waiting[0] for waiting in entry[_WAITING]), default=None)
         if entry[_TIMER] is not None:
             self._timers.register(entry[_TIMER], key)
 
     def _send(self, kinds: bytearray, left: list[Any], right: list[Any]) -> None:
         spec = self._spec
-        mine = columns_of(left, spec.types[0])
-        has = np.fromiter((one is not None for one in right), np.bool_, len(right))
-        others = self._versions_of(right, has)
+        mine = build_columns(left, spec.types[0])
+        has = np.fromiter((version is not None for version in right), np.bool_, len(right))
+        theirs = self._build_version_columns(right, has)
         if self._where is not None and has.any():
             try:
-                (answers,) = self._where(Columns([*mine, *others], len(left)))
+                (answers,) = self._where(Columns([*mine, *theirs], len(left)))
             except TableRuntimeError as error:
                 raise UserCodeError(self.context.operator_name, f"{len(left)} rows with their versions") from error
             has &= answers.fill_null(False).to_numpy(zero_copy_only=False)
@@ -198,30 +198,30 @@ class TemporalJoinOperator(EvaluatingOperator):
             chosen = np.flatnonzero(has)
             indices = pa.array(chosen)
             mine = [column.take(indices) for column in mine]
-            others = [column.take(indices) for column in others]
+            theirs = [column.take(indices) for column in theirs]
             kinds = bytearray(np.frombuffer(kinds, np.uint8)[chosen].tobytes())
         elif not has.all():
             indices = pa.array(np.arange(len(has)), mask=~has)
-            others = [column.take(indices) for column in others]
+            theirs = [column.take(indices) for column in theirs]
         if kinds:
-            columns = pa.RecordBatch.from_arrays([*mine, *others], list(spec.names))
-            self.output.collect(ColumnBatch(columns, None, kinds_of(kinds)))
+            columns = pa.RecordBatch.from_arrays([*mine, *theirs], list(spec.names))
+            self.output.collect(ColumnBatch(columns, None, pack_kinds(kinds)))
 
-    def _versions_of(self, right: list[Any], has: Any) -> list[pa.Array]:
+    def _build_version_columns(self, right: list[Any], has: Any) -> list[pa.Array]:
         """Return the versions as columns, a row per left row. A version shared by several rows is converted once."""
-        places: dict[int, int] = {}
+        positions: dict[int, int] = {}
         distinct: list[tuple[Any, ...]] = []
         numbers: list[int | None] = []
-        for one in right:
-            if one is None:
+        for version in right:
+            if version is None:
                 numbers.append(None)
                 continue
-            place = places.setdefault(id(one), len(distinct))
-            if place == len(distinct):
-                distinct.append(one)
-            numbers.append(place)
+            position = positions.setdefault(id(version), len(distinct))
+            if position == len(distinct):
+                distinct.append(version)
+            numbers.append(position)
         types = self._spec.types[1]
         if not distinct:
             return [pa.nulls(len(right), arrow_type(kind)) for kind in types]
         indices = pa.array(numbers, pa.int64())
-        return [column.take(indices) for column in columns_of(distinct, types)]
+        return [column.take(indices) for column in build_columns(distinct, types)]

@@ -44,13 +44,13 @@ class Versions(ABC):
         """
 
     @abstractmethod
-    def shown(self, versions: list[Any], place: int) -> Row | None:
+    def shown(self, versions: list[Any], position: int) -> Row | None:
         """Return the row of the version at a position of the list; None for an empty version."""
 
     def valid(self, times: list[int], versions: list[Any], time: int) -> Row | None:
         """Return the row of the version that is valid at a time, or None."""
-        place = bisect_right(times, time)
-        return self.shown(versions, place - 1) if place else None
+        position = bisect_right(times, time)
+        return self.shown(versions, position - 1) if position else None
 
     def clean(self, times: list[int], versions: list[Any], time: int) -> None:
         """Drop the versions that ended before a time."""
@@ -78,16 +78,16 @@ class TableVersions(Versions):
             times.append(time)
             versions.append(version)
             return
-        place = bisect_left(times, time)
-        if times[place] == time:
-            versions[place] = version
+        position = bisect_left(times, time)
+        if times[position] == time:
+            versions[position] = version
         else:
-            times.insert(place, time)
-            versions.insert(place, version)
+            times.insert(position, time)
+            versions.insert(position, version)
 
-    def shown(self, versions: list[Any], place: int) -> Row | None:
+    def shown(self, versions: list[Any], position: int) -> Row | None:
         """See `Versions`."""
-        row: Row | None = versions[place]
+        row: Row | None = versions[position]
         return row
 
 
@@ -108,15 +108,15 @@ class ViewVersions(Versions):
 
     def note(self, times: list[int], versions: list[Any], time: int, kind: int, row: Row, is_shown: bool) -> None:
         """See `Versions`."""
-        place = bisect_left(times, time)
-        is_known = place < len(times) and times[place] == time
+        position = bisect_left(times, time)
+        is_known = position < len(times) and times[position] == time
         if kind not in (UPDATE_BEFORE, DELETE):
             if not is_known:
-                times.insert(place, time)
-                versions.insert(place, [[], None, None])
-            versions[place][_PRESENT].append((row, is_shown))
+                times.insert(position, time)
+                versions.insert(position, [[], None, None])
+            versions[position][_PRESENT].append((row, is_shown))
         elif is_known:  # otherwise its version was dropped already
-            self._remove(versions[place], row, kind == UPDATE_BEFORE and not self._ends_by_before)
+            self._remove(versions[position], row, kind == UPDATE_BEFORE and not self._ends_by_before)
 
     def _remove(self, version: list[Any], row: Row, is_replaced: bool) -> None:
         present, same_rows = version[_PRESENT], self._equality.same
@@ -125,15 +125,15 @@ class ViewVersions(Versions):
             removed = present.pop(same)
             version[_REPLACED] = removed if is_replaced and not present else None
 
-    def shown(self, versions: list[Any], place: int) -> Row | None:
+    def shown(self, versions: list[Any], position: int) -> Row | None:
         """See `Versions`."""
-        present, replaced, _ = versions[place]
-        last = present[-1] if present else replaced or self._last_present(versions, place)
+        present, replaced, _ = versions[position]
+        last = present[-1] if present else replaced or self._last_present(versions, position)
         return last[0] if last is not None and last[1] else None
 
-    def _last_present(self, versions: list[Any], place: int) -> tuple[Row, bool] | None:
+    def _last_present(self, versions: list[Any], position: int) -> tuple[Row, bool] | None:
         """Return the last row in the table, up to and including a version."""
-        for index in range(place, -1, -1):
+        for index in range(position, -1, -1):
             present, _, forgotten = versions[index]
             if present or forgotten:
                 last: tuple[Row, bool] = present[-1] if present else forgotten

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.columnar.columnar_window_base import times_of
+from penstock.core.operators.columnar.columnar_window_base import read_times
 from penstock.core.operators.watermarks import LATE_RECORDS
 from penstock.core.records import MIN_TIMESTAMP, Batch
 from penstock.state.captures import StateCapture
@@ -25,12 +25,12 @@ from penstock.table.data.flat import milliseconds
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.plan.logical import JoinType
 from penstock.table.streaming.joins.join_sides import PairCondition, SideKeys
-from penstock.table.streaming.joins.joining_operator import taken_at
+from penstock.table.streaming.joins.joining_operator import take_rows
 from penstock.table.streaming.joins.restored_rows import restored_rows
 from penstock.table.streaming.joins.window_joining import COLUMN_STATES, SIDES, WindowJoining
 from penstock.table.streaming.joins.window_rows import EDGES, END, START, key_names
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
-from penstock.table.streaming.rows.held_rows import columns_of, rows_of
+from penstock.table.streaming.rows.held_rows import build_columns, to_canonical_rows
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
 #: Columnar state is imported in batches of this many rows; state may be evicted from memory after each.
@@ -46,7 +46,7 @@ class WindowJoinOperator(EvaluatingOperator):
 
     def __init__(self, joining: WindowJoining) -> None:
         self._joining = joining
-        self._finders = [SideKeys(places, joining.nulls_match) for places in joining.keys]
+        self._finders = [SideKeys(indices, joining.nulls_match) for indices in joining.keys]
         self._watermark = MIN_TIMESTAMP
 
     def initialize_state(self) -> None:
@@ -79,9 +79,9 @@ class WindowJoinOperator(EvaluatingOperator):
         width = len(columns.schema) - EDGES - len(types)
         of_key = SideKeys(range(width), self._joining.nulls_match)
         for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
-            starts, ends = (times_of(batch, name).tolist() for name in (START, END))
+            starts, ends = (read_times(batch, name).tolist() for name in (START, END))
             keys = of_key.of(batch.select(batch.schema.names[EDGES : EDGES + width]))
-            rows = rows_of(batch.columns[EDGES + width :], types, len(keys))
+            rows = to_canonical_rows(batch.columns[EDGES + width :], types, len(keys))
             changed: dict[_Window, set[Any]] = {}
             for window, key, row in zip(zip(starts, ends, strict=True), keys, rows, strict=True):
                 table.entries(window).setdefault(key, []).append(row)
@@ -101,11 +101,13 @@ class WindowJoinOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Store rows until their window ends."""
-        taken = as_columns(batch, self.context.operator_name)
-        starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._joining.edges[input_index])
-        keys = self._finders[input_index].of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        starts, ends = (
+            milliseconds(records.columns.column(edge)).tolist() for edge in self._joining.edges[input_index]
+        )
+        keys = self._finders[input_index].of(records.columns)
         types = self._joining.types[input_index]
-        rows = rows_of(taken.columns.columns[: len(types)], types, len(taken))
+        rows = to_canonical_rows(records.columns.columns[: len(types)], types, len(records))
         table = self._tables[input_index]
         panes: dict[_Window, tuple[dict[Any, _Rows], set[Any]] | None] = {}
         late = 0
@@ -146,49 +148,53 @@ class WindowJoinOperator(EvaluatingOperator):
         self.output.emit_watermark(timestamp)
 
     def _join(self, left: Mapping[Any, _Rows], right: Mapping[Any, _Rows]) -> None:
-        others: _Rows = []
-        places: dict[Any, range] = {}
+        theirs: _Rows = []
+        ranges: dict[Any, range] = {}
         for key, rows in right.items():
             if not self._finders[1].matches_nothing(key):
-                places[key] = range(len(others), len(others) + len(rows))
-            others += rows
+                ranges[key] = range(len(theirs), len(theirs) + len(rows))
+            theirs += rows
         mine: _Rows = []
         matches: list[Sequence[int]] = []
         for key, rows in left.items():
             mine += rows
-            matches += [places.get(key, ())] * len(rows)
-        columns = [columns_of(rows, types) for rows, types in zip((mine, others), self._joining.types, strict=True)]
+            matches += [ranges.get(key, ())] * len(rows)
+        columns = [build_columns(rows, types) for rows, types in zip((mine, theirs), self._joining.types, strict=True)]
         if self._where is not None and any(matches):
             matches = self._where.kept(np.arange(len(mine)), matches, columns[0], columns[1], True)
-        self._send(columns, matches, len(others))
+        self._send(columns, matches, len(theirs))
 
-    def _send(self, columns: list[list[pa.Array]], matches: list[Sequence[int]], others: int) -> None:
+    def _send(self, columns: list[list[pa.Array]], matches: list[Sequence[int]], right_count: int) -> None:
         kind = self._joining.join_type
         if kind in (JoinType.SEMI, JoinType.ANTI):
-            wanted = kind is JoinType.SEMI
-            chosen: list[int | None] = [row for row, found in enumerate(matches) if bool(found) == wanted]
-            arrays = taken_at(columns[0], chosen)
+            keeps_matched = kind is JoinType.SEMI
+            chosen: list[int | None] = [
+                row for row, row_matches in enumerate(matches) if bool(row_matches) == keeps_matched
+            ]
+            arrays = take_rows(columns[0], chosen)
         else:
-            chosen, other = _pairs(matches, others, kind)
-            arrays = [*taken_at(columns[0], chosen), *taken_at(columns[1], other)]
+            chosen, other = _pairs(matches, right_count, kind)
+            arrays = [*take_rows(columns[0], chosen), *take_rows(columns[1], other)]
         if chosen:
             self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, list(self._joining.names))))
 
 
-def _pairs(matches: Sequence[Sequence[int]], others: int, kind: JoinType) -> tuple[list[int | None], list[int | None]]:
+def _pairs(
+    matches: Sequence[Sequence[int]], right_count: int, kind: JoinType
+) -> tuple[list[int | None], list[int | None]]:
     """Return the positions of the rows of each pair, None for a missing row."""
     mine: list[int | None] = []
     other: list[int | None] = []
-    for row, found in enumerate(matches):
-        if found:
-            mine += [row] * len(found)
-            other += found
+    for row, row_matches in enumerate(matches):
+        if row_matches:
+            mine += [row] * len(row_matches)
+            other += row_matches
         elif kind.keeps_left:
             mine.append(row)
             other.append(None)
     if kind.keeps_right:
-        seen = set(other)
-        alone = [place for place in range(others) if place not in seen]
+        matched = set(other)
+        alone = [position for position in range(right_count) if position not in matched]
         mine += [None] * len(alone)
         other += alone
     return mine, other

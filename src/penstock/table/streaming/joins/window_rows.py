@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.core.operators.columnar.columnar_window_base import times_of
+from penstock.core.operators.columnar.columnar_window_base import read_times
 
 START: Final = "start"
 END: Final = "end"
@@ -27,16 +27,16 @@ def key_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name.startswith(_KEY))
 
 
-def schema_of(keys: Sequence[pa.DataType], rows: Sequence[pa.DataType]) -> pa.Schema:
+def build_row_schema(keys: Sequence[pa.DataType], rows: Sequence[pa.DataType]) -> pa.Schema:
     """Return the schema of rows. Without key columns, all rows share one key, which gives them a key group."""
     keys = list(keys) or [pa.int64()]
     edges = [(START, pa.int64()), (END, pa.int64())]
-    of_key = [(f"{_KEY}{place}", kind) for place, kind in enumerate(keys)]
-    return pa.schema([*edges, *of_key, *((f"c{place}", kind) for place, kind in enumerate(rows))])
+    of_key = [(f"{_KEY}{index}", kind) for index, kind in enumerate(keys)]
+    return pa.schema([*edges, *of_key, *((f"c{index}", kind) for index, kind in enumerate(rows))])
 
 
 class WindowRows:
-    """See the module docstring. `schema`: see `schema_of`."""
+    """See the module docstring. `schema`: see `build_row_schema`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -51,7 +51,7 @@ class WindowRows:
         """Add rows."""
         if not rows.num_rows:
             return
-        least = int(times_of(rows, END).min())
+        least = int(read_times(rows, END).min())
         self.next_end = least if self.next_end is None else min(self.next_end, least)
         self._new.append(rows)
         if len(self._new) >= _BATCHES:
@@ -63,10 +63,10 @@ class WindowRows:
             self._new = []
 
     def _append(self, rows: pa.RecordBatch) -> None:
-        ends = times_of(rows, END)
+        ends = read_times(rows, END)
         self._parts.append((rows, int(ends.min()), int(ends.max())))
 
-    def take_up_to(self, end: int) -> pa.RecordBatch:
+    def take_due(self, end: int) -> pa.RecordBatch:
         """Remove and return the rows of windows that end at or before `end`."""
         if self.next_end is None or self.next_end > end:
             return pa.RecordBatch.from_pylist([], self.schema)
@@ -79,7 +79,7 @@ class WindowRows:
             elif first > end:
                 self._parts.append((rows, first, last))
             else:
-                is_due = times_of(rows, END) <= end
+                is_due = read_times(rows, END) <= end
                 due.append(rows.filter(pa.array(is_due)))
                 self._append(rows.filter(pa.array(~is_due)))
         self.next_end = min((first for _, first, _ in self._parts), default=None)

@@ -22,7 +22,7 @@ from penstock.table.connectors.lookup import AsyncLookupReader, LookedUp
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.streaming.lookups.lookup_settings import LookupSettings
 from penstock.table.streaming.lookups.pairing import Asked, LookupSpec, Pairing, merged, missing
-from penstock.table.streaming.lookups.readers import async_reader_of
+from penstock.table.streaming.lookups.readers import wrap_async_reader
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
 
@@ -32,11 +32,11 @@ class _Asking:
 
     __slots__ = ("asked", "found", "places")
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, request: Asked) -> None:
+        self.asked = request
         self.found: LookedUp | None = None
         #: the numbers of the keys of the next attempt
-        self.places: Any = np.arange(asked.keys.num_rows)
+        self.places: Any = np.arange(request.keys.num_rows)
 
     def take(self, answer: LookedUp) -> bool:
         """Add an answer. Returns whether any keys have no rows."""
@@ -45,7 +45,7 @@ class _Asking:
         return bool(len(self.places))
 
 
-def _batch_of(content: tuple[Any, ...]) -> ColumnBatch:
+def _restore_batch(content: tuple[Any, ...]) -> ColumnBatch:
     """Build a batch from `ColumnBatch.content`, the form stored in snapshots."""
     return ColumnBatch(*content)
 
@@ -78,7 +78,7 @@ class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
         """Start connecting to the table. Lookups begin when it is connected."""
         super().open()
         self._pairing = Pairing(self._spec, self.running(self._session))
-        self._reader = async_reader_of(self._create_reader(), self._settings, self.context.now_ms)
+        self._reader = wrap_async_reader(self._create_reader(), self._settings, self.context.now_ms)
         self._coroutines.start(self._reader.open, lambda _, error: self._connected.append(error))
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -111,7 +111,7 @@ class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
 
     def _asked(self, call: Call) -> Asked:
         try:
-            return self._pairing.asked(_batch_of(call.value))
+            return self._pairing.asked(_restore_batch(call.value))
         except TableRuntimeError as error:
             raise self.failed(call.value) from error
 
@@ -126,17 +126,17 @@ class AsyncLookupJoinOperator(EvaluatingOperator, AsyncWaitOperator):
         has_missing = self._asking[call].take(results)
         if not has_missing or call.attempt > self._settings.miss_retries:
             return False
-        self._retry_at(self.context.now_ms() + self._settings.miss_delay_ms, call)
+        self._schedule_retry(self.context.now_ms() + self._settings.miss_delay_ms, call)
         return True
 
-    def _complete(self, call: Call, results: Any, what: str) -> None:
+    def _complete(self, call: Call, results: Any, callee: str) -> None:
         asking = self._asking.pop(call)
         assert asking.found is not None
         try:
-            joined = self._pairing.joined(_batch_of(call.value), asking.asked, asking.found)
+            joined = self._pairing.joined(_restore_batch(call.value), asking.asked, asking.found)
         except TableRuntimeError as error:
             raise self.failed(call.value) from error
-        super()._complete(call, [joined] if len(joined) else [], what)
+        super()._complete(call, [joined] if len(joined) else [], callee)
 
     def _emit(self, values: list[Any], times: list[int] | None) -> None:
         for joined in values:

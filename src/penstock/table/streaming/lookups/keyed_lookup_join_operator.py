@@ -22,9 +22,9 @@ from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 from penstock.table.streaming.lookups.lookup_join_operator import LookupJoinOperator
 from penstock.table.streaming.lookups.lookup_settings import LookupSettings
 from penstock.table.streaming.lookups.pairing import LookupSpec
-from penstock.table.streaming.rows.held_rows import RowEquality, columns_of, rows_of
+from penstock.table.streaming.rows.held_rows import RowEquality, build_columns, to_canonical_rows
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.row_tuples import pack_kinds
 from penstock.table.streaming.rows.sessions import StreamSession
 
 #: The state: key -> left row -> the matches of each insert of the row, as lists of right rows. None represents a
@@ -54,7 +54,7 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
         super().__init__(spec, create_reader, settings, session)
         self._keys = RowKeys(key)
         self._own = tuple(own)
-        self._equality = RowEquality([spec.left_types[place] for place in own], zeros="merged")
+        self._equality = RowEquality([spec.left_types[index] for index in own], zeros="merged")
 
     def open(self) -> None:
         """Open the state."""
@@ -64,42 +64,43 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Look up the inserted rows, and retract the stored matches of the retracted rows."""
-        taken = as_columns(batch, self.context.operator_name)
-        kinds = bytes(len(taken)) if taken.kinds is None else taken.kinds
+        records = as_columns(batch, self.context.operator_name)
+        kinds = bytes(len(records)) if records.kinds is None else records.kinds
         goes = np.isin(np.frombuffer(kinds, np.uint8), (UPDATE_BEFORE, DELETE))
-        columns = taken.columns
+        columns = records.columns
         keys = self._keys.of(columns)
-        own = [columns.column(place) for place in self._own]
-        rows = rows_of(own, [self._spec.left_types[place] for place in self._own], len(taken), zeros="apart")
-        found = self._looked_up(taken, goes)
+        own = [columns.column(index) for index in self._own]
+        own_types = [self._spec.left_types[index] for index in self._own]
+        rows = to_canonical_rows(own, own_types, len(records), zeros="apart")
+        right_rows = self._looked_up(records, goes)
         left: list[int] = []
         right: list[tuple[Any, ...]] = []
         for row, (key, values) in enumerate(zip(keys, rows, strict=True)):
-            matches = self._exchanged(key, values, None if goes[row] else found[row])
+            matches = self._exchanged(key, values, None if goes[row] else right_rows[row])
             left += [row] * len(matches)
             right += matches
         self._mark(None, set(keys))
         if left:
             self._send(columns, kinds, left, right)
 
-    def _looked_up(self, taken: ColumnBatch, goes: Any) -> dict[int, list[tuple[Any, ...]]]:
+    def _looked_up(self, records: ColumnBatch, goes: Any) -> dict[int, list[tuple[Any, ...]]]:
         """Return the right rows of each inserted row."""
         comes = np.flatnonzero(~goes)
         if not len(comes):
             return {}
-        rows = taken if len(comes) == len(taken) else taken.take(comes)
+        rows = records if len(comes) == len(records) else records.take(comes)
         types = self._spec.right_types
         try:
-            asked = self._pairing.asked(rows)
-            paired = self._pairing.pairs(rows, asked, self.answer(asked, len(rows)))
+            request = self._pairing.asked(rows)
+            paired = self._pairing.pairs(rows, request, self.answer(request, len(rows)))
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
-        tuples = rows_of(paired.columns, types, len(paired.columns[0]) if paired.columns else 0)
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
+        tuples = to_canonical_rows(paired.columns, types, len(paired.columns[0]) if paired.columns else 0)
         nothing = (None,) * len(types)
-        found: dict[int, list[tuple[Any, ...]]] = {int(row): [] for row in comes}
-        for row, place in zip(comes[paired.left].tolist(), paired.right.tolist(), strict=True):
-            found[row].append(nothing if place < 0 or not types else tuples[place])
-        return found
+        right_rows: dict[int, list[tuple[Any, ...]]] = {int(row): [] for row in comes}
+        for row, index in zip(comes[paired.left].tolist(), paired.right.tolist(), strict=True):
+            right_rows[row].append(nothing if index < 0 or not types else tuples[index])
+        return right_rows
 
     def _exchanged(
         self, key: Any, values: tuple[Any, ...], matches: list[tuple[Any, ...]] | None
@@ -123,9 +124,9 @@ class KeyedLookupJoinOperator(LookupJoinOperator):
         return before or []
 
     def _send(self, columns: pa.RecordBatch, kinds: bytes, left: list[int], right: list[tuple[Any, ...]]) -> None:
-        places = np.array(left)
+        indices = np.array(left)
         width = len(self._spec.left_types)
-        mine = [column.take(pa.array(places)) for column in columns.columns[:width]]
-        arrays = [*mine, *columns_of(right, self._spec.right_types)]
+        mine = [column.take(pa.array(indices)) for column in columns.columns[:width]]
+        arrays = [*mine, *build_columns(right, self._spec.right_types)]
         sent = pa.RecordBatch.from_arrays(arrays, list(self._spec.names))
-        self.output.collect(ColumnBatch(sent, None, kinds_of(np.frombuffer(kinds, np.uint8)[places].tobytes())))
+        self.output.collect(ColumnBatch(sent, None, pack_kinds(np.frombuffer(kinds, np.uint8)[indices].tobytes())))

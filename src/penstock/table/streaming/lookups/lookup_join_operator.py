@@ -12,7 +12,7 @@ from penstock.table.connectors.lookup import LookedUp, LookupReader
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.streaming.lookups.lookup_settings import LookupSettings
 from penstock.table.streaming.lookups.pairing import Asked, LookupSpec, Pairing
-from penstock.table.streaming.lookups.readers import reader_of
+from penstock.table.streaming.lookups.readers import wrap_reader
 from penstock.table.streaming.lookups.reloading import ReloadingReader
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -48,7 +48,7 @@ class LookupJoinOperator(EvaluatingOperator):
         if reload is not None:
             assert isinstance(reader, HeldTable)
             reader = self._reloading = ReloadingReader(reader, reload, self.context.now_ms, self._session.zone)
-        self._reader = reader_of(reader, self._settings, self.context.now_ms)
+        self._reader = wrap_reader(reader, self._settings, self.context.now_ms)
         try:
             self._reader.open()
         except Exception as error:
@@ -68,22 +68,22 @@ class LookupJoinOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Look up the keys of a batch, and join the answer."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         try:
-            asked = self._pairing.asked(taken)
-            joined = self._pairing.joined(taken, asked, self.answer(asked, len(taken)))
+            request = self._pairing.asked(records)
+            joined = self._pairing.joined(records, request, self.answer(request, len(records)))
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         if len(joined):
             self.output.collect(joined)
 
-    def answer(self, asked: Asked, rows: int) -> LookedUp:
+    def answer(self, request: Asked, rows: int) -> LookedUp:
         """Look up the keys of a batch with this number of rows."""
         assert self._reader is not None
-        if not asked.keys.num_rows:
+        if not request.keys.num_rows:
             return self._pairing.nothing()
         try:
-            return self._reader.lookup(asked.keys)
+            return self._reader.lookup(request.keys)
         except Exception as error:
             raise UserCodeError(self.context.operator_name, f"a look-up for a batch of {rows} rows") from error
 

@@ -73,23 +73,23 @@ class Pairing:
         self._select = Evaluator(spec.expressions, session)
         self._condition = None if spec.condition is None else Evaluator([spec.condition], session)
         used = () if spec.condition is None else spec.condition.walk()
-        self._used = sorted({one.index for one in used if isinstance(one, Field)})
+        self._used = sorted({part.index for part in used if isinstance(part, Field)})
 
-    def asked(self, taken: ColumnBatch) -> Asked:
+    def asked(self, records: ColumnBatch) -> Asked:
         """Return the keys to look up for a batch. A key with NULL equals nothing, so it is not looked up."""
-        columns = Columns.of(taken.columns)
+        columns = Columns.of(records.columns)
         arrays = self._keys(columns)
         names = column_names(len(arrays))
-        wanted = np.ones(len(taken), np.bool_)
+        mask = np.ones(len(records), np.bool_)
         if self._asks is not None:
             (answers,) = self._asks(columns)
-            wanted = _mask(answers)
+            mask = _mask(answers)
         for array in arrays:
             if array.null_count:
-                wanted = wanted & array.is_valid().to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(wanted)
-        numbers = np.full(len(taken), -1, np.int64)
-        if len(rows) < len(taken):
+                mask = mask & array.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(mask)
+        numbers = np.full(len(records), -1, np.int64)
+        if len(rows) < len(records):
             arrays = [array.take(pa.array(rows)) for array in arrays]
         if len(rows):
             arrays = list(map(canonical_column, arrays))
@@ -105,53 +105,53 @@ class Pairing:
         arrays = [pa.array([], arrow_type(kind)) for kind in types]
         return LookedUp(pa.RecordBatch.from_arrays(arrays, column_names(len(types))), pa.array([], pa.int64()))
 
-    def pairs(self, taken: ColumnBatch, asked: Asked, found: LookedUp) -> Paired:
+    def pairs(self, records: ColumnBatch, request: Asked, answer: LookedUp) -> Paired:
         """Pair the rows of a batch with the rows that were found."""
-        rows, numbers = found.rows, found.key_numbers.to_numpy(zero_copy_only=False)
+        rows, numbers = answer.rows, answer.key_numbers.to_numpy(zero_copy_only=False)
         if self._where is not None and rows.num_rows:
             (answers,) = self._where(Columns.of(rows))
-            kept = np.flatnonzero(_mask(answers))
-            rows, numbers = rows.take(pa.array(kept)), numbers[kept]
+            indices = np.flatnonzero(_mask(answers))
+            rows, numbers = rows.take(pa.array(indices)), numbers[indices]
         columns = self._select(Columns.of(rows))
-        left, right = _places(asked, numbers)
+        left, right = _places(request, numbers)
         if self._condition is not None and len(left):
             width = len(self._spec.left_types)
             arrays = [pa.nulls(0)] * (max(self._used, default=-1) + 1)
             for index in self._used:
                 of_left = index < width
-                column = taken.columns.column(index) if of_left else columns[index - width]
+                column = records.columns.column(index) if of_left else columns[index - width]
                 arrays[index] = column.take(pa.array(left if of_left else right))
             (answers,) = self._condition(Columns(arrays, len(left)))
-            kept = np.flatnonzero(_mask(answers))
-            left, right = left[kept], right[kept]
+            indices = np.flatnonzero(_mask(answers))
+            left, right = left[indices], right[indices]
         if self._spec.keeps_left:
-            left, right = _with_unmatched(left, right, len(taken))
+            left, right = _with_unmatched(left, right, len(records))
         return Paired(left, right, columns)
 
-    def joined(self, taken: ColumnBatch, asked: Asked, found: LookedUp) -> ColumnBatch:
+    def joined(self, records: ColumnBatch, request: Asked, answer: LookedUp) -> ColumnBatch:
         """Join the rows of a batch with the rows that were found. Keeps the order and the kinds of the rows."""
-        paired = self.pairs(taken, asked, found)
-        mine = taken.take(paired.left)
+        paired = self.pairs(records, request, answer)
+        mine = records.take(paired.left)
         width = len(self._spec.left_types)
         indices = pa.array(paired.right, mask=paired.right < 0)
-        others = [column.take(indices) for column in paired.columns]
-        columns = pa.RecordBatch.from_arrays([*mine.columns.columns[:width], *others], list(self._spec.names))
+        theirs = [column.take(indices) for column in paired.columns]
+        columns = pa.RecordBatch.from_arrays([*mine.columns.columns[:width], *theirs], list(self._spec.names))
         return ColumnBatch(columns, mine.rowtimes, mine.kinds)
 
 
-def missing(asked: Asked, found: LookedUp) -> Any:
+def missing(request: Asked, answer: LookedUp) -> Any:
     """Return the numbers of the keys without rows, as a numpy array."""
-    return np.setdiff1d(np.arange(asked.keys.num_rows), found.key_numbers.to_numpy(zero_copy_only=False))
+    return np.setdiff1d(np.arange(request.keys.num_rows), answer.key_numbers.to_numpy(zero_copy_only=False))
 
 
-def merged(found: LookedUp, more: LookedUp, places: Any) -> LookedUp:
-    """Merge two answers. `places`: the numbers of the second answer's keys among the keys of the first."""
+def merged(answer: LookedUp, more: LookedUp, key_numbers: Any) -> LookedUp:
+    """Merge two answers. `key_numbers`: the numbers of the second answer's keys among the keys of the first."""
     if not more.rows.num_rows:
-        return found
-    later = places[more.key_numbers.to_numpy(zero_copy_only=False)]
-    numbers = np.concatenate([found.key_numbers.to_numpy(zero_copy_only=False), later])
+        return answer
+    later = key_numbers[more.key_numbers.to_numpy(zero_copy_only=False)]
+    numbers = np.concatenate([answer.key_numbers.to_numpy(zero_copy_only=False), later])
     order = np.argsort(numbers, kind="stable")
-    rows = pa.concat_batches([found.rows, more.rows.rename_columns(found.rows.schema.names)])
+    rows = pa.concat_batches([answer.rows, more.rows.rename_columns(answer.rows.schema.names)])
     return LookedUp(rows.take(pa.array(order)), pa.array(numbers[order]))
 
 
@@ -159,16 +159,16 @@ def _mask(answers: pa.Array) -> Any:
     return pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
 
 
-def _places(asked: Asked, numbers: Any) -> tuple[Any, Any]:
+def _places(request: Asked, numbers: Any) -> tuple[Any, Any]:
     """Return the pairs of rows of a batch and found rows. `numbers`: the key numbers of the found rows, ascending."""
-    keys = np.arange(asked.keys.num_rows + 1)  # an additional key without rows, for rows without a lookup
+    keys = np.arange(request.keys.num_rows + 1)  # an additional key without rows, for rows without a lookup
     starts = np.searchsorted(numbers, keys, side="left")
     counts = np.searchsorted(numbers, keys, side="right") - starts
     counts[-1] = 0
-    of_row = counts[asked.numbers]
+    of_row = counts[request.numbers]
     left = np.repeat(np.arange(len(of_row)), of_row)
     within = np.arange(len(left)) - np.repeat(np.cumsum(of_row) - of_row, of_row)
-    return left, np.repeat(starts[asked.numbers], of_row) + within
+    return left, np.repeat(starts[request.numbers], of_row) + within
 
 
 def _with_unmatched(left: Any, right: Any, rows: int) -> tuple[Any, Any]:

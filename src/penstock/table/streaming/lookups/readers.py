@@ -14,7 +14,7 @@ from penstock.table.streaming.lookups.pairing import merged
 from penstock.table.streaming.lookups.row_cache import Hits, RowCache
 
 
-def reader_of(
+def wrap_reader(
     reader: LookupReader,
     settings: LookupSettings,
     now_ms: Callable[[], int],
@@ -28,7 +28,7 @@ def reader_of(
     return _Insisting(reader, settings, wait) if settings.miss_retries else reader
 
 
-def async_reader_of(
+def wrap_async_reader(
     reader: AsyncLookupReader, settings: LookupSettings, now_ms: Callable[[], int]
 ) -> AsyncLookupReader:
     """Return a reader with the cache and retries of the settings; the operator retries keys without rows."""
@@ -74,7 +74,7 @@ class CachedReader(_Around):
         """See `LookupReader`."""
         hits = self._cache.find(keys)
         more = self._reader.lookup(keys.take(pa.array(hits.places))) if hits.absent else None
-        return _taken_in(self._cache, hits, more)
+        return _complete_hits(self._cache, hits, more)
 
 
 class CachedAsyncReader(_AsyncAround):
@@ -88,10 +88,10 @@ class CachedAsyncReader(_AsyncAround):
         """See `AsyncLookupReader`."""
         hits = self._cache.find(keys)
         more = await self._reader.lookup(keys.take(pa.array(hits.places))) if hits.absent else None
-        return _taken_in(self._cache, hits, more)
+        return _complete_hits(self._cache, hits, more)
 
 
-def _taken_in(cache: RowCache, hits: Hits, more: LookedUp | None) -> LookedUp:
+def _complete_hits(cache: RowCache, hits: Hits, more: LookedUp | None) -> LookedUp:
     """Cache the new rows, and return the answer for all keys."""
     if more is None:
         assert hits.rows is not None
@@ -146,11 +146,11 @@ class _Insisting(_Around):
 
     def lookup(self, keys: pa.RecordBatch) -> LookedUp:
         """See `LookupReader`."""
-        found = self._reader.lookup(keys)
+        answer = self._reader.lookup(keys)
         for _ in range(self._settings.miss_retries):
-            places = np.setdiff1d(np.arange(keys.num_rows), found.key_numbers.to_numpy(zero_copy_only=False))
-            if not len(places):
+            key_numbers = np.setdiff1d(np.arange(keys.num_rows), answer.key_numbers.to_numpy(zero_copy_only=False))
+            if not len(key_numbers):
                 break
             self._wait(self._settings.miss_delay_ms / 1000)
-            found = merged(found, self._reader.lookup(keys.take(pa.array(places))), places)
-        return found
+            answer = merged(answer, self._reader.lookup(keys.take(pa.array(key_numbers))), key_numbers)
+        return answer

@@ -77,17 +77,19 @@ def reload_settings(options: Mapping[str, str], title: str) -> Reload:
         days = read(_DAYS)
         if days <= 0:
             raise _wrong(_DAYS.key(), title, "it must be above 0")
-        return Timed(_time_of(read(_TIME), title), days)
+        return Timed(_parse_time(read(_TIME), title), days)
     except ConfigurationError as error:
         raise ValidationError(f"Invalid option of table {title}: {error}") from error
 
 
-def _need(options: Mapping[str, str], key: str, title: str, what: str) -> None:
+def _need(options: Mapping[str, str], key: str, title: str, expected: str) -> None:
     if key not in options:
-        raise ValidationError(f"Missing '{key}' of table {title}, which says when the table is read again: set {what}")
+        raise ValidationError(
+            f"Missing '{key}' of table {title}, which says when the table is read again: set {expected}"
+        )
 
 
-def _time_of(text: str, title: str) -> time:
+def _parse_time(text: str, title: str) -> time:
     try:
         return time.fromisoformat(text)
     except ValueError as error:

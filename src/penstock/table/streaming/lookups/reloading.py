@@ -77,9 +77,9 @@ class ReloadingReader(LookupReader):
             self._reading = self._thread.submit(self._read)
 
     def _read(self) -> RowsByKey:
-        found = self._table.read()
+        rows = self._table.read()
         self._ended_ms = self._now_ms()
-        return found
+        return rows
 
     def _take(self) -> None:
         """Switch to the loaded rows if the load has ended."""

@@ -64,11 +64,11 @@ class RowCache:
             self._entries.move_to_end(key)
             here.append(number)
             ranges.append(entry)
-        rows = self._rows_of(np.array(here, np.int64), ranges) if here else None
+        rows = self._gather_rows(np.array(here, np.int64), ranges) if here else None
         return Hits([known[number] for number in absent], np.array(absent, np.int64), rows)
 
-    def _rows_of(self, places: Any, ranges: list[list[int]]) -> LookedUp:
-        starts, counts = (np.array([one[part] for one in ranges], np.int64) for part in (_START, _COUNT))
+    def _gather_rows(self, key_numbers: Any, ranges: list[list[int]]) -> LookedUp:
+        starts, counts = (np.array([entry[part] for entry in ranges], np.int64) for part in (_START, _COUNT))
         assert self._rows is not None
         table = self._rows.take(pa.array(_ranges(starts, counts)))
         arrays = [
@@ -76,15 +76,15 @@ class RowCache:
             for column in table.itercolumns()
         ]
         rows = pa.RecordBatch.from_arrays(arrays, table.schema.names)
-        return LookedUp(rows, pa.array(np.repeat(places, counts)))
+        return LookedUp(rows, pa.array(np.repeat(key_numbers, counts)))
 
-    def hold(self, keys: list[Any], found: LookedUp) -> None:
+    def hold(self, keys: list[Any], answer: LookedUp) -> None:
         """Cache the rows of these keys."""
         now = self._now_ms()
-        added = pa.Table.from_batches([found.rows])
+        added = pa.Table.from_batches([answer.rows])
         before = 0 if self._rows is None else self._rows.num_rows
         self._rows = added if self._rows is None else pa.concat_tables([self._rows, added])
-        numbers = found.key_numbers.to_numpy(zero_copy_only=False)
+        numbers = answer.key_numbers.to_numpy(zero_copy_only=False)
         starts = np.searchsorted(numbers, np.arange(len(keys)), side="left")
         counts = np.searchsorted(numbers, np.arange(len(keys)), side="right") - starts
         for key, start, count in zip(keys, (starts + before).tolist(), counts.tolist(), strict=True):

@@ -65,21 +65,21 @@ class OverAtOnceOperator(EvaluatingOperator, ExpiringOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Aggregate the rows, and emit each with its results."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys = self._partition.of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(records.columns)
         distinct = set(keys)
         self._look(distinct)
         entries, frame = self._entries, self._frame
         results = []
         try:
-            for key, row in zip(keys, self._calls.rows(taken, False), strict=True):
+            for key, row in zip(keys, self._calls.rows(records, False), strict=True):
                 entry = entries.get(key)
                 if entry is None:
                     entry = entries[key] = frame.create()
                 results += frame.results(entry, 0, (row,))
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         self._mark(None, distinct)
         self._written(distinct)
-        arrays = [*taken.columns.columns, *self._calls.columns(results)]
-        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), taken.rowtimes))
+        arrays = [*records.columns.columns, *self._calls.columns(results)]
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), records.rowtimes))

@@ -40,23 +40,23 @@ class Frame:
         entry[LAST] = time
         if self._is_rows:
             return [self._of_row(entry, time, row) for row in rows]
-        calls, distance, held, kept = self._calls, self._distance, entry[HELD], entry[KEPT]
+        calls, distance, states, buffered = self._calls, self._distance, entry[HELD], entry[KEPT]
         if distance is not None:
-            while kept and time - kept[0][0] > distance:
-                calls.retract(held, kept.popleft()[1])
+            while buffered and time - buffered[0][0] > distance:
+                calls.retract(states, buffered.popleft()[1])
         for row in rows:
             operands = calls.operands(row)
-            calls.add(held, operands)
+            calls.add(states, operands)
             if distance is not None:
-                kept.append((time, operands))
-        return [calls.values(held)] * len(rows)
+                buffered.append((time, operands))
+        return [calls.values(states)] * len(rows)
 
     def _of_row(self, entry: Entry, time: int, row: Row) -> Row:
-        calls, distance, held, kept = self._calls, self._distance, entry[HELD], entry[KEPT]
+        calls, distance, states, buffered = self._calls, self._distance, entry[HELD], entry[KEPT]
         operands = calls.operands(row)
         if distance is not None:
-            if len(kept) > distance:
-                calls.retract(held, kept.popleft()[1])
-            kept.append((time, operands))
-        calls.add(held, operands)
-        return calls.values(held)
+            if len(buffered) > distance:
+                calls.retract(states, buffered.popleft()[1])
+            buffered.append((time, operands))
+        calls.add(states, operands)
+        return calls.values(states)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from penstock.table.data.errors import TableRuntimeError, ValidationError
 from penstock.table.plan.logical import AggregateCall, UserAggregateCall
-from penstock.table.streaming.aggregates.accumulators import Accumulator, accumulator_of, check_call, check_unbounded
+from penstock.table.streaming.aggregates.accumulators import Accumulator, build_accumulator, check_call, check_unbounded
 from penstock.table.streaming.aggregates.counts import CountRows
 from penstock.table.user_functions.opened import OpenFunctions
 
@@ -27,22 +27,22 @@ class Rank(Accumulator):
         """See `Accumulator`."""
         return 0, 0, None
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        rank, rows, last = held
+        rank, rows, last = state
         return (rank if rows and values == last else rows + 1), rows + 1, values
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        return held[0]
+        return state[0]
 
 
 class DenseRank(Rank):
     """DENSE_RANK, with the same state as `Rank`."""
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        rank, rows, last = held
+        rank, rows, last = state
         return (rank if rows and values == last else rank + 1), rows + 1, values
 
 
@@ -53,18 +53,18 @@ class Lag(Accumulator):
         """See `Accumulator`."""
         return 1, None, ()
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        offset = held[0] if len(values) < 2 else values[1]
+        offset = state[0] if len(values) < 2 else values[1]
         if offset < 0:
             raise TableRuntimeError(f"Offset({offset}) should be positive.")
         default = values[2] if len(values) > 2 else None
-        return offset, default, (*held[2], values[0])[-offset - 1 :]
+        return offset, default, (*state[2], values[0])[-offset - 1 :]
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        offset, default, kept = held
-        return kept[0] if len(kept) > offset else default
+        offset, default, values = state
+        return values[0] if len(values) > offset else default
 
 
 class FirstValue(Accumulator):
@@ -74,17 +74,17 @@ class FirstValue(Accumulator):
         """See `Accumulator`."""
         return None
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return values[0] if held is None else held
+        return values[0] if state is None else state
 
 
 class LastValue(FirstValue):
     """LAST_VALUE without retraction: the last value that is not NULL."""
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
-        return held if values[0] is None else values[0]
+        return state if values[0] is None else values[0]
 
 
 class EndValue(Accumulator):
@@ -94,23 +94,23 @@ class EndValue(Accumulator):
         """See `Accumulator`."""
         return deque()
 
-    def add(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def add(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
         if values[0] is not None:
-            held.append(values[0])
-        return held
+            state.append(values[0])
+        return state
 
-    def retract(self, held: Any, values: tuple[Any, ...]) -> Any:
+    def retract(self, state: Any, values: tuple[Any, ...]) -> Any:
         """See `Accumulator`."""
         if values[0] is not None:
-            held.popleft()
-        return held
+            state.popleft()
+        return state
 
-    def value(self, held: Any) -> Any:
+    def value(self, state: Any) -> Any:
         """See `Accumulator`."""
-        if not held:
+        if not state:
             return None
-        return held[0] if self.call.function == "FIRST_VALUE" else held[-1]
+        return state[0] if self.call.function == "FIRST_VALUE" else state[-1]
 
 
 _ORDERED: Final[dict[str, type[Accumulator]]] = {
@@ -126,18 +126,18 @@ _ORDERED: Final[dict[str, type[Accumulator]]] = {
 def check_over(call: AggregateCall, retracts: bool) -> None:
     """Raise for a call that is not supported over a window. `retracts`: whether the oldest rows are retracted."""
     if not isinstance(call, UserAggregateCall):
-        over_accumulator_of(call, retracts)
+        build_over_accumulator(call, retracts)
     elif retracts:
         check_call(call, True)
     else:
         check_unbounded(call, False)
 
 
-def over_accumulator_of(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
+def build_over_accumulator(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
     """Return the accumulator of a call over a window. `retracts`: whether the oldest rows are retracted."""
     if call.function in _NOT_IN_STREAMS:
         raise ValidationError(f"{call.function} Function is not supported in stream mode.")
     kind = _ORDERED.get(call.function)
     if kind is None or call.is_distinct:
-        return accumulator_of(call, retracts, functions)
+        return build_accumulator(call, retracts, functions)
     return (EndValue if retracts and kind in (FirstValue, LastValue) else kind)(call)

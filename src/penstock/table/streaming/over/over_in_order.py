@@ -26,7 +26,7 @@ from penstock.table.streaming.over.over_calls import OverCalls, Row, copied
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.row_tuples import pack_kinds
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
@@ -81,24 +81,24 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Apply changes, and emit the changed results."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys = self._partition.of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(records.columns)
         distinct = set(keys)
         self._look(distinct)
-        kinds = taken.kinds or bytes(len(taken))
+        kinds = records.kinds or bytes(len(records))
         self._rows: list[Row] = []
         self._values: list[Row] = []
         self._kinds = bytearray()
         try:
-            for key, row, kind in zip(keys, self._calls.rows(taken, True), kinds, strict=True):
+            for key, row, kind in zip(keys, self._calls.rows(records, True), kinds, strict=True):
                 self._change(key, row, kind)
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         self._mark(None, distinct)
         self._written(distinct)
         if self._rows:
             arrays = [*self._calls.row_columns(self._rows), *self._calls.columns(self._values)]
-            sent = kinds_of(self._kinds)
+            sent = pack_kinds(self._kinds)
             self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), None, sent))
 
     def _change(self, key: Any, row: Row, kind: int) -> None:
@@ -127,34 +127,34 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         return self._null if value is None else _place(value)
 
     def _insert(self, groups: list[Any], row: Row, kind: int) -> None:
-        place, operands = self._place(row[self._order]), self._calls.operands(row)
+        sort_value, operands = self._place(row[self._order]), self._calls.operands(row)
         if self._is_rows:
-            index = bisect_right(groups, place, key=_by_order)
+            index = bisect_right(groups, sort_value, key=_by_order)
         else:
-            index = bisect_left(groups, place, key=_by_order)
-            if index < len(groups) and groups[index][_ORDER] == place:
+            index = bisect_left(groups, sort_value, key=_by_order)
+            if index < len(groups) and groups[index][_ORDER] == sort_value:
                 group = groups[index]
-                held = copied(group[_HELD])
-                self._calls.add(held, operands)
-                self._replace(group, held, group[_ROWS])
+                states = copied(group[_HELD])
+                self._calls.add(states, operands)
+                self._replace(group, states, group[_ROWS])
                 group[_ROWS].append(row)
-                self._send(kind, row, self._calls.values(held))
-                self._go_on(groups, index + 1, held)
+                self._send(kind, row, self._calls.values(states))
+                self._go_on(groups, index + 1, states)
                 return
-        held = self._held_before(groups, index)
-        self._calls.add(held, operands)
-        groups.insert(index, [place, [row], held])
-        self._send(kind, row, self._calls.values(held))
-        self._go_on(groups, index + 1, held)
+        states = self._held_before(groups, index)
+        self._calls.add(states, operands)
+        groups.insert(index, [sort_value, [row], states])
+        self._send(kind, row, self._calls.values(states))
+        self._go_on(groups, index + 1, states)
 
     def _remove(self, groups: list[Any], row: Row) -> bool:
         """Remove a row. Returns whether it existed."""
-        place = self._place(row[self._order])
-        index = bisect_left(groups, place, key=_by_order)
+        sort_value = self._place(row[self._order])
+        index = bisect_left(groups, sort_value, key=_by_order)
         at = None
-        while index < len(groups) and groups[index][_ORDER] == place:
+        while index < len(groups) and groups[index][_ORDER] == sort_value:
             group = groups[index]
-            at = self._index_of(row, group[_ROWS])
+            at = self._find_index(row, group[_ROWS])
             if at is not None:
                 break
             index += 1
@@ -163,17 +163,17 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
         rows: list[Row] = group[_ROWS]
         # Retract the row as it was emitted: equal values may have other forms.
         self._send(DELETE, rows.pop(at), self._calls.values(group[_HELD]))
-        held = self._held_before(groups, index)
+        states = self._held_before(groups, index)
         if rows:
-            self._add_all(held, rows)
-            self._replace(group, held, rows)
+            self._add_all(states, rows)
+            self._replace(group, states, rows)
             index += 1
         else:
             del groups[index]
-        self._go_on(groups, index, held)
+        self._go_on(groups, index, states)
         return True
 
-    def _index_of(self, row: Row, rows: list[Row]) -> int | None:
+    def _find_index(self, row: Row, rows: list[Row]) -> int | None:
         if self._equality.is_plain:
             return rows.index(row) if row in rows else None
         return next((index for index, other in enumerate(rows) if self._equality.same(row, other)), None)
@@ -181,30 +181,30 @@ class OverInOrderOperator(EvaluatingOperator, ExpiringOperator):
     def _held_before(self, groups: list[Any], index: int) -> list[Any]:
         return copied(groups[index - 1][_HELD]) if index else self._calls.create()
 
-    def _add_all(self, held: list[Any], rows: Sequence[Row]) -> None:
+    def _add_all(self, states: list[Any], rows: Sequence[Row]) -> None:
         for row in rows:
-            self._calls.add(held, self._calls.operands(row))
+            self._calls.add(states, self._calls.operands(row))
 
-    def _replace(self, group: list[Any], held: list[Any], rows: Sequence[Row]) -> bool:
+    def _replace(self, group: list[Any], states: list[Any], rows: Sequence[Row]) -> bool:
         """Replace the accumulators of a group, and emit updates of these rows.
 
         Returns whether the accumulators differ.
         """
-        if same_objects(held, group[_HELD]):
+        if same_objects(states, group[_HELD]):
             return False
-        before, after = self._calls.values(group[_HELD]), self._calls.values(held)
+        before, after = self._calls.values(group[_HELD]), self._calls.values(states)
         for row in rows:
             self._send(UPDATE_BEFORE, row, before)
             self._send(UPDATE_AFTER, row, after)
-        group[_HELD] = held
+        group[_HELD] = states
         return True
 
-    def _go_on(self, groups: list[Any], index: int, held: list[Any]) -> None:
-        """Recompute the groups from an index on. `held`: the accumulators of the previous group."""
+    def _go_on(self, groups: list[Any], index: int, states: list[Any]) -> None:
+        """Recompute the groups from an index on. `states`: the accumulators of the previous group."""
         for group in groups[index:]:
-            held = copied(held)
-            self._add_all(held, group[_ROWS])
-            if not self._replace(group, held, group[_ROWS]):
+            states = copied(states)
+            self._add_all(states, group[_ROWS])
+            if not self._replace(group, states, group[_ROWS]):
                 return
 
     def _send(self, kind: int, row: Row, values: Row) -> None:

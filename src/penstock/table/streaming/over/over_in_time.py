@@ -115,21 +115,21 @@ class WaitingOverOperator(EvaluatingOperator, ExpiringOperator):
         if rows is None:
             rows = waiting.entries(time)
             heappush(self._times, time)
-        found = rows.get(key)
-        if found is None:
+        key_rows = rows.get(key)
+        if key_rows is None:
             rows[key] = [row]
         else:
-            found.append(row)
+            key_rows.append(row)
         if not waiting.is_next_whole:
             waiting.changed(time).add(key)
         if self._ends_after is not None:
             self._end_later(key, time, self._ends_after)
 
     def _entry(self, key: Any) -> Entry:
-        found: Entry | None = self._entries.get(key)
-        if found is None:
-            found = self._entries[key] = self._frame.create()
-        return found
+        entry: Entry | None = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = self._frame.create()
+        return entry
 
     def _end_later(self, key: Any, time: int, distance: int) -> None:
         """Keep a partition until no frame can reach this time, and half as long again."""
@@ -203,12 +203,12 @@ class OverInEventTimeOperator(WaitingOverOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let rows wait, and count late rows."""
-        taken = as_columns(batch, self.context.operator_name)
-        check_times(taken, self._order, self._columns, self.context.operator_name, "OVER")
-        keys = self._partition.of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        check_times(records, self._order, self._columns, self.context.operator_name, "OVER")
+        keys = self._partition.of(records.columns)
         self._written(set(keys))
         late, order, is_bounded = 0, self._order, self._distance is not None
-        for key, row in zip(keys, self._calls.rows(taken, True), strict=True):
+        for key, row in zip(keys, self._calls.rows(records, True), strict=True):
             time = row[order] // _MILLISECOND_NS
             if time <= (self._last(key) if is_bounded else self._watermark):
                 late += 1
@@ -243,11 +243,11 @@ class OverInProcessingTimeOperator(WaitingOverOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let rows wait."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         now_ms = self.context.now_ms()
-        keys = self._partition.of(taken.columns)
+        keys = self._partition.of(records.columns)
         self._written(set(keys))
-        for key, row in zip(keys, self._calls.rows(taken, True), strict=True):
+        for key, row in zip(keys, self._calls.rows(records, True), strict=True):
             self._keep(key, now_ms, row)
 
     def next_timer_ms(self) -> int | None:

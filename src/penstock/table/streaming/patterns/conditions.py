@@ -12,13 +12,13 @@ from typing import Any
 
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import BooleanType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator, part_of
+from penstock.table.evaluation.evaluator import Evaluator, compile_expression
 from penstock.table.functions.definition import Session
 from penstock.table.plan.patterns import MatchedExpression, Navigation, RowReference, Variable
 from penstock.table.streaming.patterns.kept_rows import KeptRows
-from penstock.table.streaming.patterns.references import Matched, Reader, reader_of
+from penstock.table.streaming.patterns.references import Matched, Reader, build_reader
 from penstock.table.typed.nodes import Field, FunctionCall, Typed, conjuncts, transformed
 
 
@@ -40,24 +40,24 @@ def split(variable: Variable, is_first: bool, session: Session) -> SplitConditio
     of_match: list[Typed] = []
     references = variable.condition.references
     for part in conjuncts(variable.condition.expression):
-        found = _over_columns(part, references)
+        rewritten = _over_columns(part, references)
         is_asked_of_all = is_first and not of_match
-        if found is None or (not is_asked_of_all and part_of(found, session).can_fail):
+        if rewritten is None or (not is_asked_of_all and compile_expression(rewritten, session).can_fail):
             of_match.append(part)
         else:
-            of_row.append(found)
-    rest = MatchedExpression(_all_of(of_match), references) if of_match else None
-    return SplitCondition(_all_of(of_row) if of_row else None, rest)
+            of_row.append(rewritten)
+    rest = MatchedExpression(_conjoin(of_match), references) if of_match else None
+    return SplitCondition(_conjoin(of_row) if of_row else None, rest)
 
 
-def _all_of(parts: Sequence[Typed]) -> Typed:
+def _conjoin(parts: Sequence[Typed]) -> Typed:
     return parts[0] if len(parts) == 1 else FunctionCall(BooleanType(), "AND", tuple(parts))
 
 
 def _over_columns(part: Typed, references: Sequence[RowReference]) -> Typed | None:
     """Return a part as an expression over the input columns; None if it reads other rows than the current one."""
-    read = [references[one.index] for one in part.walk() if isinstance(one, Field)]
-    if not all(isinstance(one, Navigation) and one.is_current for one in read):
+    read = [references[node.index] for node in part.walk() if isinstance(node, Field)]
+    if not all(isinstance(reference, Navigation) and reference.is_current for reference in read):
         return None
 
     def column(node: Typed) -> Typed:
@@ -79,7 +79,7 @@ class MatchedValues:
 
     def __call__(self, matches: Sequence[Matched]) -> list[Any]:
         """Return a column for each expression."""
-        arrays = [column_of([reader(one) for one in matches], kind) for reader, kind in self._readers]
+        arrays = [to_column([reader(match) for match in matches], kind) for reader, kind in self._readers]
         return self._evaluate(Columns(arrays, len(matches)))
 
 
@@ -87,15 +87,15 @@ class Conditions:
     """The `of_match` conditions of all variables, by their positions in the pattern."""
 
     def __init__(
-        self, variables: Sequence[Variable], parts: Sequence[SplitCondition], kept: KeptRows, session: Session
+        self, variables: Sequence[Variable], parts: Sequence[SplitCondition], kept_rows: KeptRows, session: Session
     ) -> None:
-        names = [one.name for one in variables]
+        names = [variable.name for variable in variables]
         self._of_match: dict[int, MatchedValues] = {}
         for number, (variable, part) in enumerate(zip(variables, parts, strict=True)):
             if part.of_match is not None:
                 references = part.of_match.references
-                readers = [reader_of(one, names, variable.name, kept) for one in references]
-                types = [one.type for one in references]
+                readers = [build_reader(reference, names, variable.name, kept_rows) for reference in references]
+                types = [reference.type for reference in references]
                 self._of_match[number] = MatchedValues([part.of_match.expression], types, readers, session)
         #: the variables whose conditions read matched rows
         self.of_match = frozenset(self._of_match)
@@ -106,17 +106,17 @@ class Conditions:
 
     def _answers(self, number: int, matches: Sequence[Matched]) -> list[bool]:
         (column,) = self._of_match[number](matches)
-        return [answer is True for answer in values_of(column, BooleanType())]
+        return [answer is True for answer in to_values(column, BooleanType())]
 
-    def answers(self, asked: Mapping[int, Sequence[Matched]]) -> dict[int, list[bool]]:
+    def answers(self, requests: Mapping[int, Sequence[Matched]]) -> dict[int, list[bool]]:
         """Return `holds` for many matches.
 
         Leaves out variables whose condition fails on a row: use `holds` for these.
         """
-        found = {}
-        for number, matches in asked.items():
+        answers = {}
+        for number, matches in requests.items():
             try:
-                found[number] = self._answers(number, matches)
+                answers[number] = self._answers(number, matches)
             except TableRuntimeError:
                 continue
-        return found
+        return answers

@@ -19,7 +19,7 @@ class KeptRows:
     @property
     def types(self) -> list[DataType]:
         """The types of the values of a kept row."""
-        return [one.type for one in self.expressions]
+        return [expression.type for expression in self.expressions]
 
     def column(self, index: int) -> int:
         """Return the position of a column's value, and keep the value."""
@@ -33,10 +33,10 @@ class KeptRows:
 
     def refer(self, references: Sequence[RowReference]) -> None:
         """Keep the values that these references read."""
-        for one in references:
-            match one:
+        for reference in references:
+            match reference:
                 case Navigation():
-                    self.column(one.column)
+                    self.column(reference.column)
                 case Aggregated(call=call):
                     for operand in call.operands:
                         if not isinstance(operand, Constant):

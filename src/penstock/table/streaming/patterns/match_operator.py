@@ -73,11 +73,11 @@ class MatchOperator(EvaluatingOperator):
 
     def _taken(self, batch: Batch) -> tuple[ColumnBatch, list[Any], list[Offered]]:
         """Return a batch, its keys and its rows."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         try:
-            return taken, self._partition.of(taken.columns), self._program.offered(taken.columns)
+            return records, self._partition.of(records.columns), self._program.offered(records.columns)
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
 
     def _keep(self, key: Any, time_ms: int, row: Offered) -> None:
         """Let a row wait."""
@@ -116,10 +116,10 @@ class MatchOperator(EvaluatingOperator):
         if not results:
             return
         if self.has_times:
-            results.sort(key=lambda one: one.time_ms or 0)
+            results.sort(key=lambda result: result.time_ms or 0)
         arrays = self._program.measured(results)
         columns = pa.RecordBatch.from_arrays(arrays, self._names)
-        times = np.array([one.time_ms for one in results], np.int64) if self.has_times else None
+        times = np.array([result.time_ms for result in results], np.int64) if self.has_times else None
         self.output.collect(ColumnBatch(columns, times))
 
 
@@ -135,10 +135,10 @@ class EventTimeMatchOperator(MatchOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Let rows wait, and drop late rows."""
-        taken, keys, rows = self._taken(batch)
+        records, keys, rows = self._taken(batch)
         order, names = self._specification.order[0].index, self._specification.names
-        check_times(taken, order, names, self.context.operator_name, "MATCH_RECOGNIZE")
-        column = taken.columns.column(order)
+        check_times(records, order, names, self.context.operator_name, "MATCH_RECOGNIZE")
+        column = records.columns.column(order)
         late = 0
         for key, time_ms, row in zip(keys, milliseconds(column).tolist(), rows, strict=True):
             if time_ms <= self._watermark:

@@ -59,10 +59,10 @@ class Matching:
 
     def expire(self, time_ms: int, key: Any, results: list[Matched]) -> None:
         """Discard the partial matches of a partition that have timed out by a time (ms)."""
-        held = self._memories.get(key)
-        if held is None:
+        stored = self._memories.get(key)
+        if stored is None:
             return
-        memory = Memory(held)
+        memory = Memory(stored)
         self._advance(memory, time_ms, results)
         deadline = self._matcher.deadline_ms(memory)
         if deadline is not None:
@@ -75,17 +75,17 @@ class Matching:
         """Process one row of each given partition."""
         turns: list[_Turn] = []
         for key, time_ms, offered in rows:
-            held = self._memories.get(key)
-            if held is None:
+            stored = self._memories.get(key)
+            if stored is None:
                 if not any(offered[1][number] for number in self._begins):
                     continue
-                held = self._memories[key] = Memory.empty()
-            memory = Memory(held)
+                stored = self._memories[key] = Memory.empty()
+            memory = Memory(stored)
             self._advance(memory, time_ms, results)
             turns.append(_Turn(key, memory, time_ms, offered))
         answers = self._answers(turns)
-        for place, turn in enumerate(turns):
-            known, (row, flags) = answers[place], turn.offered
+        for index, turn in enumerate(turns):
+            known, (row, flags) = answers[index], turn.offered
 
             def holds(
                 number: int,
@@ -111,22 +111,22 @@ class Matching:
     def _answers(self, turns: Sequence[_Turn]) -> list[dict[tuple[int, int], bool]]:
         """For each turn, evaluate the conditions that read matched rows. Returns answers by (variable, link)."""
         of_match = self._program.conditions.of_match
-        asked: dict[int, list[Matched]] = {}
+        requests: dict[int, list[Matched]] = {}
         askers: dict[int, list[tuple[int, int]]] = {}
-        for place, turn in enumerate(turns if of_match else ()):
+        for index, turn in enumerate(turns if of_match else ()):
             row, flags = turn.offered
             for candidate in self._matcher.candidates(turn.memory):
                 numbers = [number for number in candidate.conditions & of_match if flags[number]]
                 if numbers:
                     matched = Matched(_events(turn.memory, candidate.link), row)
                     for number in numbers:
-                        asked.setdefault(number, []).append(matched)
-                        askers.setdefault(number, []).append((place, candidate.link))
-        found: list[dict[tuple[int, int], bool]] = [{} for _ in turns]
-        for number, answers in self._program.conditions.answers(asked).items():
-            for (place, link), answer in zip(askers[number], answers, strict=True):
-                found[place][number, link] = answer
-        return found
+                        requests.setdefault(number, []).append(matched)
+                        askers.setdefault(number, []).append((index, candidate.link))
+        results: list[dict[tuple[int, int], bool]] = [{} for _ in turns]
+        for number, answers in self._program.conditions.answers(requests).items():
+            for (index, link), answer in zip(askers[number], answers, strict=True):
+                results[index][number, link] = answer
+        return results
 
     def _holds(self, turn: _Turn, number: int, link: int) -> bool:
         return self._program.conditions.holds(number, Matched(_events(turn.memory, link), turn.offered[0]))
@@ -136,8 +136,8 @@ class Matching:
         while (deadline := self._matcher.deadline_ms(memory)) is not None and deadline <= up_to:
             self._add(results, self._matcher.advance(memory, deadline), deadline)
 
-    def _add(self, results: list[Matched], found: Found, time_ms: int) -> None:
-        results += [Matched(rows, None, time_ms) for rows in found.matches]
+    def _add(self, results: list[Matched], result: Found, time_ms: int) -> None:
+        results += [Matched(rows, None, time_ms) for rows in result.matches]
 
 
 def _events(memory: Memory, link: int) -> dict[str, list[Any]]:

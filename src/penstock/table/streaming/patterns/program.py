@@ -12,7 +12,7 @@ from penstock.core.patterns.matcher import Matcher
 from penstock.core.patterns.pattern import Contiguity, Pattern, Stage, Times
 from penstock.core.patterns.skipping import SkipStrategy
 from penstock.table.data.logical_types import BooleanType, DataType
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.evaluation.columns import Columns
 from penstock.table.evaluation.evaluator import Evaluator
 from penstock.table.functions.definition import Session
@@ -20,7 +20,7 @@ from penstock.table.plan.logical import SortKey
 from penstock.table.plan.patterns import ALL_ROWS, MatchedExpression, Navigation, RowReference, Variable
 from penstock.table.streaming.patterns.conditions import Conditions, MatchedValues, split
 from penstock.table.streaming.patterns.kept_rows import KeptRows
-from penstock.table.streaming.patterns.references import Matched, Row, reader_of
+from penstock.table.streaming.patterns.references import Matched, Row, build_reader
 from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.typed.nodes import Field, Typed, transformed
 
@@ -42,21 +42,21 @@ class MatchSpecification:
     measures: tuple[MatchedExpression, ...]
 
 
-def pattern_of(variables: Sequence[Variable], within_ms: int | None) -> Pattern:
+def build_pattern(variables: Sequence[Variable], within_ms: int | None) -> Pattern:
     """Convert variables to stages of the pattern engine. Rows of one variable are strictly contiguous."""
-    return Pattern(tuple(_stage(number, one) for number, one in enumerate(variables)), within_ms)
+    return Pattern(tuple(_stage(number, variable) for number, variable in enumerate(variables)), within_ms)
 
 
-def _stage(number: int, one: Variable) -> Stage:
-    is_fixed = one.least == one.most or (one.least, one.most) == (0, 1)
+def _stage(number: int, variable: Variable) -> Stage:
+    is_fixed = variable.least == variable.most or (variable.least, variable.most) == (0, 1)
     times = Times(
-        max(1, one.least),
-        one.most,
-        is_optional=one.least == 0,
-        is_greedy=not one.is_reluctant and not is_fixed,
+        max(1, variable.least),
+        variable.most,
+        is_optional=variable.least == 0,
+        is_greedy=not variable.is_reluctant and not is_fixed,
         inner=Contiguity.STRICT,
     )
-    return Stage(one.name, number, Contiguity.STRICT, times)
+    return Stage(variable.name, number, Contiguity.STRICT, times)
 
 
 class MatchProgram:
@@ -64,23 +64,26 @@ class MatchProgram:
 
     def __init__(self, specification: MatchSpecification, session: Session) -> None:
         variables = specification.pattern
-        self.matcher = Matcher(pattern_of(variables, specification.within_ms), specification.strategy)
-        kept = KeptRows(specification.types)
-        parts = [split(one, number == 0, session) for number, one in enumerate(variables)]
-        for one in parts:
-            if one.of_match is not None:
-                kept.refer(one.of_match.references)
+        self.matcher = Matcher(build_pattern(variables, specification.within_ms), specification.strategy)
+        kept_rows = KeptRows(specification.types)
+        parts = [split(variable, number == 0, session) for number, variable in enumerate(variables)]
+        for part in parts:
+            if part.of_match is not None:
+                kept_rows.refer(part.of_match.references)
         expressions, references = _joined([*_partition(specification), *specification.measures])
-        kept.refer(references)
-        self._order = tuple(replace(one, index=kept.column(one.index)) for one in specification.order[1:])
-        self.conditions = Conditions(variables, parts, kept, session)
-        readers = [reader_of(one, [one.name for one in variables], None, kept) for one in references]
-        self._measures = MatchedValues(expressions, [one.type for one in references], readers, session)
-        self._kept = kept.types
-        self._asked = [number for number, one in enumerate(parts) if one.of_row is not None]
-        of_rows = [one.of_row for one in parts if one.of_row is not None]
+        kept_rows.refer(references)
+        self._order = tuple(replace(key, index=kept_rows.column(key.index)) for key in specification.order[1:])
+        self.conditions = Conditions(variables, parts, kept_rows, session)
+        readers = [
+            build_reader(reference, [variable.name for variable in variables], None, kept_rows)
+            for reference in references
+        ]
+        self._measures = MatchedValues(expressions, [reference.type for reference in references], readers, session)
+        self._kept = kept_rows.types
+        self._asked = [number for number, condition in enumerate(parts) if condition.of_row is not None]
+        of_rows = [condition.of_row for condition in parts if condition.of_row is not None]
         self._count = len(variables)
-        self._take = Evaluator([*kept.expressions, *of_rows], session)
+        self._take = Evaluator([*kept_rows.expressions, *of_rows], session)
 
     @property
     def is_sorted_further(self) -> bool:
@@ -92,11 +95,11 @@ class MatchProgram:
         count = columns.num_rows
         arrays = self._take(Columns.of(columns))
         width = len(self._kept)
-        values = [values_of(array, kind) for array, kind in zip(arrays[:width], self._kept, strict=True)]
+        values = [to_values(array, kind) for array, kind in zip(arrays[:width], self._kept, strict=True)]
         rows = list(zip(*values, strict=True)) if values else [()] * count
         flags = [[True] * count for _ in range(self._count)]
         for number, array in zip(self._asked, arrays[width:], strict=True):
-            flags[number] = [answer is True for answer in values_of(array, BooleanType())]
+            flags[number] = [answer is True for answer in to_values(array, BooleanType())]
         return list(zip(rows, zip(*flags, strict=True), strict=True))
 
     def in_order(self, rows: list[Offered]) -> list[Offered]:
@@ -113,27 +116,27 @@ class MatchProgram:
 
 def _partition(specification: MatchSpecification) -> list[MatchedExpression]:
     """Return the partition columns, which are the same in all rows of a match."""
-    found = []
+    expressions = []
     for index in specification.partition:
         kind = specification.types[index]
-        found.append(MatchedExpression(Field(kind, 0), (Navigation(ALL_ROWS, index, kind, True),)))
-    return found
+        expressions.append(MatchedExpression(Field(kind, 0), (Navigation(ALL_ROWS, index, kind, True),)))
+    return expressions
 
 
 def _joined(expressions: Sequence[MatchedExpression]) -> tuple[list[Typed], list[RowReference]]:
     """Rewrite expressions over one combined list of references. Returns both."""
     references: list[RowReference] = []
 
-    def moved(one: MatchedExpression) -> Typed:
-        for reference in one.references:
+    def moved(expression: MatchedExpression) -> Typed:
+        for reference in expression.references:
             if reference not in references:
                 references.append(reference)
 
         def change(node: Typed) -> Typed:
             if not isinstance(node, Field):
                 return node
-            return Field(node.type, references.index(one.references[node.index]), node.name)
+            return Field(node.type, references.index(expression.references[node.index]), node.name)
 
-        return transformed(one.expression, change)
+        return transformed(expression.expression, change)
 
-    return [moved(one) for one in expressions], references
+    return [moved(expression) for expression in expressions], references

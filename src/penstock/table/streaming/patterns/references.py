@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.plan.patterns import ALL_ROWS, Aggregated, Navigation, RowReference
-from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.aggregates.accumulators import build_accumulator
 from penstock.table.streaming.patterns.kept_rows import KeptRows
 from penstock.table.typed.nodes import Constant
 
@@ -33,7 +33,7 @@ class Matched:
 Reader: TypeAlias = Callable[[Matched], Any]
 
 
-def reader_of(reference: RowReference, names: Sequence[str], defined: str | None, kept: KeptRows) -> Reader:
+def build_reader(reference: RowReference, names: Sequence[str], defined: str | None, kept: KeptRows) -> Reader:
     """Return a function that evaluates a reference.
 
     Args:
@@ -43,18 +43,20 @@ def reader_of(reference: RowReference, names: Sequence[str], defined: str | None
         kept: the positions of values in kept rows.
     """
     if isinstance(reference, Navigation):
-        return _navigated(reference, _rows_of(reference.variable, names, defined), kept.column(reference.column))
+        return _navigated(
+            reference, _build_row_selector(reference.variable, names, defined), kept.column(reference.column)
+        )
     if isinstance(reference, Aggregated):
-        return _aggregated(reference.call, _rows_of(reference.variable, names, defined), kept)
+        return _aggregated(reference.call, _build_row_selector(reference.variable, names, defined), kept)
     return lambda matched: None if matched.time_ms is None else matched.time_ms * _MILLISECOND_NS
 
 
-def _rows_of(variable: str, names: Sequence[str], defined: str | None) -> Callable[[Matched], Sequence[Row]]:
+def _build_row_selector(variable: str, names: Sequence[str], defined: str | None) -> Callable[[Matched], Sequence[Row]]:
     if variable == ALL_ROWS:
 
         def all_rows(matched: Matched) -> Sequence[Row]:
-            found = [row for name in names for row in matched.rows.get(name, ())]
-            return found if matched.current is None else [*found, matched.current]
+            rows = [row for name in names for row in matched.rows.get(name, ())]
+            return rows if matched.current is None else [*rows, matched.current]
 
         return all_rows
     if variable == defined:
@@ -67,32 +69,34 @@ def _rows_of(variable: str, names: Sequence[str], defined: str | None) -> Callab
     return lambda matched: matched.rows.get(variable, ())
 
 
-def _navigated(reference: Navigation, rows_of: Callable[[Matched], Sequence[Row]], place: int) -> Reader:
+def _navigated(reference: Navigation, rows_of: Callable[[Matched], Sequence[Row]], position: int) -> Reader:
     offset = reference.offset
     index = offset if reference.is_first else -1 - offset
 
     def read(matched: Matched) -> Any:
         rows = rows_of(matched)
-        return rows[index][place] if len(rows) > offset else None
+        return rows[index][position] if len(rows) > offset else None
 
     def read_current(matched: Matched) -> Any:
-        return read(matched) if matched.current is None else matched.current[place]
+        return read(matched) if matched.current is None else matched.current[position]
 
     return read_current if reference.is_current else read
 
 
 def _aggregated(call: AggregateCall, rows_of: Callable[[Matched], Sequence[Row]], kept: KeptRows) -> Reader:
-    accumulator = accumulator_of(call, False)
-    places = [None if isinstance(one, Constant) else kept.place(one) for one in call.operands]
-    constants = [one.value if isinstance(one, Constant) else None for one in call.operands]
+    accumulator = build_accumulator(call, False)
+    positions = [None if isinstance(operand, Constant) else kept.place(operand) for operand in call.operands]
+    constants = [operand.value if isinstance(operand, Constant) else None for operand in call.operands]
     condition = None if call.condition is None else kept.place(call.condition)
 
     def read(matched: Matched) -> Any:
-        held = accumulator.create()
+        state = accumulator.create()
         for row in rows_of(matched):
             if condition is None or row[condition]:
-                pairs = zip(places, constants, strict=True)
-                held = accumulator.add(held, tuple([value if place is None else row[place] for place, value in pairs]))
-        return accumulator.value(held)
+                pairs = zip(positions, constants, strict=True)
+                state = accumulator.add(
+                    state, tuple([value if position is None else row[position] for position, value in pairs])
+                )
+        return accumulator.value(state)
 
     return read

@@ -11,16 +11,16 @@ from penstock.table.plan.logical import Write
 from penstock.table.streaming.planning.planner import Planned, StreamPlanner
 
 
-def facts_of(planner: StreamPlanner) -> Callable[[Transformation], dict[str, Any]]:
+def build_step_describer(planner: StreamPlanner) -> Callable[[Transformation], dict[str, Any]]:
     """Return a function that describes a step: its fields, changelog mode, upsert keys and state id."""
-    planned = {id(step): found for step, found in planner.steps}
+    planned = {id(step): plan for step, plan in planner.steps}
 
     def facts(step: Transformation) -> dict[str, Any]:
-        found = planned.get(id(step))
-        if found is None:
+        plan = planned.get(id(step))
+        if plan is None:
             return {}
         state = {"stateId": step.uid_hash} if step.is_stateful else {}
-        return {**_about_rows(planner, found), **state}
+        return {**_about_rows(planner, plan), **state}
 
     return facts
 
@@ -28,7 +28,7 @@ def facts_of(planner: StreamPlanner) -> Callable[[Transformation], dict[str, Any
 def _about_rows(planner: StreamPlanner, planned: Planned) -> dict[str, Any]:
     node = planner.rewritten(planned.node.input) if isinstance(planned.node, Write) else planned.node
     names = node.schema.names
-    keys = [[names[place] for place in sorted(key)] for key in planner.upsert_keys.of(node)]
+    keys = [[names[index] for index in sorted(key)] for key in planner.upsert_keys.of(node)]
     return {
         "fields": names,
         "changelogMode": shown(planner.changes(node), planned.wants_before),

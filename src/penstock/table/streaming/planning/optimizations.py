@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from penstock.base.config_options import ConfigOption
-from penstock.base.value_types import choice, list_of
+from penstock.base.value_types import build_list_type, choice
 
 
 class Optimization(Enum):
@@ -40,6 +40,6 @@ class Optimization(Enum):
 
 EXCLUDED: Final[ConfigOption[list[str]]] = ConfigOption(
     "table.optimizer.excluded-optimizations",
-    list_of(choice(*(optimization.value for optimization in Optimization))),
+    build_list_type(choice(*(optimization.value for optimization in Optimization))),
     [],
 )

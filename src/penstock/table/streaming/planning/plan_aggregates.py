@@ -13,7 +13,7 @@ from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAg
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_windows import aggregate_changes, aggregate_stream
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.rows.state_times import lasting
 
 #: nodes whose keys identify their rows
@@ -67,7 +67,7 @@ def is_distinct_already(node: AggregateNode, planning: Planning) -> bool:
     """Return whether the node is a DISTINCT whose input is distinct already: groups, or a table with a key."""
     if not isinstance(node, Distinct) or not planning.options.allows(Optimization.DISTINCT_REMOVAL):
         return False
-    rows = planning.calc_of(node.input).input
+    rows = planning.extract_calc(node.input).input
     return isinstance(rows, _UNIQUE) and bool(planning.upsert_keys.of(node.input))
 
 
@@ -80,7 +80,7 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
         node.keys,
         node.calls,
         node.input.schema.types,
-        names_of(node.schema),
+        name_columns(node.schema),
         retracts,
         wants_before,
         planning.options.mini_batch,

@@ -7,7 +7,7 @@ from functools import partial
 from penstock.table.plan.changes import ALL, INSERTS, NAMES, Changes
 from penstock.table.plan.logical import FromChangelog, ToChangelog
 from penstock.table.streaming.planning.rule import Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.rows.changelog_operators import FromChangelogOperator, ToChangelogOperator
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
 from penstock.table.streaming.rows.state_times import lasting
@@ -30,14 +30,14 @@ class ToChangelogRule(Rule[ToChangelog]):
     def stream(self, node: ToChangelog, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
-        others = [index for index in range(len(node.input.schema)) if index not in node.partition]
-        columns = (*node.partition, *others)
+        other_columns = [index for index in range(len(node.input.schema)) if index not in node.partition]
+        columns = (*node.partition, *other_columns)
         named = dict(node.codes)
         # A -U that arrives although the mapping has no code for it may be the last change of its row: a deletion.
         if "DELETE" in named:
             named.setdefault("UPDATE_BEFORE", named["DELETE"])
         codes = {NAMES.index(change): code for change, code in named.items()}
-        operator = partial(ToChangelogOperator, columns, len(node.partition), codes, names_of(node.schema))
+        operator = partial(ToChangelogOperator, columns, len(node.partition), codes, name_columns(node.schema))
         inputs = by_columns(inner, node.partition) if node.partition else inner.upstreams
         return Stream(planning.step("To Changelog", operator, inputs, True), node.schema, INSERTS, False)
 
@@ -61,15 +61,15 @@ class FromChangelogRule(Rule[FromChangelog]):
         changes = planning.changes(node)
         inner = planning.stream(node.input, False)
         codes = {code: NAMES.index(change) for code, change in node.codes}
-        operator = partial(FromChangelogOperator, node.operation, codes, node.columns, names_of(node.schema))
+        operator = partial(FromChangelogOperator, node.operation, codes, node.columns, name_columns(node.schema))
         inputs = by_columns(inner, node.partition) if node.partition else inner.upstreams
-        found = Stream(
+        stream = Stream(
             planning.step("From Changelog", operator, inputs, True), node.schema, changes, not node.is_upsert
         )
-        if found.has_before or not wants_before:
-            return found
+        if stream.has_before or not wants_before:
+            return stream
         key = range(len(node.partition))
-        normalize = partial(ChangelogNormalizeOperator, key, node.schema.types, names_of(node.schema), True)
+        normalize = partial(ChangelogNormalizeOperator, key, node.schema.types, name_columns(node.schema), True)
         factory = lasting(normalize, planning.options.state_ttl_ms)
-        upstreams = planning.step("Changelog Normalize", factory, by_columns(found, key), is_stateful=True)
+        upstreams = planning.step("Changelog Normalize", factory, by_columns(stream, key), is_stateful=True)
         return Stream(upstreams, node.schema, changes, True)

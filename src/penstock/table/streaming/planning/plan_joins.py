@@ -7,23 +7,23 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import TRUE, all_of
-from penstock.table.analyser.window_properties import window_edges_of
+from penstock.table.analyser.subqueries import TRUE, conjoin
+from penstock.table.analyser.window_properties import find_join_window_edges
 from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import ALL, INSERTS, Changes
 from penstock.table.plan.logical import Join, JoinType, Node
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.joins.column_join_operator import ColumnJoinOperator
 from penstock.table.streaming.joins.interval_join_operator import SqlIntervalJoinOperator
-from penstock.table.streaming.joins.intervals import interval_of
-from penstock.table.streaming.joins.join_conditions import keys_of, settled
+from penstock.table.streaming.joins.intervals import find_interval
+from penstock.table.streaming.joins.join_conditions import extract_join_keys, settled
 from penstock.table.streaming.joins.join_operator import JoinOperator
 from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_window_joins import window_join
 from penstock.table.streaming.planning.planned_joins import PlannedJoin, with_keys
 from penstock.table.streaming.planning.rule import Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting
@@ -33,16 +33,16 @@ _HALF = (JoinType.SEMI, JoinType.ANTI)
 
 def changes(node: Join, of: Callable[[Node], Changes]) -> Changes:
     """Return the changelog mode of a join. `of`: returns the changelog mode of a node."""
-    found = of(node.left) | of(node.right)
-    if interval_of(node) is not None or window_edges_of(node) is not None:
+    input_changes = of(node.left) | of(node.right)
+    if find_interval(node) is not None or find_join_window_edges(node) is not None:
         return INSERTS
-    return found if node.join_type in (JoinType.INNER, JoinType.SEMI) else ALL
+    return input_changes if node.join_type in (JoinType.INNER, JoinType.SEMI) else ALL
 
 
 def above_join(calc: Calc, join: Join, calls: Calls) -> Calc:
     """Push the filter of a calc above a join into the join or below it, as far as possible."""
-    found, rest = settled(join, calc.condition or TRUE, calls)
-    return Calc(found, None if rest == TRUE else rest, calc.expressions)
+    new_join, rest = settled(join, calc.condition or TRUE, calls)
+    return Calc(new_join, None if rest == TRUE else rest, calc.expressions)
 
 
 def planned(
@@ -69,12 +69,14 @@ def planned(
         expires: whether rows expire some time after they were written. Rows stored as columns never expire.
     """
     join, _ = settled(node, TRUE, calls)
-    between = interval_of(join)
-    keys = keys_of(join.condition if between is None else all_of(between[1], calls), len(join.left.schema), calls)
+    between = find_interval(join)
+    keys = extract_join_keys(
+        join.condition if between is None else conjoin(between[1], calls), len(join.left.schema), calls
+    )
     (left, left_places), (right, right_places) = with_keys(join.left, keys.left), with_keys(join.right, keys.right)
-    inputs, places = (left, right), (left_places, right_places)
+    inputs, key_indices = (left, right), (left_places, right_places)
     common = (
-        places,
+        key_indices,
         keys.nulls_match,
         None if keys.rest == TRUE else keys.rest,
         (join.left.schema.types, join.right.schema.types),
@@ -85,24 +87,27 @@ def planned(
     if between is not None:
         _needs_inserts(join, of, "IntervalJoin")
         interval = partial(SqlIntervalJoinOperator, join.join_type, between[0], *common)
-        return PlannedJoin(f"Interval Join {name}", inputs, places, interval, False)
-    windows = window_edges_of(join)
+        return PlannedJoin(f"Interval Join {name}", inputs, key_indices, interval, False)
+    windows = find_join_window_edges(join)
     if windows is not None:
         _needs_inserts(join, of, "WindowJoin")
         return window_join(join, windows, keys, names, session, is_in_memory)
-    updates = [Changes.UPDATE in of(one) for one in inputs]
+    updates = [Changes.UPDATE in of(input_node) for input_node in inputs]
     replaced: list[Sequence[int] | None] = [None, None]
     has_before = any(updates)
     if ids is not None and keys.rest == TRUE:
-        replaced = [ids(one, on) if has else None for one, on, has in zip(inputs, places, updates, strict=True)]
+        replaced = [
+            ids(input_node, on) if has else None
+            for input_node, on, has in zip(inputs, key_indices, updates, strict=True)
+        ]
         has_before = any(has and own is None for own, has in zip(replaced, updates, strict=True))
-    keeps_columns = is_in_memory and not expires and join.join_type is JoinType.INNER and places[0]
-    if keeps_columns and all(of(one) == INSERTS for one in inputs):
-        key_types = [left.schema.types[place] for place in left_places]
-        return PlannedJoin("Join INNER", inputs, places, partial(ColumnJoinOperator, *common, key_types), False)
+    keeps_columns = is_in_memory and not expires and join.join_type is JoinType.INNER and key_indices[0]
+    if keeps_columns and all(of(input_node) == INSERTS for input_node in inputs):
+        key_types = [left.schema.types[index] for index in left_places]
+        return PlannedJoin("Join INNER", inputs, key_indices, partial(ColumnJoinOperator, *common, key_types), False)
     kind = SemiJoinOperator if join.join_type in _HALF else JoinOperator
     operator = partial(kind, join.join_type, *common, (None, None) if has_before else (replaced[0], replaced[1]))
-    return PlannedJoin(f"Join {name}", inputs, places, operator, has_before)
+    return PlannedJoin(f"Join {name}", inputs, key_indices, operator, has_before)
 
 
 def _needs_inserts(join: Join, of: Callable[[Node], Changes], kind: str) -> None:
@@ -131,9 +136,11 @@ class JoinRule(Rule[Join]):
         left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
         expires = left_ms > 0 or right_ms > 0
         is_in_memory = planning.options.is_in_memory and allows(Optimization.COLUMN_JOINS)
-        names, session = names_of(node.schema), planning.session
+        names, session = name_columns(node.schema), planning.session
         plan = planned(node, names, session, planning.calls, planning.changes, ids, is_in_memory, expires)
-        sides = [planning.stream(one, plan.has_before and planning.updates(one)) for one in plan.inputs]
+        sides = [
+            planning.stream(input_node, plan.has_before and planning.updates(input_node)) for input_node in plan.inputs
+        ]
         inputs = [
             replace(upstream, input_index=index)
             for index, side in enumerate(sides)

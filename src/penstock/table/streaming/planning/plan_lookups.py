@@ -20,7 +20,7 @@ from penstock.table.streaming.lookups.lookup_settings import LookupSettings, loo
 from penstock.table.streaming.lookups.pairing import LookupSpec
 from penstock.table.streaming.planning.planned_joins import with_keys
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.planning.table_options import of_connector
 from penstock.table.typed.nodes import Constant
 
@@ -63,9 +63,11 @@ class LookupJoinRule(Rule[LookupJoin]):
             return Stream(upstreams, node.schema, changes, inner.has_before)
         operator, is_async = _operator(spec, lookup, settings, changes, planning)
         if settings.shuffles:
-            left, places = with_keys(node.input, [one for one in node.key_values if not isinstance(one, Constant)])
+            left, key_indices = with_keys(
+                node.input, [value for value in node.key_values if not isinstance(value, Constant)]
+            )
             inner = planning.stream(left, asks)
-            inputs = by_columns(inner, places) if places else inner.upstreams
+            inputs = by_columns(inner, key_indices) if key_indices else inner.upstreams
         else:
             inner = planning.stream(node.input, asks)
             inputs = inner.upstreams
@@ -78,7 +80,7 @@ def _spec(node: LookupJoin, lookup: TableLookup) -> LookupSpec:
     width = len(node.input.schema)
     return LookupSpec(
         keeps_left=node.join_type is JoinType.LEFT,
-        key_values=tuple(values[place] for place in lookup.key),
+        key_values=tuple(values[index] for index in lookup.key),
         where=node.where,
         expressions=node.expressions,
         asks=node.asks,
@@ -86,7 +88,7 @@ def _spec(node: LookupJoin, lookup: TableLookup) -> LookupSpec:
         table_types=tuple(node.table.schema.types),
         left_types=tuple(node.input.schema.types),
         right_types=tuple(node.schema.types[width:]),
-        names=tuple(names_of(node.schema)),
+        names=tuple(name_columns(node.schema)),
     )
 
 
@@ -109,10 +111,10 @@ def _row_key(node: LookupJoin, planning: Planning) -> tuple[int, ...]:
     if key:
         return tuple(key)
     types = node.input.schema.types
-    return tuple(place for place in _columns_of_rows(node) if are_keys(types[place], types[place]))
+    return tuple(index for index in _columns_of_rows(node) if are_keys(types[index], types[index]))
 
 
 def _columns_of_rows(node: LookupJoin) -> tuple[int, ...]:
     """Return the input columns that are the same in the insert and the retraction of a row."""
     schema = node.input.schema
-    return tuple(place for place, one in enumerate(schema) if one.time is not TimeAttribute.PROCTIME)
+    return tuple(index for index, column in enumerate(schema) if column.time is not TimeAttribute.PROCTIME)

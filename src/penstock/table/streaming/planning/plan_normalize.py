@@ -28,7 +28,7 @@ from penstock.table.plan.logical import (
     WatermarkAssigner,
 )
 from penstock.table.streaming.planning.rule import Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Field, Typed
@@ -41,19 +41,19 @@ def with_normalizers(plan: Node, table: Callable[[Scan], TableReader], has_dupli
     """Add the step above each table that is updated by key. `has_duplicates`: changes may arrive more than once."""
     if isinstance(plan, ChangelogNormalize):
         return plan
-    found = _table_below(plan)
-    if found is None:
+    located = _table_below(plan)
+    if located is None:
         return with_inputs(plan, [with_normalizers(part, table, has_duplicates) for part in plan.inputs()])
-    source, key = found
-    reader = reader_of(source, table)
+    source, key = located
+    reader = get_reader(source, table)
     if not goes_by_key(reader, has_duplicates):
         return plan
     # The planner identifies nodes by their ids, so the input must be an object other than the replaced node.
     table_below = replace(plan)
-    return ChangelogNormalize(schema=plan.schema, input=table_below, key=tuple(key[place] for place in reader.key))
+    return ChangelogNormalize(schema=plan.schema, input=table_below, key=tuple(key[index] for index in reader.key))
 
 
-def reader_of(source: Source, table: Callable[[Scan], TableReader]) -> TableReader | StreamRows:
+def get_reader(source: Source, table: Callable[[Scan], TableReader]) -> TableReader | StreamRows:
     """Return the object that describes the changes of a table or stream."""
     return table(source) if isinstance(source, Scan) else source
 
@@ -80,18 +80,22 @@ def _table_below(node: Node, is_narrowed: bool = False) -> tuple[Source, dict[in
             node = node.input
     if not isinstance(node, Scan | StreamRows):
         return None
-    places = {index: index for index in range(len(node.schema))}
-    for one in reversed(path):
-        at = {found.index: place for place, found in enumerate(one.expressions) if isinstance(found, Field)}
-        places = {index: at[place] for index, place in places.items() if place in at}
-    return node, places
+    positions = {index: index for index in range(len(node.schema))}
+    for project in reversed(path):
+        at = {
+            expression.index: position
+            for position, expression in enumerate(project.expressions)
+            if isinstance(expression, Field)
+        }
+        positions = {index: at[position] for index, position in positions.items() if position in at}
+    return node, positions
 
 
-def source_of(node: ChangelogNormalize) -> Source:
+def find_source(node: ChangelogNormalize) -> Source:
     """Return the table or stream of a step."""
-    found = _table_below(node.input, is_narrowed=True)
-    assert found is not None  # checked by `with_normalizers`
-    return found[0]
+    located = _table_below(node.input, is_narrowed=True)
+    assert located is not None  # checked by `with_normalizers`
+    return located[0]
 
 
 class NormalizeRule(Rule[ChangelogNormalize]):
@@ -109,7 +113,7 @@ class NormalizeRule(Rule[ChangelogNormalize]):
 
     def stream(self, node: ChangelogNormalize, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        reader = reader_of(source_of(node), planning.table)
+        reader = get_reader(find_source(node), planning.table)
         is_whole = isinstance(reader, TableReader) and reader.has_full_deletes
         has_whole_rows = not reader.is_upsert or is_whole or Changes.DELETE not in reader.changes
         # A rejected row becomes a deletion without the columns of the previous row.
@@ -131,7 +135,7 @@ def normalized(
 ) -> Stream:
     """Return the normalized rows that satisfy a condition. Raises `ValidationError` for a table without a key."""
     if not node.key:
-        source = source_of(node)
+        source = find_source(node)
         title = source.title if isinstance(source, StreamRows) else ".".join(source.path)
         raise ValidationError(
             f"Table '{title}' produces a changelog stream that contains UPDATE_AFTER but no UPDATE_BEFORE. This "
@@ -143,7 +147,7 @@ def normalized(
         ChangelogNormalizeOperator,
         node.key,
         node.schema.types,
-        names_of(node.schema),
+        name_columns(node.schema),
         sends_before,
         condition,
         planning.session,
@@ -155,7 +159,7 @@ def normalized(
 
 def asks_key_alone(condition: Typed, key: Collection[int]) -> bool:
     """Return whether a condition has one value per key, so that deletions with only their key can be filtered."""
-    return is_stable(condition) and all(one.index in key for one in condition.walk() if isinstance(one, Field))
+    return is_stable(condition) and all(part.index in key for part in condition.walk() if isinstance(part, Field))
 
 
 def deleted_by_key(node: Node, planning: Planning) -> set[int]:
@@ -166,9 +170,9 @@ def deleted_by_key(node: Node, planning: Planning) -> set[int]:
         case WatermarkAssigner():
             return deleted_by_key(node.input, planning)
         case Project() | Filter():
-            calc = planning.calc_of(node)
+            calc = planning.extract_calc(node)
             keys = planning.upsert_keys.of(calc.input)
-            is_whole = calc.condition is not None and not any(asks_key_alone(calc.condition, one) for one in keys)
+            is_whole = calc.condition is not None and not any(asks_key_alone(calc.condition, key) for key in keys)
             if is_whole or not planning.upsert_keys.of(node):
                 return set()
             return deleted_by_key(calc.input, planning)

@@ -26,7 +26,7 @@ from penstock.table.streaming.over.over_functions import check_over
 from penstock.table.streaming.over.over_in_order import OverInOrderOperator
 from penstock.table.streaming.over.over_in_time import OverInEventTimeOperator, OverInProcessingTimeOperator
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.typed.nodes import Constant
@@ -108,8 +108,8 @@ def _check_order(kind: DataType) -> None:
     if isinstance(kind, ArrayType):
         _check_order(kind.element_type)
     elif isinstance(kind, RowType):
-        for one in kind.field_types():
-            _check_order(one)
+        for field_type in kind.field_types():
+            _check_order(field_type)
 
 
 class OverRule(Rule[logical.Over]):
@@ -127,7 +127,7 @@ class OverRule(Rule[logical.Over]):
 
     def stream(self, node: logical.Over, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        operator = over_operator(node, names_of(node.schema), planning.session)
+        operator = over_operator(node, name_columns(node.schema), planning.session)
         changes = planning.changes(node)
         if changes == INSERTS:
             planning.accept("OverAggregate", node.input, INSERTS)

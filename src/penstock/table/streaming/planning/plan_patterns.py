@@ -10,12 +10,12 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.patterns import Aggregated, MatchedExpression, MatchRecognize
 from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.streaming.aggregates.accumulators import accumulator_of
+from penstock.table.streaming.aggregates.accumulators import build_accumulator
 from penstock.table.streaming.patterns.match_operator import EventTimeMatchOperator, ProcessingTimeMatchOperator
-from penstock.table.streaming.patterns.program import MatchSpecification, pattern_of
+from penstock.table.streaming.patterns.program import MatchSpecification, build_pattern
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
-from penstock.table.streaming.rows.ordering import comparable_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
+from penstock.table.streaming.rows.ordering import to_comparable
 from penstock.table.streaming.rows.sessions import StreamSession
 
 
@@ -28,16 +28,16 @@ def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:
     """
     time = _time(node)
     kind = EventTimeMatchOperator if time is TimeAttribute.ROWTIME else ProcessingTimeMatchOperator
-    return partial(kind, specification_of(node), names_of(node.schema), session)
+    return partial(kind, build_match_specification(node), name_columns(node.schema), session)
 
 
-def specification_of(node: MatchRecognize) -> MatchSpecification:
+def build_match_specification(node: MatchRecognize) -> MatchSpecification:
     """Return the pattern of a node, for streams and batches.
 
     Raises:
         UnsupportedError: for patterns that Flink cannot run either.
     """
-    pattern = pattern_of(node.pattern, node.within_ms)
+    pattern = build_pattern(node.pattern, node.within_ms)
     if pattern.may_be_empty:
         raise UnsupportedError(
             "Patterns that can produce empty matches are not supported. There must be at least one non-optional state."
@@ -47,13 +47,13 @@ def specification_of(node: MatchRecognize) -> MatchSpecification:
             "Greedy quantifiers are not allowed as the last element of a Pattern yet. "
             "Finish your pattern with either a simple variable or reluctant quantifier."
         )
-    if any(one.times.is_greedy and other.times.is_optional for one, other in pairwise(pattern.parts)):
+    if any(part.times.is_greedy and other.times.is_optional for part, other in pairwise(pattern.parts)):
         raise UnsupportedError("Optional pattern cannot be preceded by greedy pattern")
-    conditions = [one.condition for one in node.pattern if one.condition is not None]
-    for one in (*conditions, *node.measures):
-        _check_aggregates(one)
+    conditions = [variable.condition for variable in node.pattern if variable.condition is not None]
+    for expression in (*conditions, *node.measures):
+        _check_aggregates(expression)
     for key in node.order[1:]:
-        comparable_of(node.input.schema[key.index].type)
+        to_comparable(node.input.schema[key.index].type)
     return MatchSpecification(
         names=tuple(node.input.schema.names),
         types=tuple(node.input.schema.types),
@@ -80,9 +80,9 @@ def _time(node: MatchRecognize) -> TimeAttribute:
 
 def _check_aggregates(expression: MatchedExpression) -> None:
     """Raise `UnsupportedError` for an aggregate without an accumulator."""
-    for one in expression.references:
-        if isinstance(one, Aggregated):
-            accumulator_of(one.call, False)
+    for reference in expression.references:
+        if isinstance(reference, Aggregated):
+            build_accumulator(reference.call, False)
 
 
 class MatchRule(Rule[MatchRecognize]):

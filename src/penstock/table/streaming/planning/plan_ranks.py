@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.analyser.window_properties import edges_of
+from penstock.table.analyser.window_properties import find_window_edges
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DataType, RawType, VariantType
 from penstock.table.plan import logical
@@ -17,7 +17,7 @@ from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.planning.unique_keys import Course, courses, unique_key
 from penstock.table.streaming.ranking.column_last_row_operator import ColumnLastRowOperator
 from penstock.table.streaming.ranking.column_rank_operator import ColumnRankOperator
@@ -41,7 +41,7 @@ def rank_changes(node: Rank, changes: ChangesOf) -> Changes:
     """Return the changelog mode of a top-N."""
     if _window_edges(node, changes) is not None:
         return INSERTS
-    time = _deduplicates_by(node, changes)
+    time = _find_deduplication_time(node, changes)
     return INSERTS if time is not None and not node.order[0].is_descending else ALL
 
 
@@ -72,21 +72,21 @@ def rank_operator(
         keeps_columns: whether rows may be stored as columns, in memory.
         updates_in_place: whether a row may replace the previous row of its key if it only moves up.
     """
-    keeps_columns = keeps_columns and not any(_holds_objects(one) for one in node.input.schema.types)
+    keeps_columns = keeps_columns and not any(_holds_objects(data_type) for data_type in node.input.schema.types)
     types = node.input.schema.types
     edges = _window_edges(node, changes)
     if edges is not None:
         return _of_windows(node, edges, names, session)
-    time = _deduplicates_by(node, changes)
+    time = _find_deduplication_time(node, changes)
     if time is not None:
         is_event_time = time is TimeAttribute.ROWTIME
-        place = node.order[0].index
+        index = node.order[0].index
         if node.order[0].is_descending:
-            at = place if is_event_time else None
+            at = index if is_event_time else None
             operator = ColumnLastRowOperator if keeps_columns else LastRowOperator
             return partial(operator, node.partition, at, types, names, sends_before)
         if is_event_time:
-            return partial(FirstRowOperator, node.partition, place, types, names)
+            return partial(FirstRowOperator, node.partition, index, types, names)
         return partial(FirstRowsOperator, node.partition, 1, 1, names)
     return _top_n(node, names, types, changes, sends_before, keeps_columns, updates_in_place)
 
@@ -106,18 +106,18 @@ def _window_edges(node: Rank, changes: ChangesOf) -> tuple[int, int] | None:
     """Return the columns with the start and end of the window in the partition key; None unless it has both."""
     if changes(node.input) != INSERTS or node.end is None:
         return None
-    found = edges_of(node.input, node.partition)
-    if found is None:
+    window_and_edges = find_window_edges(node.input, node.partition)
+    if window_and_edges is None:
         return None
-    places = {edge: index for index, edge in found[1].items()}
-    return places[0], places[1]
+    edge_columns = {edge: index for index, edge in window_and_edges[1].items()}
+    return edge_columns[0], edge_columns[1]
 
 
 def _of_windows(node: Rank, edges: tuple[int, int], names: Sequence[str], session: StreamSession) -> Factory:
-    found = edges_of(node.input, edges)
-    assert found is not None
+    window_and_edges = find_window_edges(node.input, edges)
+    assert window_and_edges is not None
     assert node.end is not None
-    time = WindowTime.of(found[0])
+    time = WindowTime.of(window_and_edges[0])
     if time.is_processing:
         raise UnsupportedError(
             "Processing time Window TopN is not supported yet: take an event time attribute for the window, or leave "
@@ -140,7 +140,7 @@ def _of_windows(node: Rank, edges: tuple[int, int], names: Sequence[str], sessio
     )
 
 
-def _deduplicates_by(node: Rank, changes: ChangesOf) -> TimeAttribute | None:
+def _find_deduplication_time(node: Rank, changes: ChangesOf) -> TimeAttribute | None:
     """Return the time attribute that a deduplication orders by; None if the top-N is not a deduplication."""
     is_one = (node.start, node.end) == (1, 1) and not node.shows_number and not node.is_sort
     if not is_one or len(node.order) != 1 or changes(node.input) != INSERTS:
@@ -153,10 +153,11 @@ def _update_key(node: Rank, changes: ChangesOf) -> tuple[int, ...] | None:
     key = unique_key(node.input)
     if key is None or not key >= set(node.partition) or Changes.DELETE in changes(node.input):
         return None
-    found = courses(node.input, changes)
+    monotonicities = courses(node.input, changes)
     moves_up = [
-        found[one.index] in (Course.CONSTANT, Course.INCREASING if one.is_descending else Course.DECREASING)
-        for one in node.order
+        monotonicities[sort_key.index]
+        in (Course.CONSTANT, Course.INCREASING if sort_key.is_descending else Course.DECREASING)
+        for sort_key in node.order
     ]
     return tuple(sorted(key)) if node.order and all(moves_up) else None
 
@@ -195,9 +196,9 @@ def _by_arrival(node: Rank) -> tuple[tuple[SortKey, ...], bool]:
 
     No two rows arrive at the same time, so further sort keys have no effect.
     """
-    for place, key in enumerate(node.order):
+    for index, key in enumerate(node.order):
         if node.input.schema[key.index].time is TimeAttribute.PROCTIME:
-            return node.order[: place + 1], key.is_descending
+            return node.order[: index + 1], key.is_descending
     return node.order, False
 
 
@@ -213,7 +214,7 @@ def _is_as_they_come(node: Rank) -> bool:
 # --- sorts ------------------------------------------------------------------------------------------------------------
 
 
-def limit_of(node: Sort) -> Rank:
+def to_rank(node: Sort) -> Rank:
     """Return the top-N equivalent to ORDER BY with LIMIT, or to LIMIT alone."""
     if node.fetch is None:
         raise ValidationError("FETCH is missed, which on streaming table is not supported currently.")
@@ -282,7 +283,7 @@ class RankRule(Rule[Rank]):
         """See `Rule`."""
         keeps_columns = planning.options.is_in_memory and planning.options.allows(Optimization.COLUMN_RANKS)
         in_place = _updates_in_place(planning)
-        names, session = names_of(node.schema), planning.session
+        names, session = name_columns(node.schema), planning.session
         operator = rank_operator(node, names, planning.changes, wants_before, session, keeps_columns, in_place)
         if _window_edges(node, planning.changes) is None:
             operator = lasting(operator, planning.options.state_ttl_ms)
@@ -315,9 +316,9 @@ class SortRule(Rule[Sort]):
         if node.fetch == 0:
             return planning.stream(Values(schema=node.schema, rows=()), wants_before)
         if has_limit(node):
-            found = RankRule().stream(limit_of(node), planning, wants_before)
-            return Stream(found.upstreams, node.schema, planning.changes(node), wants_before)
-        operator = sort_operator(node, names_of(node.schema), planning.changes)
+            ranked = RankRule().stream(to_rank(node), planning, wants_before)
+            return Stream(ranked.upstreams, node.schema, planning.changes(node), wants_before)
+        operator = sort_operator(node, name_columns(node.schema), planning.changes)
         inner = planning.stream(node.input, False)
         if operator is None:
             return inner

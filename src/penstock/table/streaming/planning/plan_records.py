@@ -17,7 +17,7 @@ from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning.plan_normalize import goes_by_key
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, names_of
+from penstock.table.streaming.planning.streams import Stream, name_columns
 from penstock.table.streaming.planning.table_options import ALIGNMENT_GROUP, WatermarkOptions, watermark_options
 from penstock.table.streaming.records.record_stream import FromRecordsOperator, RecordStream
 from penstock.table.streaming.records.source_watermark_operator import SourceWatermarkOperator, is_source_watermark
@@ -48,9 +48,9 @@ class StreamRowsRule(Rule[logical.StreamRows]):
 
     def stream(self, node: logical.StreamRows, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        stream, names = node.stream, names_of(node.schema)
+        stream, names = node.stream, name_columns(node.schema)
         assert isinstance(stream, RecordStream)
-        required = [(place, column.name) for place, column in enumerate(node.schema) if not column.type.is_nullable]
+        required = [(index, column.name) for index, column in enumerate(node.schema) if not column.type.is_nullable]
         key = node.key if node.is_upsert else ()
         operator = partial(FromRecordsOperator, stream.layout, stream.kinds, names, required, key, planning.session)
         upstreams = planning.step("From Records", operator, stream.upstreams, node.changes != INSERTS)
@@ -111,9 +111,9 @@ def with_watermarks(node: logical.WatermarkAssigner, planning: Planning, wants_b
     options = WatermarkOptions()
     if not is_source_watermark(node.expression):
         options = watermark_options(node, planning.options.idle_ms)
-        found = _made_in_source(node, options, planning, wants_before)
-        if found is not None:
-            return found
+        stream = _made_in_source(node, options, planning, wants_before)
+        if stream is not None:
+            return stream
     inner = planning.stream(node.input, _asks_before(node, planning, wants_before))
     operator = _watermarks(node, options, planning)
     upstreams = planning.step("Watermark Assigner", operator, inner.upstreams, inner.changes != INSERTS)
@@ -127,33 +127,33 @@ def _made_in_source(
     node: logical.WatermarkAssigner, options: WatermarkOptions, planning: Planning, wants_before: bool
 ) -> Stream | None:
     """Return the rows of a table whose source generates watermarks for each split; None if it does not."""
-    calc = planning.calc_of(node.input)
+    calc = planning.extract_calc(node.input)
     if not isinstance(calc.input, logical.Scan) or calc.condition is not None:
         return None
     scan, columns = calc.input, calc.expressions or tuple(calc.input.schema.fields())
     time, width = columns[node.column], len(scan.schema)
-    places = [*columns[: node.column], Field(time.type, width), *columns[node.column + 1 :]]
-    watermark = transformed(node.expression, lambda one: places[one.index] if isinstance(one, Field) else one)
+    expressions = [*columns[: node.column], Field(time.type, width), *columns[node.column + 1 :]]
+    watermark = transformed(node.expression, lambda part: expressions[part.index] if isinstance(part, Field) else part)
     if not all(map(is_pure, (time, watermark))):
         return None
     null_times = _null_times(node, scan.schema.names, planning)
     of_table = TableTime(time, watermark, width, planning.session, null_times, options.gap)
     before = _asks_before(node, planning, wants_before)
-    found = planning.timed(scan, options.applied(of_table.strategy()), before)
-    if found is None:
+    scan_stream = planning.timed(scan, options.applied(of_table.strategy()), before)
+    if scan_stream is None:
         return None
 
     def computed(stream: Stream) -> Stream:
         """Compute the table's columns from the scanned columns."""
         if calc.expressions is None:
             return replace(stream, schema=node.schema)
-        operator = partial(CalcOperator, None, columns, names_of(node.schema), planning.session)
+        operator = partial(CalcOperator, None, columns, name_columns(node.schema), planning.session)
         upstreams = planning.step("Calc", operator, stream.upstreams, stream.changes != INSERTS)
         return replace(stream, upstreams=upstreams, schema=node.schema)
 
-    timed = replace(computed(found), changes=planning.changes(node))
+    timed = replace(computed(scan_stream), changes=planning.changes(node))
     if node.route is not None:
-        reader, upstreams = planning.table(scan), _left_out(_sources(found.upstreams))
+        reader, upstreams = planning.table(scan), _left_out(_sources(scan_stream.upstreams))
         rejected = Stream(upstreams, scan.schema, planning.changes(node.route.input), reader.has_before)
         planning.route(node.route, lambda: computed(rejected))
     return timed
@@ -161,17 +161,17 @@ def _made_in_source(
 
 def _left_out(upstreams: Iterable[Upstream]) -> tuple[Upstream, ...]:
     """Return the side outputs with the rejected rows of these streams."""
-    return tuple(replace(one, side_tag=REJECTED_ROWS) for one in upstreams)
+    return tuple(replace(upstream, side_tag=REJECTED_ROWS) for upstream in upstreams)
 
 
 def _sources(upstreams: Iterable[Upstream]) -> Iterator[Upstream]:
     """Yield the sources of these streams, whose steps have one input each."""
-    for one in upstreams:
-        below = one.transformation.inputs
+    for upstream in upstreams:
+        below = upstream.transformation.inputs
         if below:
             yield from _sources(below)
         else:
-            yield one
+            yield upstream
 
 
 def _watermarks(node: logical.WatermarkAssigner, options: WatermarkOptions, planning: Planning) -> Factory:

@@ -20,7 +20,7 @@ from penstock.table.plan.text import calc_text
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_normalize import asks_key_alone, normalized
 from penstock.table.streaming.planning.rule import Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, names_of
+from penstock.table.streaming.planning.streams import Stream, name_columns
 from penstock.table.streaming.rewrites.calc import is_identity
 from penstock.table.streaming.rows.calc_operator import CalcOperator
 from penstock.table.streaming.rows.correlate_operator import CorrelateOperator
@@ -37,18 +37,18 @@ class CalcRule(Rule[CalcNode]):
 
     def changes(self, node: CalcNode, planning: Planning) -> Changes:
         """See `Rule`."""
-        return planning.changes(planning.calc_of(node).input)
+        return planning.changes(planning.extract_calc(node).input)
 
     def asks_before(self, node: CalcNode, planning: Planning, wants_before: bool) -> bool:
         """Require UPDATE_BEFORE for updates of a filter's input: the previous row may pass although the new row does
         not.
         """
-        is_of_table = _completes_upserts(planning.calc_of(node).input, planning)
+        is_of_table = _completes_upserts(planning.extract_calc(node).input, planning)
         return wants_before or (isinstance(node, Filter) and planning.updates(node.input) and not is_of_table)
 
     def stream(self, node: CalcNode, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        calc = planning.calc_of(node)
+        calc = planning.extract_calc(node)
         condition, rows = calc.condition, calc.input
         if not _completes_upserts(rows, planning) or condition is None or not planning.updates(rows):
             inner = planning.stream(rows, wants_before or (condition is not None and planning.updates(rows)))
@@ -59,7 +59,7 @@ class CalcRule(Rule[CalcNode]):
             inner, condition = normalized(rows, planning, wants_before, condition), None
         if condition is None and (calc.expressions is None or is_identity(calc.expressions, rows.schema)):
             return Stream(inner.upstreams, node.schema, inner.changes, inner.has_before)
-        operator = partial(CalcOperator, condition, calc.expressions, names_of(node.schema), planning.session)
+        operator = partial(CalcOperator, condition, calc.expressions, name_columns(node.schema), planning.session)
         text = calc_text(rows, condition, calc.expressions, node.schema)
         upstreams = planning.step("Calc", operator, inner.upstreams, inner.changes != INSERTS, description=text)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
@@ -88,7 +88,7 @@ class CorrelateRule(Rule[Correlate]):
     def stream(self, node: Correlate, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
-        operator = partial(CorrelateOperator, node, names_of(node.schema), planning.session)
+        operator = partial(CorrelateOperator, node, name_columns(node.schema), planning.session)
         upstreams = planning.step("Correlate", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
@@ -100,16 +100,16 @@ class UnionRule(Rule[SetOperation]):
 
     def changes(self, node: SetOperation, planning: Planning) -> Changes:
         """See `Rule`."""
-        found = INSERTS
+        changes = INSERTS
         for part in node.parts:
-            found |= planning.changes(part)
-        return found
+            changes |= planning.changes(part)
+        return changes
 
     def stream(self, node: SetOperation, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         parts = [planning.stream(part, wants_before) for part in node.parts]
         has_before = any(part.has_before for part in parts)
-        upstreams = tuple(one for part in parts for one in part.upstreams)
+        upstreams = tuple(upstream for part in parts for upstream in part.upstreams)
         return Stream(upstreams, node.schema, planning.changes(node), has_before)
 
 
@@ -125,7 +125,7 @@ class ExpandRule(Rule[Expand]):
     def stream(self, node: Expand, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, wants_before)
-        operator = partial(ExpandOperator, node.projections, names_of(node.schema), planning.session)
+        operator = partial(ExpandOperator, node.projections, name_columns(node.schema), planning.session)
         upstreams = planning.step("Expand", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)
 
@@ -146,6 +146,6 @@ class ReplicateRule(Rule[Replicate]):
     def stream(self, node: Replicate, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
         inner = planning.stream(node.input, self.asks_before(node, planning, wants_before))
-        operator = partial(ReplicateOperator, names_of(node.schema))
+        operator = partial(ReplicateOperator, name_columns(node.schema))
         upstreams = planning.step("Replicate", operator, inner.upstreams, inner.changes != INSERTS)
         return Stream(upstreams, node.schema, inner.changes, inner.has_before)

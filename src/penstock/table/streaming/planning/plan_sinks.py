@@ -15,19 +15,19 @@ from penstock.table.connectors.tables import TableWriter
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import DecimalType
 from penstock.table.plan.changes import INSERTS, Changes
-from penstock.table.plan.identity import expressions_in
+from penstock.table.plan.identity import collect_expressions
 from penstock.table.plan.inputs import all_nodes
 from penstock.table.plan.logical import Node, Scan, WatermarkAssigner, Write
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.plan_normalize import deleted_by_key
 from penstock.table.streaming.planning.rule import Factory, Planning
-from penstock.table.streaming.planning.streams import Stream, by_columns, differ_in_parallelism, names_of
-from penstock.table.streaming.planning.table_options import parallelism_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, differ_in_parallelism, name_columns
+from penstock.table.streaming.planning.table_options import read_parallelism
 from penstock.table.streaming.planning.upsert_keys import Keys
 from penstock.table.streaming.rows.state_times import lasting
 from penstock.table.streaming.sinks.constraint_operator import ConstraintOperator
-from penstock.table.streaming.sinks.constraints import constraints_of
+from penstock.table.streaming.sinks.constraints import collect_constraints
 from penstock.table.streaming.sinks.first_upsert_operator import FirstUpsertOperator
 from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
 from penstock.table.streaming.sinks.sink_options import SinkOptions
@@ -66,7 +66,7 @@ def _goes_by_key(write: Write, stream: Stream, options: SinkOptions, is_material
     """
     if options.shuffle != "AUTO":
         return options.shuffle == "FORCE" and not is_materialized
-    parallelism = parallelism_of(write)
+    parallelism = read_parallelism(write)
     if parallelism is not None:
         return parallelism > 1
     return stream.changes == INSERTS and differ_in_parallelism(stream.upstreams)
@@ -76,7 +76,9 @@ def may_overflow(query: Node) -> bool:
     """Return whether a NOT NULL column of a query may be NULL because a decimal has too many digits for its type."""
     if not any(isinstance(column.type, DecimalType) and not column.type.is_nullable for column in query.schema):
         return False
-    expressions = [part for node in all_nodes(query) for one in expressions_in(node) for part in one.walk()]
+    expressions = [
+        part for node in all_nodes(query) for expression in collect_expressions(node) for part in expression.walk()
+    ]
     return any(
         isinstance(part.type, DecimalType)
         and (isinstance(part, FunctionCall) or (isinstance(part, Constant) and part.value is None))
@@ -87,7 +89,7 @@ def may_overflow(query: Node) -> bool:
 def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:
     """Return a stream whose values satisfy the constraints of the columns that they are written to."""
     options = planning.options.sinks
-    checks = constraints_of(schema, options.nested, options.length)
+    checks = collect_constraints(schema, options.nested, options.length)
     if not checks:
         return stream
     operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
@@ -96,10 +98,10 @@ def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:
 
 
 def _materialized(write: Write, stream: Stream, own: list[int] | None, planning: Planning) -> tuple[Upstream, ...]:
-    common = (write.key, own, write.input.schema.types, names_of(write.input.schema))
+    common = (write.key, own, write.input.schema.types, name_columns(write.input.schema))
     operator: Factory
     if write.conflict in ("ERROR", "NOTHING"):
-        names = [write.schema[place].name for place in write.key]
+        names = [write.schema[index].name for index in write.key]
         operator = partial(FirstUpsertOperator, *common, names, write.conflict == "ERROR")
     else:
         operator = lasting(partial(LastUpsertOperator, *common), planning.options.state_ttl_ms)
@@ -122,14 +124,14 @@ def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planni
     if changes == INSERTS and write.conflict == "DEDUPLICATE":
         return False
     keys = planning.upsert_keys.of(write.input)
-    if any(one <= set(write.key) for one in keys):
+    if any(key <= set(write.key) for key in keys):
         return False
     if write.conflict is None and options.requires_on_conflict:
         names = write.input.schema.names
-        shown = " or ".join(sorted(f"[{', '.join(names[place] for place in sorted(one))}]" for one in keys)) or "none"
+        actual = " or ".join(sorted(f"[{', '.join(names[index] for index in sorted(key))}]" for key in keys)) or "none"
         raise ValidationError(
             f"The query has an upsert key that differs from the primary key of the sink table '{title}'. Primary key: "
-            f"[{', '.join(write.schema.names[place] for place in write.key)}], upsert key: {shown}. This can lead to "
+            f"[{', '.join(write.schema.names[index] for index in write.key)}], upsert key: {actual}. This can lead to "
             "non-deterministic results when multiple records with different upsert keys map to the same primary key. "
             "Please specify an ON CONFLICT clause to define how conflicts should be handled: ON CONFLICT DO "
             "DEDUPLICATE (update to the latest record, state intensive, since we need to keep the entire history), or "
@@ -141,11 +143,11 @@ def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planni
 
 def _cheap_remedies(write: Write, keys: Keys) -> str:
     """Return advice on avoiding conflicts without keeping all rows in state."""
-    names, key = write.schema.names, [write.schema.names[place] for place in write.key]
+    names, key = write.schema.names, [write.schema.names[index] for index in write.key]
     remedies = []
     own = min(map(sorted, keys), key=len, default=None)
     if own is not None:
-        declared = ", ".join(names[place] for place in own)
+        declared = ", ".join(names[index] for index in own)
         remedies.append(f"declare PRIMARY KEY ({declared}) NOT ENFORCED on the table, by which the query's rows differ")
     remedies.append(f"let the query have one row for each ({', '.join(key)}), such as by GROUP BY")
     remedies.append(

@@ -12,8 +12,8 @@ from penstock.table.evaluation.evaluator import columns_of_rows
 from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.logical import ArrowRows, Scan, Values
 from penstock.table.streaming.planning.rule import Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, names_of
-from penstock.table.streaming.planning.table_options import parallelism_of
+from penstock.table.streaming.planning.streams import Stream, name_columns
+from penstock.table.streaming.planning.table_options import read_parallelism
 from penstock.table.streaming.rows.drop_update_before_operator import DropUpdateBeforeOperator
 
 
@@ -28,7 +28,7 @@ class ValuesRule(Rule[Values]):
 
     def stream(self, node: Values, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        names = names_of(node.schema)
+        names = name_columns(node.schema)
         if not names:
             # A query without FROM reads one row with an unused column.
             batch = pa.RecordBatch.from_arrays([pa.nulls(len(node.rows))], ["c0"])
@@ -51,7 +51,7 @@ class ArrowRowsRule(Rule[ArrowRows]):
         """See `Rule`."""
         data = node.data.combine_chunks()
         arrays = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in data.itercolumns()]
-        batch = pa.RecordBatch.from_arrays(arrays, names_of(node.schema))
+        batch = pa.RecordBatch.from_arrays(arrays, name_columns(node.schema))
         return planning.source("Rows", TableReader(ColumnsSource(batch)), node.schema)
 
 
@@ -74,14 +74,14 @@ class ScanRule(Rule[Scan]):
         title = ".".join(node.path)
         if table.source is None:
             raise ValidationError(f"table '{title}' is read by Spark, in batch only: its connector has no source")
-        parallelism = parallelism_of(node)
+        parallelism = read_parallelism(node)
         if parallelism is not None and table.changes != INSERTS:
             raise UnsupportedError(
                 f"option 'scan.parallelism' of table {title} is not supported where rows are updated or deleted: leave "
                 "it out, so that the changes of a row stay in order"
             )
-        found = planning.source(node.path[-1], table, node.schema, parallelism)
-        if wants_before or not found.has_before or Changes.UPDATE not in found.changes:
-            return found
-        upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, found.upstreams, True)
-        return Stream(upstreams, node.schema, found.changes, False)
+        stream = planning.source(node.path[-1], table, node.schema, parallelism)
+        if wants_before or not stream.has_before or Changes.UPDATE not in stream.changes:
+            return stream
+        upstreams = planning.step("Drop Update Before", DropUpdateBeforeOperator, stream.upstreams, True)
+        return Stream(upstreams, node.schema, stream.changes, False)

@@ -9,7 +9,7 @@ from penstock.table.plan.logical import TableAggregate
 from penstock.table.streaming.aggregates.accumulators import check_unbounded
 from penstock.table.streaming.aggregates.table_aggregate_operator import TableAggregateOperator
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.rows.state_times import lasting
 
 
@@ -36,7 +36,7 @@ class TableAggregateRule(Rule[TableAggregate]):
             node.keys,
             node.call,
             node.input.schema.types,
-            names_of(node.schema),
+            name_columns(node.schema),
             retracts,
             planning.session,
         )

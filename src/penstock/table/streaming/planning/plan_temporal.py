@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.table.analyser.relations import NEEDS_TIME
-from penstock.table.analyser.subqueries import TRUE, all_of
+from penstock.table.analyser.subqueries import TRUE, conjoin
 from penstock.table.data.errors import ValidationError
 from penstock.table.data.logical_types import BooleanType
 from penstock.table.plan.changes import INSERTS, Changes
@@ -24,14 +24,14 @@ from penstock.table.plan.logical import (
     WatermarkAssigner,
 )
 from penstock.table.plan.row_schema import PlanColumn, RowSchema, TimeAttribute
-from penstock.table.plan.text import expression_text, names_of
-from penstock.table.streaming.joins.join_conditions import keys_of, parts_of
+from penstock.table.plan.text import expression_text, name_columns
+from penstock.table.streaming.joins.join_conditions import extract_join_keys, split_condition
 from penstock.table.streaming.joins.temporal_join_operator import TemporalJoinOperator, TemporalSpec
 from penstock.table.streaming.planning import streams
 from penstock.table.streaming.planning.planned_joins import with_keys
 from penstock.table.streaming.planning.rule import Planning, Rule
 from penstock.table.streaming.planning.streams import Stream, by_columns
-from penstock.table.streaming.planning.upsert_keys import Keys, column_of, projected
+from penstock.table.streaming.planning.upsert_keys import Keys, find_column, projected
 from penstock.table.typed.nodes import Constant, Field, Typed
 
 _BOOLEAN: Final = BooleanType(False)
@@ -62,29 +62,29 @@ class TemporalJoinRule(Rule[TemporalJoin]):
         right_keys: list[Typed] = []
         nulls_match: list[bool] = []
         rest: list[Typed] = []
-        taken: set[int] = set()
-        for part in parts_of(node.condition):
-            found = keys_of(part, width, planning.calls)
-            column = column_of(found.right[0]) if found.right else None
-            if column is not None and column.index in key and column.index not in taken:
-                taken.add(column.index)
-                left_keys += found.left
-                right_keys += found.right
-                nulls_match += found.nulls_match
+        used: set[int] = set()
+        for part in split_condition(node.condition):
+            join_keys = extract_join_keys(part, width, planning.calls)
+            column = find_column(join_keys.right[0]) if join_keys.right else None
+            if column is not None and column.index in key and column.index not in used:
+                used.add(column.index)
+                left_keys += join_keys.left
+                right_keys += join_keys.right
+                nulls_match += join_keys.nulls_match
             else:
                 rest.append(part)
-        condition = all_of(rest, planning.calls)
-        left, places = with_keys(node.left, left_keys)
-        view = _view_of(node.right, time, planning)
+        condition = conjoin(rest, planning.calls)
+        left, left_indices = with_keys(node.left, left_keys)
+        view = _find_view(node.right, time, planning)
         right, right_places = with_keys(node.right if view is None else view.rows, right_keys)
         spec = TemporalSpec(
             keeps_left=node.join_type is JoinType.LEFT,
-            keys=(places, right_places),
+            keys=(left_indices, right_places),
             nulls_match=tuple(nulls_match),
             times=(node.time.index, time),
             condition=None if condition == TRUE else condition,
             types=(node.left.schema.types, node.right.schema.types),
-            names=streams.names_of(node.schema),
+            names=streams.name_columns(node.schema),
             columns=(node.left.schema.names, node.right.schema.names),
             ends_by_before=_has_filter(node.right if view is None else view.input, planning),
             is_view=view is not None and view.has_updates,
@@ -93,8 +93,8 @@ class TemporalJoinRule(Rule[TemporalJoin]):
         rows = planning.stream(left, self.asks_before(node, planning, wants_before) and planning.updates(node.left))
         versions = planning.stream(right, view is not None and view.has_updates)
         inputs = [
-            *by_columns(rows, places),
-            *(replace(one, input_index=1) for one in by_columns(versions, right_places)),
+            *by_columns(rows, left_indices),
+            *(replace(upstream, input_index=1) for upstream in by_columns(versions, right_places)),
         ]
         operator = partial(TemporalJoinOperator, spec, planning.session)
         upstreams = planning.step(f"Temporal Join {node.join_type.value}", operator, inputs, is_stateful=True)
@@ -115,13 +115,13 @@ class _View(NamedTuple):
     has_updates: bool
 
 
-def _view_of(node: Node, time: int, planning: Planning) -> _View | None:
+def _find_view(node: Node, time: int, planning: Planning) -> _View | None:
     """Return the input of a view that keeps the last row by event time; None for other nodes.
 
     The view itself drops a row that arrives after a later one, or that a later one replaces. But each row is a version,
     so the join reads the view's input instead of its changes.
     """
-    calc = planning.calc_of(node)
+    calc = planning.extract_calc(node)
     match calc.input:
         case Rank(start=1, end=1, end_column=None, shows_number=False, partition=partition, order=(key,)) if partition:
             rank = calc.input
@@ -142,7 +142,7 @@ def _view_of(node: Node, time: int, planning: Planning) -> _View | None:
 def _time_of_versions(node: TemporalJoin) -> int:
     """Return the index of the right side's event time."""
     columns = node.right.schema
-    time = next((place for place, one in enumerate(columns) if one.time is TimeAttribute.ROWTIME), None)
+    time = next((index for index, column in enumerate(columns) if column.time is TimeAttribute.ROWTIME), None)
     if time is None:
         raise ValidationError(f"{_NEEDS} row time attribute can be found.")
     left = node.left.schema[node.time.index]
@@ -165,20 +165,22 @@ def _version_key(node: TemporalJoin, planning: Planning) -> frozenset[int]:
             f"{_NEEDS} primary key can be found."
         )
     width = len(node.left.schema)
-    on = keys_of(node.condition, width, planning.calls)
-    columns = {one.index for one in map(column_of, on.right) if one is not None}
-    found = min((sorted(key) for key in known if key <= columns), default=None)
-    if found is None:
-        names = names_of(node.left, node.right)
-        key = ",".join(names[width + place] for place in min(map(sorted, known)))
+    on = extract_join_keys(node.condition, width, planning.calls)
+    columns = {column.index for column in map(find_column, on.right) if column is not None}
+    version_key = min((sorted(key) for key in known if key <= columns), default=None)
+    if version_key is None:
+        names = name_columns(node.left, node.right)
+        key = ",".join(names[width + index] for index in min(map(sorted, known)))
         right = names[width:]
         pairs = zip(on.left, on.right, strict=True)
-        condition = ", ".join(f"{expression_text(one, names)}={expression_text(other, right)}" for one, other in pairs)
+        condition = ", ".join(
+            f"{expression_text(operand, names)}={expression_text(other, right)}" for operand, other in pairs
+        )
         raise ValidationError(
             f"Temporal table's primary key [{key}] must be included in the equivalence condition of temporal join, but "
             f"current temporal join condition is [{condition}]."
         )
-    return frozenset(found)
+    return frozenset(version_key)
 
 
 def version_keys(node: Node, planning: Planning) -> Keys:

@@ -48,17 +48,17 @@ def window_join(
             "Processing time Window Join is not supported yet: take an event time attribute for both windows"
         )
     edges = set(zip(left_edges, right_edges, strict=True))
-    kept = [
-        place
-        for place, (one, other) in enumerate(zip(keys.left, keys.right, strict=True))
-        if not (isinstance(one, Field) and isinstance(other, Field) and (one.index, other.index) in edges)
+    indices = [
+        index
+        for index, (key, other) in enumerate(zip(keys.left, keys.right, strict=True))
+        if not (isinstance(key, Field) and isinstance(other, Field) and (key.index, other.index) in edges)
     ]
-    left, left_places = with_keys(join.left, [keys.left[place] for place in kept])
-    right, right_places = with_keys(join.right, [keys.right[place] for place in kept])
+    left, left_places = with_keys(join.left, [keys.left[index] for index in indices])
+    right, right_places = with_keys(join.right, [keys.right[index] for index in indices])
     joining = WindowJoining(
         join.join_type,
         (left_places, right_places),
-        tuple(keys.nulls_match[place] for place in kept),
+        tuple(keys.nulls_match[index] for index in indices),
         None if keys.rest == TRUE else keys.rest,
         (join.left.schema.types, join.right.schema.types),
         tuple(names),
@@ -68,6 +68,6 @@ def window_join(
     )
     operator: Factory = partial(WindowJoinOperator, joining)
     if is_in_memory:
-        operator = partial(ColumnWindowJoinOperator, joining, [left.schema.types[place] for place in left_places])
+        operator = partial(ColumnWindowJoinOperator, joining, [left.schema.types[index] for index in left_places])
     name = f"Window Join {join.join_type.value}"
     return PlannedJoin(name, (left, right), (left_places, right_places), operator, False)

@@ -12,7 +12,7 @@ from functools import partial
 
 from penstock.base.errors import UnsupportedError
 from penstock.core.operators.base import StreamOperator
-from penstock.table.analyser.window_properties import EDGES, edges_of, is_processing
+from penstock.table.analyser.window_properties import EDGES, find_window_edges, is_processing
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.changes import ALL, INSERTS, Changes
@@ -22,7 +22,7 @@ from penstock.table.plan.text import window_aggregate_text
 from penstock.table.streaming.aggregates.accumulators import check_windowed
 from penstock.table.streaming.planning.optimizations import Optimization
 from penstock.table.streaming.planning.rule import Factory, Planning, Rule
-from penstock.table.streaming.planning.streams import Stream, by_columns, names_of
+from penstock.table.streaming.planning.streams import Stream, by_columns, name_columns
 from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.streaming.windows.column_aggregates import GROUPED, is_by_kernel
 from penstock.table.streaming.windows.column_window_operators import (
@@ -68,7 +68,7 @@ def table_stream(node: WindowTable, planning: Planning) -> Stream:
     """Return the rows of a window table."""
     _check_time(node)
     inner = planning.stream(node.input, planning.updates(node.input))
-    names = names_of(node.schema)
+    names = name_columns(node.schema)
     title = f"Window Table {node.kind}"
     if node.kind == "SESSION":
         operator: Factory = partial(
@@ -114,7 +114,7 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
     schema = node.schema
     changes = aggregate_changes(node, planning)
     if _finds_windows(node, planning):
-        node = below_window(node, planning.calc_of(node.input)) or node
+        node = below_window(node, planning.extract_calc(node.input)) or node
     retracts = planning.changes(node.input) != INSERTS
     window, edges = _window_and_edges(node)
     planning.options.emission.check(window.kind, window.is_group)
@@ -134,14 +134,14 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
         WindowTime.of(window),
         node.calls,
         tuple(schema.types),
-        tuple(names_of(schema)),
+        tuple(name_columns(schema)),
         planning.session,
     )
     inner = planning.stream(window.input if is_right_above else node.input, False)
-    places = {edge: key for key, edge in edges.items()}
+    edge_keys = {edge: key for key, edge in edges.items()}
     operator: Factory
     if not is_right_above:
-        operator = partial(ColumnWindowsOfRowsOperator, windows, places[0], places[1])
+        operator = partial(ColumnWindowsOfRowsOperator, windows, edge_keys[0], edge_keys[1])
     elif window.kind == "SESSION":
         operator = partial(ColumnSessionAggregateOperator, windows, window.sizes[0])
     else:
@@ -157,9 +157,9 @@ def _finds_windows(node: Aggregate, planning: Planning) -> bool:
 
 def _window_and_edges(node: Aggregate) -> tuple[WindowTable, dict[int, int]]:
     """Return the window of an aggregate's rows, and its keys that are window edges, by position among the keys."""
-    found = edges_of(node.input, node.keys)
-    assert found is not None
-    return found[0], {key: found[1][key] for key in node.keys if key in found[1]}
+    window_and_edges = find_window_edges(node.input, node.keys)
+    assert window_and_edges is not None
+    return window_and_edges[0], {key: window_and_edges[1][key] for key in node.keys if key in window_and_edges[1]}
 
 
 def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
@@ -170,7 +170,7 @@ def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
     is_session = window is not None and window.kind == "SESSION"
     if is_session and any(call.is_distinct and call.function == "COUNT" for call in node.calls):
         return False
-    if window is not None and any(place >= len(window.input.schema) for call in node.calls for place in _read(call)):
+    if window is not None and any(index >= len(window.input.schema) for call in node.calls for index in _read(call)):
         return False  # the rows below do not have window edges yet
     are_columns = all(isinstance(node.input.schema[key].type, GROUPED) for key in node.keys)
     return are_columns and all(map(is_by_kernel, node.calls))
@@ -179,23 +179,23 @@ def _is_by_kernel(node: Aggregate, window: WindowTable | None) -> bool:
 def _read(call: AggregateCall) -> set[int]:
     """Return the columns that a call reads."""
     expressions = [*call.operands, *([] if call.condition is None else [call.condition])]
-    return {part.index for one in expressions for part in one.walk() if isinstance(part, Field)}
+    return {part.index for expression in expressions for part in expression.walk() if isinstance(part, Field)}
 
 
 def _by_row(node: Aggregate, inner: Stream, planning: Planning, changes: Changes, wants_before: bool) -> Stream:
     window, edges = _window_and_edges(node)
     groups = [key for key in node.keys if key not in edges]
-    made: Callable[..., StreamOperator] = WindowAggregateOperator
+    factory: Callable[..., StreamOperator] = WindowAggregateOperator
     if changes != INSERTS:
-        made = partial(EmittingWindowOperator, emission=planning.options.emission, wants_before=wants_before)
+        factory = partial(EmittingWindowOperator, emission=planning.options.emission, wants_before=wants_before)
     operator = partial(
-        made,
+        factory,
         node.keys,
         edges,
         WindowTime.of(window),
         node.calls,
         node.input.schema.types,
-        names_of(node.schema),
+        name_columns(node.schema),
         planning.changes(node.input) != INSERTS,
         planning.session,
     )
@@ -228,25 +228,32 @@ def below_window(node: Aggregate, calc: Calc) -> Aggregate | None:
         return None
     width = len(window.input.schema)
     expressions = calc.expressions or tuple(window.schema.fields())
-    edges = [one.index - width if isinstance(one, Field) and one.index >= width else None for one in expressions]
-    moved = [one for one, edge in zip(expressions, edges, strict=True) if edge is None]
-    asked = [] if calc.condition is None else [calc.condition]
-    if any(isinstance(part, Field) and part.index >= width for one in [*moved, *asked] for part in one.walk()):
+    edges = [
+        expression.index - width if isinstance(expression, Field) and expression.index >= width else None
+        for expression in expressions
+    ]
+    moved = [expression for expression, edge in zip(expressions, edges, strict=True) if edge is None]
+    filters = [] if calc.condition is None else [calc.condition]
+    if any(
+        isinstance(part, Field) and part.index >= width
+        for expression in [*moved, *filters]
+        for part in expression.walk()
+    ):
         return None
-    if not all(map(is_stable, [*moved, *asked])):
+    if not all(map(is_stable, [*moved, *filters])):
         return None
     columns = [
-        column if isinstance(one, Field) else PlanColumn(column.name, column.type)
-        for column, one, edge in zip(node.input.schema, expressions, edges, strict=True)
+        column if isinstance(expression, Field) else PlanColumn(column.name, column.type)
+        for column, expression, edge in zip(node.input.schema, expressions, edges, strict=True)
         if edge is None
     ]
     needed = (window.time, *window.partition)
-    for place in needed:
-        field = window.input.schema.field(place)
+    for index in needed:
+        field = window.input.schema.field(index)
         if field not in moved:
             moved.append(field)
-            columns.append(window.input.schema[place])
-    time, *partition = [moved.index(window.input.schema.field(place)) for place in needed]
+            columns.append(window.input.schema[index])
+    time, *partition = [moved.index(window.input.schema.field(column_index)) for column_index in needed]
     inner: Node = window.input
     if calc.condition is not None:
         inner = Filter(schema=inner.schema, input=inner, condition=calc.condition)
@@ -260,22 +267,26 @@ def below_window(node: Aggregate, calc: Calc) -> Aggregate | None:
         partition=tuple(partition),
     )
     rows = iter(range(len(moved)))
-    places = [next(rows) if edge is None else len(moved) + edge for edge in edges]
+    positions = [next(rows) if edge is None else len(moved) + edge for edge in edges]
     return replace(
         node,
         input=table,
-        keys=tuple(places[key] for key in node.keys),
-        calls=tuple(_moved(call, places, table.schema) for call in node.calls),
+        keys=tuple(positions[key] for key in node.keys),
+        calls=tuple(_moved(call, positions, table.schema) for call in node.calls),
     )
 
 
-def _moved(call: AggregateCall, places: Sequence[int], schema: RowSchema) -> AggregateCall:
+def _moved(call: AggregateCall, positions: Sequence[int], schema: RowSchema) -> AggregateCall:
     """Rewrite a call to other columns."""
 
-    def change(one: Typed) -> Typed:
-        return replace(schema.field(places[one.index]), type=one.type) if isinstance(one, Field) else one
+    def change(expression: Typed) -> Typed:
+        return (
+            replace(schema.field(positions[expression.index]), type=expression.type)
+            if isinstance(expression, Field)
+            else expression
+        )
 
-    operands = tuple(transformed(one, change) for one in call.operands)
+    operands = tuple(transformed(operand, change) for operand in call.operands)
     condition = None if call.condition is None else transformed(call.condition, change)
-    order = tuple(replace(key, index=places[key.index]) for key in call.order)
+    order = tuple(replace(key, index=positions[key.index]) for key in call.order)
     return replace(call, operands=operands, condition=condition, order=order)

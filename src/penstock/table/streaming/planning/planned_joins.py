@@ -29,14 +29,14 @@ def with_keys(node: Node, keys: Sequence[Typed]) -> tuple[Node, tuple[int, ...]]
     """
     expressions: list[Typed] = list(node.schema.fields())
     columns = list(node.schema)
-    places: list[int] = []
+    indices: list[int] = []
     for key in keys:
         if isinstance(key, Field):
-            places.append(key.index)
+            indices.append(key.index)
         else:
-            places.append(len(columns))
+            indices.append(len(columns))
             columns.append(PlanColumn(f"$key{len(columns)}", key.type))
             expressions.append(key)
     if len(columns) == len(node.schema):
-        return node, tuple(places)
-    return Project(schema=RowSchema(tuple(columns)), input=node, expressions=tuple(expressions)), tuple(places)
+        return node, tuple(indices)
+    return Project(schema=RowSchema(tuple(columns)), input=node, expressions=tuple(expressions)), tuple(indices)

@@ -30,7 +30,7 @@ from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.changes import ALL, INSERTS, Changes, shown
-from penstock.table.plan.identity import COMMITTER, SINK, SOURCE, Known, expressions_in, rows_text, state_id
+from penstock.table.plan.identity import COMMITTER, SINK, SOURCE, Known, collect_expressions, rows_text, state_id
 from penstock.table.plan.row_schema import RowSchema
 from penstock.table.plan.text import node_text
 from penstock.table.streaming.planning import plan_joins, plan_sinks
@@ -59,10 +59,10 @@ from penstock.table.streaming.planning.plan_windows import WindowTableRule
 from penstock.table.streaming.planning.relational import with_relations
 from penstock.table.streaming.planning.rule import Factory, Rule
 from penstock.table.streaming.planning.streams import Stream, parallelism_in_order
-from penstock.table.streaming.planning.table_options import of_connector, parallelism_of
+from penstock.table.streaming.planning.table_options import of_connector, read_parallelism
 from penstock.table.streaming.planning.upsert_keys import UpsertKeys
 from penstock.table.streaming.records.record_target import RecordTarget
-from penstock.table.streaming.rewrites.calc import Calc, calc_of
+from penstock.table.streaming.rewrites.calc import Calc, extract_calc
 from penstock.table.streaming.rewrites.columns import ScanKey, scan_key
 from penstock.table.streaming.rewrites.processing_time import orders_by_arrival, with_late_processing_time
 from penstock.table.streaming.rewrites.rewritten import rewritten
@@ -98,11 +98,11 @@ RULES: Final[tuple[Rule[Any], ...]] = (
 _BY_NODE: Final[Mapping[type[logical.Node], Rule[Any]]] = {kind: rule for rule in RULES for kind in rule.nodes}
 
 
-def _rule_of(node: logical.Node) -> Rule[Any]:
-    found = _BY_NODE.get(type(node))
-    if found is None:
+def _find_rule(node: logical.Node) -> Rule[Any]:
+    rule = _BY_NODE.get(type(node))
+    if rule is None:
         raise UnsupportedError(f"{type(node).__name__} is not supported in streams yet: {node_text(node)}")
-    return found
+    return rule
 
 
 class Planned(NamedTuple):
@@ -144,7 +144,9 @@ class StreamPlanner:
         self._changes: dict[int, tuple[logical.Node, Changes]] = {}
         self._calcs: dict[int, tuple[logical.Node, Calc]] = {}
         self.by_key: set[int] = set()
-        self.upsert_keys = UpsertKeys(self._key_of, self.calc_of, calls, lambda node: is_distinct_already(node, self))
+        self.upsert_keys = UpsertKeys(
+            self._find_row_key, self.extract_calc, calls, lambda node: is_distinct_already(node, self)
+        )
         #: by the id of a query: the query, and its rewritten plan
         self._queries: dict[int, tuple[logical.Node, logical.Node]] = {}
         #: by the id of a node of such plans: the node, and the node that is planned in its place
@@ -209,10 +211,10 @@ class StreamPlanner:
     def changes(self, node: logical.Node) -> Changes:
         """Return the changelog mode of a node of a rewritten query."""
         node = self._run_form(node)
-        found = self._changes.get(id(node))
-        if found is None:
-            found = self._changes[id(node)] = (node, _rule_of(node).changes(node, self))
-        return found[1]
+        cached = self._changes.get(id(node))
+        if cached is None:
+            cached = self._changes[id(node)] = (node, _find_rule(node).changes(node, self))
+        return cached[1]
 
     def updates(self, node: logical.Node) -> bool:
         """Return whether a node emits updates."""
@@ -220,12 +222,12 @@ class StreamPlanner:
 
     def table(self, node: logical.Scan) -> TableReader:
         """Return the reader of a table."""
-        found = self._readers.get(id(node))
-        if found is None:
-            found = self._readers[id(node)] = (node, self._reader(of_connector(node)))
-        return found[1]
+        cached = self._readers.get(id(node))
+        if cached is None:
+            cached = self._readers[id(node)] = (node, self._reader(of_connector(node)))
+        return cached[1]
 
-    def _key_of(self, node: logical.Scan) -> Sequence[int]:
+    def _find_row_key(self, node: logical.Scan) -> Sequence[int]:
         """Return the columns that identify rows of a table. Append-only tables may have many rows of a declared key."""
         table = self.table(node)
         return table.key or (node.key if table.changes != INSERTS else ())
@@ -233,7 +235,7 @@ class StreamPlanner:
     def explained(self, node: logical.Node, wants_before: bool = True, depth: int = 0) -> str:
         """Return a plan as text, one node per line, each with its changelog mode."""
         if isinstance(node, logical.Write):
-            lines, asked = [node_text(node)], wants_before
+            lines, input_wants_before = [node_text(node)], wants_before
             inputs: tuple[logical.Node, ...] = (self.rewritten(node.input),)
         else:
             node = self._run_form(node) if depth else self.rewritten(node)
@@ -241,10 +243,10 @@ class StreamPlanner:
             mode, text = shown(changes, wants_before), node_text(node)
             opened = f"{text[:-1]}, " if text.endswith(")") else f"{text}("
             lines = ["  " * depth + f"{opened}changelogMode={mode})"]
-            inputs, asked = node.inputs(), _rule_of(node).asks_before(node, self, wants_before)
-        lines += [self.explained(one, asked, depth + 1) for one in inputs]
+            inputs, input_wants_before = node.inputs(), _find_rule(node).asks_before(node, self, wants_before)
+        lines += [self.explained(child, input_wants_before, depth + 1) for child in inputs]
         if not depth:
-            lines += [self.explained(one) for root in inputs for one in self._unexplained_routes(root)]
+            lines += [self.explained(route) for root in inputs for route in self._unexplained_routes(root)]
         return "\n".join(lines)
 
     def _unexplained_routes(self, node: logical.Node) -> Iterator[logical.Write]:
@@ -254,8 +256,8 @@ class StreamPlanner:
             if key not in self._explained:
                 self._explained.add(key)
                 yield node.route
-        for one in node.inputs():
-            yield from self._unexplained_routes(one)
+        for child in node.inputs():
+            yield from self._unexplained_routes(child)
 
     # --- operators ----------------------------------------------------------------------------------------------------
 
@@ -266,25 +268,25 @@ class StreamPlanner:
     def stream(self, node: logical.Node, wants_before: bool) -> Stream:
         """Return the stream of a node of a rewritten query. `wants_before`: whether updates include UPDATE_BEFORE."""
         node = self._run_form(node)
-        whole = tuple(id(one) in self.by_key for one in _normalizers(node))
-        key = (rows_text(node, self._rows_texts), wants_before, whole)
-        found = self._streams.get(key) if self._shares else None
-        if found is None:
+        by_key_flags = tuple(id(normalizer) in self.by_key for normalizer in _normalizers(node))
+        key = (rows_text(node, self._rows_texts), wants_before, by_key_flags)
+        stream = self._streams.get(key) if self._shares else None
+        if stream is None:
             with self._planning(node, wants_before):
-                found = _rule_of(node).stream(node, self, wants_before)
+                stream = _find_rule(node).stream(node, self, wants_before)
             if self._is_stable(node):
-                self._streams[key] = found
-        return found
+                self._streams[key] = stream
+        return stream
 
     def _is_stable(self, node: logical.Node) -> bool:
         """Return whether a node and all its inputs produce the same rows if they are computed again."""
-        found = self._stable.get(id(node))
-        if found is None:
-            is_stable_alone = all(user.is_deterministic for user in logical.users_of(node)) and all(
-                map(is_stable, expressions_in(node))
+        cached = self._stable.get(id(node))
+        if cached is None:
+            is_stable_alone = all(user.is_deterministic for user in logical.list_user_functions(node)) and all(
+                map(is_stable, collect_expressions(node))
             )
-            found = self._stable[id(node)] = node, is_stable_alone and all(map(self._is_stable, node.inputs()))
-        return found[1]
+            cached = self._stable[id(node)] = node, is_stable_alone and all(map(self._is_stable, node.inputs()))
+        return cached[1]
 
     @contextmanager
     def _planning(self, node: logical.Node, wants_before: bool = True) -> Iterator[None]:
@@ -299,10 +301,10 @@ class StreamPlanner:
         if not self._planned:
             return None
         for number in count(1):
-            found = state_id(self._planned[-1].node, f"{role} {number}", self._state_texts)
-            if found not in self._ids and not self._is_taken(found):
-                self._ids.add(found)
-                return found
+            step_id = state_id(self._planned[-1].node, f"{role} {number}", self._state_texts)
+            if step_id not in self._ids and not self._is_taken(step_id):
+                self._ids.add(step_id)
+                return step_id
         raise AssertionError
 
     def sink(self, write: logical.Write, writer: TableWriter) -> None:
@@ -313,7 +315,7 @@ class StreamPlanner:
     def _sink(self, write: logical.Write, writer: TableWriter) -> None:
         title = ".".join(write.path)
         upstreams, sink = self.written(write, writer), writer.sink
-        parallelism, changes = parallelism_of(write), self.changes(self.rewritten(write.input))
+        parallelism, changes = read_parallelism(write), self.changes(self.rewritten(write.input))
         if parallelism is not None and changes != INSERTS and not write.key:
             raise UnsupportedError(
                 f"option 'sink.parallelism' of table {title} is not supported where rows are updated or deleted and "
@@ -354,8 +356,8 @@ class StreamPlanner:
             if writer.takes_columns:
                 return upstreams
             operator = partial(ToRowsOperator, write.input.schema.types, writer.takes_text)
-            is_by_key = any(one.partitioner is not None for one in upstreams)
-            parallelism = parallelism_of(write) if is_by_key else None
+            is_by_key = any(upstream.partitioner is not None for upstream in upstreams)
+            parallelism = read_parallelism(write) if is_by_key else None
             are_changes = self.changes(write.input) != INSERTS
             return self.step("Rows", operator, upstreams, are_changes, parallelism=parallelism)
 
@@ -383,9 +385,9 @@ class StreamPlanner:
         stream = self._for_client(plan, target.accepts, target.wants_before, target.title)
         checked = plan_sinks.checked(stream, target.schema, self)
         operator = target.operator(self.session)
-        found = self.step("To Records", operator, checked.upstreams, self.changes(plan) != INSERTS)
+        upstreams = self.step("To Records", operator, checked.upstreams, self.changes(plan) != INSERTS)
         self._add_routes()
-        return found
+        return upstreams
 
     def _for_client(self, node: logical.Node, accepts: Changes, wants_before: bool, title: str) -> Stream:
         changes = self.changes(node)
@@ -427,10 +429,10 @@ class StreamPlanner:
         refused = self.changes(node) & ~accepts
         if refused:
             is_both = refused == ALL & ~INSERTS
-            what = "update and delete" if is_both else "update" if Changes.UPDATE in refused else "delete"
+            kinds = "update and delete" if is_both else "update" if Changes.UPDATE in refused else "delete"
             raise ValidationError(
-                f"{consumer} doesn't support consuming {what} changes which is produced by node "
-                f"{node_text(_source_of(self._run_form(node), refused, self.changes))}"
+                f"{consumer} doesn't support consuming {kinds} changes which is produced by node "
+                f"{node_text(_find_change_source(self._run_form(node), refused, self.changes))}"
             )
 
     def step(
@@ -451,15 +453,15 @@ class StreamPlanner:
         self.add(transformation)
         return (Upstream(transformation),)
 
-    def calc_of(self, node: logical.Node) -> Calc:
+    def extract_calc(self, node: logical.Node) -> Calc:
         """Return the filters and projections from a node down that form one step."""
-        found = self._calcs.get(id(node))
-        if found is None:
-            calc = calc_of(node, self.calls)
+        cached = self._calcs.get(id(node))
+        if cached is None:
+            calc = extract_calc(node, self.calls)
             if isinstance(calc.input, logical.Join):
                 calc = plan_joins.above_join(calc, calc.input, self.calls)
-            found = self._calcs[id(node)] = node, calc
-        return found[1]
+            cached = self._calcs[id(node)] = node, calc
+        return cached[1]
 
     def source(self, title: str, table: TableReader, schema: RowSchema, parallelism: int | None = None) -> Stream:
         """See `Planning`."""
@@ -492,11 +494,13 @@ def _routed_table(write: logical.Write) -> ScanKey:
     return scan_key(rejected.table)
 
 
-def _source_of(node: logical.Node, refused: Changes, changes: Callable[[logical.Node], Changes]) -> logical.Node:
+def _find_change_source(
+    node: logical.Node, refused: Changes, changes: Callable[[logical.Node], Changes]
+) -> logical.Node:
     """Return the lowest node that emits the refused changes."""
     for inner in node.inputs():
         if changes(inner) & refused:
-            return _source_of(inner, refused, changes)
+            return _find_change_source(inner, refused, changes)
     return node
 
 

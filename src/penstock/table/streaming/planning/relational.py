@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import reduce
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import all_of, shifted
+from penstock.table.analyser.subqueries import conjoin, shifted
 from penstock.table.functions.signatures import BIGINT
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import (
@@ -52,16 +52,16 @@ def _matched(node: SetOperation, calls: Calls) -> Node:
 
     def joined(left: Node, right: Node) -> Node:
         rights = [shifted(other, width) for other in right.schema.fields()]
-        same = [_same(one, other, calls) for one, other in zip(left.schema.fields(), rights, strict=True)]
-        return Join(schema=left.schema, left=left, right=right, join_type=kind, condition=all_of(same, calls))
+        same = [_same(left_field, other, calls) for left_field, other in zip(left.schema.fields(), rights, strict=True)]
+        return Join(schema=left.schema, left=left, right=right, join_type=kind, condition=conjoin(same, calls))
 
     return Distinct(schema=node.schema, input=reduce(joined, node.parts))
 
 
-def _same(one: Typed, other: Typed, calls: Calls) -> Typed:
+def _same(column: Typed, other: Typed, calls: Calls) -> Typed:
     """Return the condition that two columns are equal: `=` if neither is nullable, so that window joins match."""
-    has_nulls = one.type.is_nullable or other.type.is_nullable
-    return calls.call("IS NOT DISTINCT FROM" if has_nulls else "=", [one, other])
+    has_nulls = column.type.is_nullable or other.type.is_nullable
+    return calls.call("IS NOT DISTINCT FROM" if has_nulls else "=", [column, other])
 
 
 def _counted(node: SetOperation, calls: Calls) -> Node:
@@ -71,39 +71,39 @@ def _counted(node: SetOperation, calls: Calls) -> Node:
     numbers = tuple(PlanColumn(f"$count{index}", _COUNT) for index in range(sides))
     marked = RowSchema((*node.schema.columns, *numbers))
 
-    def numbered(place: int, part: Node) -> Node:
-        sign = -1 if place else 1
-        marks = [int(index == place) for index in range(sides)] if is_intersection else [sign]
+    def numbered(position: int, part: Node) -> Node:
+        sign = -1 if position else 1
+        marks = [int(index == position) for index in range(sides)] if is_intersection else [sign]
         expressions = (*part.schema.fields(), *(Constant(_COUNT, mark) for mark in marks))
         return Project(schema=marked, input=part, expressions=expressions)
 
-    parts = tuple(numbered(place, part) for place, part in enumerate(node.parts))
+    parts = tuple(numbered(position, part) for position, part in enumerate(node.parts))
     union = SetOperation(schema=marked, operator="UNION", parts=parts, is_all=True)
     sums = tuple(AggregateCall("$SUM0", (marked.field(width + index),), _COUNT) for index in range(sides))
     counted = Aggregate(schema=marked, input=union, keys=tuple(range(width)), calls=sums)
     counts: list[Typed] = list(marked.fields()[width:])
     times = counts[0] if len(counts) == 1 else calls.call("LEAST", counts)
-    kept = Filter(schema=marked, input=counted, condition=calls.call(">", [times, Constant(_COUNT, 0)]))
+    filtered = Filter(schema=marked, input=counted, condition=calls.call(">", [times, Constant(_COUNT, 0)]))
     schema = RowSchema((*node.schema.columns, PlanColumn("$times", _COUNT)))
-    rows = Project(schema=schema, input=kept, expressions=(*marked.fields()[:width], times))
+    rows = Project(schema=schema, input=filtered, expressions=(*marked.fields()[:width], times))
     return Replicate(schema=node.schema, input=rows)
 
 
 def _expanded(node: Aggregate) -> Node:
     """Rewrite the groups of several sets as groups of rows that are repeated once for each set."""
     rows, width = node.input, len(node.keys)
-    used = sorted({one.index for call in node.calls for one in _fields(call)})
+    used = sorted({field.index for call in node.calls for field in _fields(call)})
     number = PlanColumn("$set", _COUNT)
     groupings = node.schema.columns[width + len(node.calls) :]
     columns = (*node.schema.columns[:width], *(rows.schema[index] for index in used), number, *groupings)
     expanded = Expand(
         schema=RowSchema(columns),
         input=rows,
-        projections=tuple(_projection(node, place, used) for place in range(len(node.sets))),
+        projections=tuple(_projection(node, set_index, used) for set_index in range(len(node.sets))),
     )
     keys = (*range(width), *range(width + len(used), len(columns)))
-    places = {index: width + place for place, index in enumerate(used)}
-    calls = tuple(_moved(call, places) for call in node.calls)
+    mapping = {index: width + position for position, index in enumerate(used)}
+    calls = tuple(_moved(call, mapping) for call in node.calls)
     results = node.schema.columns[width : width + len(calls)]
     schema = RowSchema((*(columns[key] for key in keys), *results))
     grouped = Aggregate(schema=schema, input=expanded, keys=keys, calls=calls, state_ttl_ms=node.state_ttl_ms)
@@ -111,30 +111,33 @@ def _expanded(node: Aggregate) -> Node:
     return Project(schema=node.schema, input=grouped, expressions=tuple(schema.field(index) for index in order))
 
 
-def _projection(node: Aggregate, place: int, used: list[int]) -> tuple[Typed, ...]:
+def _projection(node: Aggregate, set_index: int, used: list[int]) -> tuple[Typed, ...]:
     """Return the expressions of a set for a row: keys, aggregated columns, the set's number, and GROUPING values."""
-    rows, among = node.input.schema, node.sets[place]
+    rows, among = node.input.schema, node.sets[set_index]
     keys: list[Typed] = []
     for number, key in enumerate(node.keys):
         keys.append(rows.field(key) if number in among else Constant(node.schema[number].type, None))
     groupings = []
     for grouping in node.groupings:
         bits = "".join("0" if key in among else "1" for key in grouping)
-        groupings.append(Constant(_COUNT, int(bits, 2) if bits else node.group_ids()[place]))
-    return (*keys, *(rows.field(index) for index in used), Constant(_COUNT, place), *groupings)
+        groupings.append(Constant(_COUNT, int(bits, 2) if bits else node.group_ids()[set_index]))
+    return (*keys, *(rows.field(index) for index in used), Constant(_COUNT, set_index), *groupings)
 
 
 def _fields(call: AggregateCall) -> list[Field]:
     parts = call.operands if call.condition is None else (*call.operands, call.condition)
-    return [one for part in parts for one in part.walk() if isinstance(one, Field)]
+    return [expression for part in parts for expression in part.walk() if isinstance(expression, Field)]
 
 
-def _moved(call: AggregateCall, places: dict[int, int]) -> AggregateCall:
-    def change(one: Typed) -> Typed:
-        return replace(one, index=places[one.index]) if isinstance(one, Field) else one
+def _moved(call: AggregateCall, mapping: dict[int, int]) -> AggregateCall:
+    def change(expression: Typed) -> Typed:
+        return replace(expression, index=mapping[expression.index]) if isinstance(expression, Field) else expression
 
     condition = None if call.condition is None else transformed(call.condition, change)
-    order = tuple(replace(key, index=places.get(key.index, key.index)) for key in call.order)
+    order = tuple(replace(key, index=mapping.get(key.index, key.index)) for key in call.order)
     return replace(
-        call, operands=tuple(transformed(one, change) for one in call.operands), condition=condition, order=order
+        call,
+        operands=tuple(transformed(operand, change) for operand in call.operands),
+        condition=condition,
+        order=order,
     )

@@ -50,7 +50,7 @@ class Planning(Protocol):
     def table(self, node: Scan) -> TableReader:
         """Return the reader of a table."""
 
-    def calc_of(self, node: Node) -> Calc:
+    def extract_calc(self, node: Node) -> Calc:
         """Return the filters and projections from a node down that form one step."""
 
     def stream(self, node: Node, wants_before: bool) -> Stream:

@@ -22,7 +22,7 @@ class Stream:
     has_before: bool
 
 
-def names_of(schema: RowSchema) -> list[str]:
+def name_columns(schema: RowSchema) -> list[str]:
     """Return the names of columns within streams, built from indexes, because names in a schema may repeat."""
     return [f"c{index}" for index in range(len(schema))]
 
@@ -31,9 +31,9 @@ def by_columns(stream: Stream, columns: Sequence[int]) -> list[Upstream]:
     """Partition a stream by these columns. Without columns, all rows go to one subtask."""
     partitioner: Partitioner = GlobalPartitioner()
     if columns:
-        names = names_of(stream.schema)
+        names = name_columns(stream.schema)
         partitioner = HashPartitioner(ColumnKey(tuple(names[column] for column in columns)))
-    return [Upstream(one.transformation, partitioner, one.side_tag) for one in stream.upstreams]
+    return [Upstream(upstream.transformation, partitioner, upstream.side_tag) for upstream in stream.upstreams]
 
 
 def parallelism_in_order(inputs: Sequence[Upstream], are_changes: bool) -> int | None:
@@ -44,7 +44,7 @@ def parallelism_in_order(inputs: Sequence[Upstream], are_changes: bool) -> int |
     `are_changes`: whether rows may be updated or deleted; a step that unites such inputs has one subtask if their
     parallelism differs.
     """
-    if any(one.partitioner is not None for one in inputs):
+    if any(upstream.partitioner is not None for upstream in inputs):
         return None
     own = _parallelisms(inputs)
     if len(own) == 1:
@@ -58,5 +58,7 @@ def differ_in_parallelism(inputs: Sequence[Upstream]) -> bool:
 
 
 def _parallelisms(inputs: Sequence[Upstream]) -> set[int | None]:
-    reads = [one.transformation for one in inputs]
-    return {one.parallelism or (1 if one.parallelism_limit == 1 else None) for one in reads}
+    reads = [upstream.transformation for upstream in inputs]
+    return {
+        transformation.parallelism or (1 if transformation.parallelism_limit == 1 else None) for transformation in reads
+    }

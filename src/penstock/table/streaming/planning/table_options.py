@@ -35,7 +35,7 @@ _ALL: Final[tuple[ConfigOption[Any], ...]] = (
     NULL_TIME_TABLE,
     *_ALIGNMENT,
 )
-_KEYS: Final = frozenset(one.key() for one in _ALL)
+_KEYS: Final = frozenset(option.key() for option in _ALL)
 TableT = TypeVar("TableT", Scan, Write)
 
 
@@ -83,13 +83,13 @@ def watermark_options(node: Node, idle_ms: int) -> WatermarkOptions:
 
 
 def _alignment(node: Scan, options: Configuration) -> WatermarkAlignment | None:
-    given = [one.key() for one in _ALIGNMENT if options.contains_key(one.key())]
+    given = [alignment_option.key() for alignment_option in _ALIGNMENT if options.contains_key(alignment_option.key())]
     if not given:
         return None
-    for one in (ALIGNMENT_GROUP, MAX_DRIFT_MS):
-        if one.key() not in given:
+    for option in (ALIGNMENT_GROUP, MAX_DRIFT_MS):
+        if option.key() not in given:
             raise ValidationError(
-                f"option '{given[0]}' of table {'.'.join(node.path)} needs '{one.key()}': tables are aligned in a "
+                f"option '{given[0]}' of table {'.'.join(node.path)} needs '{option.key()}': tables are aligned in a "
                 "group, and at most so far apart"
             )
     group, drift_ms = options.read(ALIGNMENT_GROUP), options.read(MAX_DRIFT_MS)
@@ -102,19 +102,19 @@ def _alignment(node: Scan, options: Configuration) -> WatermarkAlignment | None:
     return WatermarkAlignment(group, drift_ms, interval_ms)
 
 
-def parallelism_of(node: Scan | Write) -> int | None:
+def read_parallelism(node: Scan | Write) -> int | None:
     """Return the parallelism that a table's options request; None for the job's parallelism."""
     option = SCAN_PARALLELISM if isinstance(node, Scan) else SINK_PARALLELISM
     options = _read(node)
     if not options.contains_key(option.key()):
         return None
-    found = options.read(option)
-    if found <= 0:
+    parallelism = options.read(option)
+    if parallelism <= 0:
         raise ValidationError(
-            f"Invalid configured parallelism {found} for table '{'.'.join(node.path)}': '{option.key()}' must be "
+            f"Invalid configured parallelism {parallelism} for table '{'.'.join(node.path)}': '{option.key()}' must be "
             "above 0"
         )
-    return found
+    return parallelism
 
 
 def _read(node: Scan | Write) -> Configuration:

@@ -27,10 +27,14 @@ def unique_key(node: logical.Node) -> frozenset[int] | None:
     match node:
         case logical.Project():
             inner = unique_key(node.input)
-            places = {one.index: place for place, one in enumerate(node.expressions) if isinstance(one, Field)}
-            if inner is None or not inner <= places.keys():
+            positions = {
+                expression.index: position
+                for position, expression in enumerate(node.expressions)
+                if isinstance(expression, Field)
+            }
+            if inner is None or not inner <= positions.keys():
                 return None
-            return frozenset(places[index] for index in inner)
+            return frozenset(positions[index] for index in inner)
         case logical.Aggregate(sets=()):
             return frozenset(range(len(node.keys)))
         case _:
@@ -43,10 +47,10 @@ def courses(node: logical.Node, changes: Callable[[logical.Node], Changes]) -> l
         case logical.Project():
             inner = courses(node.input, changes)
             # A processing time is the arrival time of a row, even if rows do not carry it.
-            is_time = [one.time is TimeAttribute.PROCTIME for one in node.schema]
+            is_time = [column.time is TimeAttribute.PROCTIME for column in node.schema]
             return [
-                Course.UNKNOWN if is_late else _course(one, inner)
-                for one, is_late in zip(node.expressions, is_time, strict=True)
+                Course.UNKNOWN if is_late else _course(expression, inner)
+                for expression, is_late in zip(node.expressions, is_time, strict=True)
             ]
         case logical.Aggregate(sets=()) if changes(node.input) == INSERTS:
             return [Course.CONSTANT] * len(node.keys) + [_course_of_call(call, node.input) for call in node.calls]
@@ -77,9 +81,9 @@ def _sign(value: Typed, rows: logical.Node) -> int:
         if isinstance(rows, logical.Project):
             value, rows = rows.expressions[value.index], rows.input
         elif isinstance(rows, logical.Filter):
-            signs = [_sign_by(part, value.index) for part in conjuncts(rows.condition)]
+            signs = [_infer_sign(part, value.index) for part in conjuncts(rows.condition)]
             if any(signs):
-                return next(one for one in signs if one)
+                return next(sign for sign in signs if sign)
             rows = rows.input
         else:
             return 0
@@ -88,7 +92,7 @@ def _sign(value: Typed, rows: logical.Node) -> int:
     return 1 if _is_number(value.value) and value.value >= 0 else -1 if _is_number(value.value) else 0
 
 
-def _sign_by(condition: Typed, column: int) -> int:
+def _infer_sign(condition: Typed, column: int) -> int:
     """Return the sign that a comparison with a constant implies for a column."""
     if not isinstance(condition, FunctionCall) or condition.function not in (">", ">=", "<", "<="):
         return 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.window_properties import edges_of, group_keys, is_of_windows, origin_of
+from penstock.table.analyser.window_properties import find_origin_column, find_window_edges, group_keys, is_of_windows
 from penstock.table.data.logical_types import (
     LENGTH_MAX,
     BigIntType,
@@ -19,7 +19,7 @@ from penstock.table.data.logical_types import (
 )
 from penstock.table.plan import logical
 from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins.join_conditions import keys_of
+from penstock.table.streaming.joins.join_conditions import extract_join_keys
 from penstock.table.streaming.rewrites.calc import Calc
 from penstock.table.typed.nodes import Field, FunctionCall, Typed
 
@@ -35,45 +35,45 @@ class UpsertKeys:
     """Finds the sets of columns that identify the rows of a node at any time.
 
     Args:
-        key_of: returns the primary key of a table.
-        calc_of: combines the filters and projections from a node down.
+        find_row_key: returns the primary key of a table.
+        extract_calc: combines the filters and projections from a node down.
         calls: builds the remainders of conditions.
         is_removed: returns whether a DISTINCT passes on the rows and changes of its input.
     """
 
     def __init__(
         self,
-        key_of: Callable[[logical.Scan], Sequence[int]],
-        calc_of: Callable[[logical.Node], Calc],
+        find_row_key: Callable[[logical.Scan], Sequence[int]],
+        extract_calc: Callable[[logical.Node], Calc],
         calls: Calls,
         is_removed: Callable[[logical.Distinct], bool],
     ) -> None:
-        self._key_of = key_of
-        self._calc_of = calc_of
+        self._find_row_key = find_row_key
+        self._extract_calc = extract_calc
         self._calls = calls
         self._is_removed = is_removed
 
     def of(self, node: logical.Node) -> Keys:
         """Return the upsert keys of a node."""
-        return with_one_edge(node, self._of(node))
+        return with_one_edge(node, self._derive_keys(node))
 
-    def _of(self, node: logical.Node) -> Keys:
+    def _derive_keys(self, node: logical.Node) -> Keys:
         match node:
             case logical.Scan():
-                key = self._key_of(node)
+                key = self._find_row_key(node)
                 return frozenset({frozenset(key)}) if key else _NONE
             case logical.StreamRows(key=key):
                 return frozenset({frozenset(key)}) if key else _NONE
             case logical.RejectedRows(table=table, key=key):
-                return frozenset({frozenset(key)}) if key and self._key_of(table) else _NONE
+                return frozenset({frozenset(key)}) if key and self._find_row_key(table) else _NONE
             case logical.Sort(offset=offset, fetch=fetch) if fetch is not None:
                 return self._replaced((), offset + 1, offset + fetch, node.input)
             case logical.WatermarkAssigner() | logical.ChangelogNormalize() | logical.Sort():
                 return self.of(node.input)
             case logical.Filter() | logical.Project():
-                calc = self._calc_of(node)
-                found = self.of(calc.input)
-                return found if calc.expressions is None else projected(found, calc.expressions)
+                calc = self._extract_calc(node)
+                input_keys = self.of(calc.input)
+                return input_keys if calc.expressions is None else projected(input_keys, calc.expressions)
             case logical.Aggregate(keys=keys, sets=()):
                 return frozenset({frozenset(range(len(keys)))})
             case logical.Distinct() if self._is_removed(node):
@@ -125,7 +125,7 @@ def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
     """
     if not isinstance(node, logical.Aggregate | logical.Distinct | logical.Rank | logical.Join):
         return keys
-    found = set(keys)
+    all_keys = set(keys)
     for key in keys:
         of_window = _edges(node, key)
         if of_window is not None:
@@ -134,8 +134,8 @@ def with_one_edge(node: logical.Node, keys: Keys) -> Keys:
             if not _tells_sessions_apart(node, window, rest):
                 continue
             telling = [column for column, edge in edges.items() if edge in _TELLING[window.kind]]
-            found |= {rest | {column, other} for column in telling for other in edges}
-    return frozenset(found)
+            all_keys |= {rest | {column, other} for column in telling for other in edges}
+    return frozenset(all_keys)
 
 
 def _tells_sessions_apart(node: logical.Node, window: logical.WindowTable, columns: Collection[int]) -> bool:
@@ -145,31 +145,34 @@ def _tells_sessions_apart(node: logical.Node, window: logical.WindowTable, colum
     if not isinstance(node, logical.Rank):
         return False
     inputs = [column for column in columns if column < len(node.input.schema)]
-    return set(window.partition) <= {origin_of(node.input, column, window) for column in inputs}
+    return set(window.partition) <= {find_origin_column(node.input, column, window) for column in inputs}
 
 
 def _edges(node: logical.Node, key: frozenset[int]) -> tuple[logical.WindowTable, dict[int, int]] | None:
-    """Return the window whose start and end are among these columns, and which are its edges, see `edges_of`."""
+    """Return the window whose start and end are among these columns, and its edges, see `find_window_edges`."""
     if not isinstance(node, logical.Aggregate | logical.Distinct):
-        return edges_of(node, key)
+        return find_window_edges(node, key)
     below = group_keys(node)
     if not is_of_windows(node) or not key <= set(range(len(below))):
         return None
-    found = edges_of(node.input, [below[place] for place in key])
-    return found and (found[0], {place: found[1][below[place]] for place in key if below[place] in found[1]})
+    window_edges = find_window_edges(node.input, [below[column] for column in key])
+    return window_edges and (
+        window_edges[0],
+        {column: window_edges[1][below[column]] for column in key if below[column] in window_edges[1]},
+    )
 
 
 def projected(keys: Keys, expressions: Sequence[Typed]) -> Keys:
     """Return the keys whose columns are all kept by a projection."""
-    places: dict[int, int] = {}
-    for place, one in enumerate(expressions):
-        column = column_of(one)
+    positions: dict[int, int] = {}
+    for position, expression in enumerate(expressions):
+        column = find_column(expression)
         if column is not None:
-            places.setdefault(column.index, place)
-    return frozenset(frozenset(places[column] for column in key) for key in keys if key <= places.keys())
+            positions.setdefault(column.index, position)
+    return frozenset(frozenset(positions[column] for column in key) for key in keys if key <= positions.keys())
 
 
-def column_of(expression: Typed) -> Field | None:
+def find_column(expression: Typed) -> Field | None:
     """Return the column that an expression reads, ignoring casts that keep distinct values distinct; else None."""
     if isinstance(expression, FunctionCall) and expression.function == "CAST":
         (operand,) = expression.operands
@@ -178,13 +181,13 @@ def column_of(expression: Typed) -> Field | None:
     return expression if isinstance(expression, Field) else None
 
 
-def _tells_apart(found: DataType, to: DataType) -> bool:
+def _tells_apart(source: DataType, to: DataType) -> bool:
     """Return whether a cast keeps distinct values distinct."""
-    if found.nullable() == to.nullable():
+    if source.nullable() == to.nullable():
         return True
-    if type(found) in _WHOLE:
-        return type(to) in _WHOLE[_WHOLE.index(type(found)) :] or _is_text(to, LENGTH_MAX)
-    return isinstance(found, CharType | VarCharType) and _is_text(to, found.length)
+    if type(source) in _WHOLE:
+        return type(to) in _WHOLE[_WHOLE.index(type(source)) :] or _is_text(to, LENGTH_MAX)
+    return isinstance(source, CharType | VarCharType) and _is_text(to, source.length)
 
 
 def _is_text(kind: DataType, length: int) -> bool:
@@ -193,24 +196,28 @@ def _is_text(kind: DataType, length: int) -> bool:
 
 def _joined(node: logical.Join, left: Keys, right: Keys, calls: Calls) -> Keys:
     width = len(node.left.schema)
-    on = keys_of(node.condition, width, calls)
-    columns = [{one.index for one in side if isinstance(one, Field)} for side in (on.left, on.right)]
-    if any(len(found) != len(set(side)) for found, side in zip(columns, (on.left, on.right), strict=True)):
+    on = extract_join_keys(node.condition, width, calls)
+    columns = [
+        {expression.index for expression in side if isinstance(expression, Field)} for side in (on.left, on.right)
+    ]
+    if any(len(indices) != len(set(side)) for indices, side in zip(columns, (on.left, on.right), strict=True)):
         return _NONE  # joined by computed values, whose columns are unknown
     mine, others = _having(left, columns[0]), _having(right, columns[1])
     if node.join_type in (JoinType.SEMI, JoinType.ANTI):
         return mine
     moved = frozenset(frozenset(column + width for column in key) for key in others)
-    found = {one | other for one in mine for other in moved}
+    joined_keys = {key | other for key in mine for other in moved}
     if node.join_type.keeps_left and node.join_type.keeps_right:
         # Unmatched rows of both sides are indistinguishable if all columns of both keys are NULL.
         columns_of_both = [*node.left.schema, *node.right.schema]
-        found = {key for key in found if not all(columns_of_both[column].type.is_nullable for column in key)}
+        joined_keys = {
+            key for key in joined_keys if not all(columns_of_both[column].type.is_nullable for column in key)
+        }
     if any(key <= columns[1] for key in right) and not node.join_type.keeps_right:
-        found |= mine
+        joined_keys |= mine
     if any(key <= columns[0] for key in left) and not node.join_type.keeps_left:
-        found |= moved
-    return frozenset(found)
+        joined_keys |= moved
+    return frozenset(joined_keys)
 
 
 def _having(keys: Keys, columns: Collection[int]) -> Keys:

@@ -23,7 +23,7 @@ from penstock.table.streaming.ranking.top_n import Sent, TopN
 from penstock.table.streaming.rows.numbered_rows import ROWS_GONE_MAX, NumberedRows, lists_packed
 from penstock.table.streaming.rows.ordering import first_sort_values, sort_keys_of_columns
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.row_tuples import pack_kinds
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 
@@ -62,36 +62,36 @@ class ColumnRankOperator(ExpiringOperator):
         table = self.context.keyed.table(PARTITIONS)
         self._entries, self._mark = table.entries(None), table.mark
         self._rows = NumberedRows(self._types, self._names)
-        held = list(chain.from_iterable(one[1] for one in self._entries.values()))
+        numbers = list(chain.from_iterable(group[1] for group in self._entries.values()))
         #: the number of stored rows at which removed ones are next discarded
-        self._count_at = 2 * len(held) + ROWS_GONE_MAX
-        if held:
-            self._number_from(self._rows.restore(held))
+        self._count_at = 2 * len(numbers) + ROWS_GONE_MAX
+        if numbers:
+            self._renumber(self._rows.restore(numbers))
         table.keep_packed(lists_packed(self._rows))
         self._expire(self._entries, table.mark)
 
-    def _number_from(self, first: int) -> None:
+    def _renumber(self, first: int) -> None:
         """Number the rows of all partitions consecutively."""
-        for held in self._entries.values():
-            end = first + len(held[1])
-            held[1][:] = range(first, end)
+        for group in self._entries.values():
+            end = first + len(group[1])
+            group[1][:] = range(first, end)
             first = end
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Process rows and emit the resulting changes."""
-        taken = as_columns(batch, self.context.operator_name)
-        codes, keys = self._partition.numbered(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        codes, keys = self._partition.numbered(records.columns)
         self._look(keys)
         if self.ttl_ms:
             # Any row keeps its partition alive, even if it is not among the first.
             self._written(keys)
-        near = self._near(taken.columns, codes, keys)
+        near = self._near(records.columns, codes, keys)
         if near is not None and not len(near):
             return
-        rows = taken.columns if near is None else taken.columns.take(pa.array(near))
+        rows = records.columns if near is None else records.columns.take(pa.array(near))
         of_rows = (codes if near is None else codes[near]).tolist()
         sent = Sent()
-        self._take_in(keys, of_rows, rows, sent)
+        self._rank_rows(keys, of_rows, rows, sent)
         self._mark(None, [keys[code] for code in set(of_rows)])
         if sent.rows:
             self.output.collect(self._changes(sent))
@@ -100,9 +100,9 @@ class ColumnRankOperator(ExpiringOperator):
 
     def _throw_out(self) -> None:
         """Discard removed rows if they outnumber the others."""
-        held = list(chain.from_iterable(one[1] for one in self._entries.values()))
-        if self._rows.is_wasteful(len(held)):
-            self._number_from(self._rows.keep(np.array(held, np.int64)))
+        numbers = list(chain.from_iterable(group[1] for group in self._entries.values()))
+        if self._rows.is_wasteful(len(numbers)):
+            self._renumber(self._rows.keep(np.array(numbers, np.int64)))
         # Counting visits all partitions, so wait until the number of rows has grown by half.
         self._count_at = len(self._rows) * 3 // 2 + ROWS_GONE_MAX
 
@@ -115,23 +115,23 @@ class ColumnRankOperator(ExpiringOperator):
         if values is None:
             return None
         get, end, is_one = self._entries.get, self._end, len(self._order) == 1
-        full = [held[0][-1] if held is not None and len(held[0]) == end else None for held in map(get, keys)]
-        last = [math.inf if one is None else one if is_one else one[0] for one in full]
+        full = [group[0][-1] if group is not None and len(group[0]) == end else None for group in map(get, keys)]
+        last = [math.inf if key is None else key if is_one else key[0] for key in full]
         near = values <= np.array(last, np.float64)[codes]
         return None if near.all() else np.flatnonzero(near)
 
-    def _take_in(self, keys: list[Any], of_rows: list[int], rows: pa.RecordBatch, sent: Sent) -> None:
+    def _rank_rows(self, keys: list[Any], of_rows: list[int], rows: pa.RecordBatch, sent: Sent) -> None:
         entries, top, end = self._entries, self._top, self._end
-        places, first = sort_keys_of_columns(self._order, self._types, rows), self._rows.add(rows)
+        order_keys, first = sort_keys_of_columns(self._order, self._types, rows), self._rows.add(rows)
         groups: list[Any] = list(map(entries.get, keys))
         add = top.add
-        for number, (code, place) in enumerate(zip(of_rows, places, strict=True), first):
-            held = groups[code]
-            if held is None:
-                held = groups[code] = entries[keys[code]] = top.create(end)
-            add(held, place, number, sent)
+        for number, (code, order_key) in enumerate(zip(of_rows, order_keys, strict=True), first):
+            group = groups[code]
+            if group is None:
+                group = groups[code] = entries[keys[code]] = top.create(end)
+            add(group, order_key, number, sent)
 
     def _changes(self, sent: Sent) -> ColumnBatch:
         numbers = np.array(sent.rows, np.int64)
-        shown = (pa.array(sent.numbers, pa.int64()),) if self._shows_number else ()
-        return self._rows.batch(numbers, kinds_of(sent.kinds), *shown)
+        number_columns = (pa.array(sent.numbers, pa.int64()),) if self._shows_number else ()
+        return self._rows.batch(numbers, pack_kinds(sent.kinds), *number_columns)

@@ -21,7 +21,7 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.row_tuples import build_batch, to_tuples
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The state of both operators: the row of each partition.
@@ -63,13 +63,13 @@ class LastRowOperator(ExpiringOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows that are later than the last ones so far."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys = self._partition.of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(records.columns)
         self._look(set(keys))
         entries, time, changed = self._entries, self._time, set()
         kinds: list[int] = []
         rows: list[tuple[Any, ...]] = []
-        for key, row in zip(keys, tuples_of(taken, self._types), strict=True):
+        for key, row in zip(keys, to_tuples(records, self._types), strict=True):
             before = entries.get(key)
             if before is None:
                 kinds.append(INSERT)
@@ -87,7 +87,7 @@ class LastRowOperator(ExpiringOperator):
         self._mark(None, changed)
         self._written(changed)
         if rows:
-            self.output.collect(batch_of(rows, self._types, self._names, None, kinds))
+            self.output.collect(build_batch(rows, self._types, self._names, None, kinds))
 
 
 class FirstRowOperator(ExpiringOperator):
@@ -114,7 +114,7 @@ class FirstRowOperator(ExpiringOperator):
         """Look up the state and its pending rows."""
         table = self.context.keyed.table(ROWS)
         self._entries, self._mark = table.entries(None), table.mark
-        waiting = [(held[0], key) for key, held in self._entries.items() if held is not None]
+        waiting = [(entry[0], key) for key, entry in self._entries.items() if entry is not None]
         self._due = [(time, next(self._numbers), key) for time, key in waiting]
         heapify(self._due)
         self._begin_lifetimes(self._entries, self._forget)
@@ -130,19 +130,19 @@ class FirstRowOperator(ExpiringOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Keep the rows that are earlier than the first ones so far."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys = self._partition.of(taken.columns)
-        times = milliseconds(taken.columns.column(self._time)).tolist()
+        records = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(records.columns)
+        times = milliseconds(records.columns.column(self._time)).tolist()
         self._look(set(keys))
         entries, changed = self._entries, set()
         late = 0
-        for key, time, row in zip(keys, times, tuples_of(taken, self._types), strict=True):
+        for key, time, row in zip(keys, times, to_tuples(records, self._types), strict=True):
             if time < self._watermark:
                 late += 1
                 continue
             if key in entries:
-                held = entries[key]
-                if held is None or time >= held[0]:
+                entry = entries[key]
+                if entry is None or time >= entry[0]:
                     continue
             entries[key] = (time, row)
             heappush(self._due, (time, next(self._numbers), key))
@@ -159,14 +159,14 @@ class FirstRowOperator(ExpiringOperator):
         times, rows, keys = [], [], []
         while due and due[0][0] <= timestamp:
             time, _, key = heappop(due)
-            held = entries.get(key)
-            if held is not None and held[0] == time:
+            entry = entries.get(key)
+            if entry is not None and entry[0] == time:
                 times.append(time)
-                rows.append(held[1])
+                rows.append(entry[1])
                 keys.append(key)
                 entries[key] = None
         if rows:
             self._mark(None, set(keys))
             self._written(keys)
-            self.output.collect(batch_of(rows, self._types, self._names, np.array(times, np.int64)))
+            self.output.collect(build_batch(rows, self._types, self._names, np.array(times, np.int64)))
         self.output.emit_watermark(timestamp)

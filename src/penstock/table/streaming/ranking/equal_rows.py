@@ -62,9 +62,9 @@ class EqualRows:
         number = same.popleft()
         if not same:
             del self._of[name]
-        place = bisect_left(self._numbers, number)
-        del self._numbers[place]
-        return place
+        index = bisect_left(self._numbers, number)
+        del self._numbers[index]
+        return index
 
 
 def equal_rows(
@@ -84,8 +84,8 @@ class Group(list[Any]):
 
     __slots__ = ("many",)
 
-    def __init__(self, held: Sequence[Any]) -> None:
-        super().__init__(held)
+    def __init__(self, values: Sequence[Any]) -> None:
+        super().__init__(values)
         self.many: dict[Any, EqualRows] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -48,8 +48,8 @@ class FirstRowsOperator(ExpiringOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows within the range."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys = self._partition.of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(records.columns)
         self._look(set(keys))
         entries, start, end = self._entries, self._start, self._end
         rows: list[int] = []
@@ -67,11 +67,11 @@ class FirstRowsOperator(ExpiringOperator):
         self._mark(None, changed)
         self._written(changed)
         if rows:
-            self.output.collect(self._first(taken, rows, numbers))
+            self.output.collect(self._first(records, rows, numbers))
 
-    def _first(self, taken: ColumnBatch, rows: list[int], numbers: list[int]) -> ColumnBatch:
-        found = taken if len(rows) == len(taken) else taken.take(np.array(rows))
+    def _first(self, records: ColumnBatch, rows: list[int], numbers: list[int]) -> ColumnBatch:
+        selected = records if len(rows) == len(records) else records.take(np.array(rows))
         if not self._shows_number:
-            return found
-        arrays = [*found.columns.columns, pa.array(numbers, pa.int64())]
-        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), found.rowtimes)
+            return selected
+        arrays = [*selected.columns.columns, pa.array(numbers, pa.int64())]
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), selected.rowtimes)

@@ -17,7 +17,7 @@ from penstock.table.streaming.ranking.top_n import Sent, TopN
 from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.row_tuples import build_batch, to_tuples
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 
 #: The name of the state.
@@ -66,38 +66,38 @@ class RankOperator(ExpiringOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Process rows and emit the resulting changes."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys = self._partition.of(taken.columns)
-        rows = tuples_of(taken, self._types)
+        records = as_columns(batch, self.context.operator_name)
+        keys = self._partition.of(records.columns)
+        rows = to_tuples(records, self._types)
         sent = Sent()
         distinct = set(keys)
         self._look(distinct)
-        self._take_in(keys, rows, taken.kinds, sent)
+        self._rank_rows(keys, rows, records.kinds, sent)
         self._mark(None, distinct)
         self._written(distinct)
         if sent.rows:
             self.output.collect(self._changes(sent))
 
-    def _take_in(self, keys: list[Any], rows: list[tuple[Any, ...]], kinds: bytes | None, sent: Sent) -> None:
+    def _rank_rows(self, keys: list[Any], rows: list[tuple[Any, ...]], kinds: bytes | None, sent: Sent) -> None:
         entries, top, end = self._entries, self._top, self._end
-        places = sort_keys(self._order, self._types, rows)
+        order_keys = sort_keys(self._order, self._types, rows)
         for index, row in enumerate(rows):
             key = keys[index]
-            held = entries.get(key)
-            if held is None:
-                held = entries[key] = top.create((row[end] or 0) if self._ends_in_column else end)
-            elif type(held) is list:
-                held = entries[key] = top.resumed(held)
+            group = entries.get(key)
+            if group is None:
+                group = entries[key] = top.create((row[end] or 0) if self._ends_in_column else end)
+            elif type(group) is list:
+                group = entries[key] = top.resumed(group)
             if kinds is not None and kinds[index] in (UPDATE_BEFORE, DELETE):
-                top.remove(held, places[index], row, sent, owes=not self.ttl_ms)
+                top.remove(group, order_keys[index], row, sent, owes=not self.ttl_ms)
             else:
-                top.add(held, places[index], row, sent)
+                top.add(group, order_keys[index], row, sent)
             # The end that a partition's first row sets stays valid after that row is removed.
-            if not held[1] and top.is_empty(held) and not self._ends_in_column:
+            if not group[1] and top.is_empty(group) and not self._ends_in_column:
                 del entries[key]
 
     def _changes(self, sent: Sent) -> ColumnBatch:
         if not self._shows_number:
-            return batch_of(sent.rows, self._types, self._names, None, sent.kinds)
+            return build_batch(sent.rows, self._types, self._names, None, sent.kinds)
         rows = [(*row, number) for row, number in zip(sent.rows, sent.numbers, strict=True)]
-        return batch_of(rows, (*self._types, _NUMBER), self._names, None, sent.kinds)
+        return build_batch(rows, (*self._types, _NUMBER), self._names, None, sent.kinds)

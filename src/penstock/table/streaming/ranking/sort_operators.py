@@ -16,7 +16,7 @@ from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.rows.ordering import sort_keys
-from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.row_tuples import build_batch, to_tuples
 
 #: The states: the rows of each time (ms), and the last time whose rows have been sent.
 ROWS: Final = "rows"
@@ -50,11 +50,11 @@ class EventTimeSortOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Keep rows until they are due."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         last = self._sent.entries(None).get(ALL_ROWS, MIN_TIMESTAMP - 1)
-        times = milliseconds(taken.columns.column(self._order[0].index)).tolist()
+        times = milliseconds(records.columns.column(self._order[0].index)).tolist()
         late = 0
-        for time, row in zip(times, tuples_of(taken, self._types), strict=True):
+        for time, row in zip(times, to_tuples(records, self._types), strict=True):
             if time <= last:
                 late += 1
                 continue
@@ -73,13 +73,13 @@ class EventTimeSortOperator(StreamOperator):
         times: list[int] = []
         while self._due and self._due[0] <= timestamp:
             time = heappop(self._due)
-            found = self._rows.drop(time)[ALL_ROWS]
-            rows += _in_order(found, self._order, self._types)
-            times += [time] * len(found)
+            due_rows = self._rows.drop(time)[ALL_ROWS]
+            rows += _in_order(due_rows, self._order, self._types)
+            times += [time] * len(due_rows)
         if rows:
             self._sent.entries(None)[ALL_ROWS] = times[-1]
             self._sent.mark(None, (ALL_ROWS,))
-            self.output.collect(batch_of(rows, self._types, self._names, np.array(times, np.int64)))
+            self.output.collect(build_batch(rows, self._types, self._names, np.array(times, np.int64)))
         self.output.emit_watermark(timestamp)
 
 
@@ -106,29 +106,29 @@ class ProcessingTimeSortOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Keep rows until their millisecond has passed."""
-        taken = as_columns(batch, self.context.operator_name)
-        held = self._entries.setdefault(ALL_ROWS, [self.context.now_ms() + 1, []])
-        held[1] += tuples_of(taken, self._types)
+        records = as_columns(batch, self.context.operator_name)
+        pending = self._entries.setdefault(ALL_ROWS, [self.context.now_ms() + 1, []])
+        pending[1] += to_tuples(records, self._types)
         self._mark(None, (ALL_ROWS,))
 
     def next_timer_ms(self) -> int | None:
         """See `StreamOperator`."""
-        held = self._entries.get(ALL_ROWS)
-        return None if held is None else int(held[0])
+        pending = self._entries.get(ALL_ROWS)
+        return None if pending is None else int(pending[0])
 
     def on_processing_time(self, now_ms: int) -> None:
         """Emit the rows that are due."""
-        held = self._entries.get(ALL_ROWS)
-        if held is not None and held[0] <= now_ms:
+        pending = self._entries.get(ALL_ROWS)
+        if pending is not None and pending[0] <= now_ms:
             self.finish()
 
     def finish(self) -> None:
         """Emit the remaining rows."""
-        held = self._entries.pop(ALL_ROWS, None)
-        if held is not None:
+        pending = self._entries.pop(ALL_ROWS, None)
+        if pending is not None:
             self._mark(None, (ALL_ROWS,))
-            rows = _in_order(held[1], self._order, self._types)
-            self.output.collect(batch_of(rows, self._types, self._names))
+            rows = _in_order(pending[1], self._order, self._types)
+            self.output.collect(build_batch(rows, self._types, self._names))
 
 
 def _in_order(

@@ -58,35 +58,35 @@ class TopN:
         """Create a group without rows. Row numbers go up to `end`."""
         return [[], [], end]
 
-    def resumed(self, held: list[Any]) -> list[Any]:
+    def resumed(self, group: list[Any]) -> list[Any]:
         """Prepare a group that was read from state."""
-        return held
+        return group
 
-    def is_empty(self, held: list[Any]) -> bool:
+    def is_empty(self, group: list[Any]) -> bool:
         """Return whether a group can be dropped. A group with an append-only input always has rows."""
         return False
 
-    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
+    def add(self, group: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """Add a row with sort key `key`: after the rows with the same key, or before them if `newest_first` is set."""
-        keys, rows, end = held[:3]
-        place = self._place_of(keys, key)
-        if place < end:
-            keys.insert(place, key)
-            rows.insert(place, row)
-            self._has_come(rows, place, end, sent)
+        keys, rows, end = group[:3]
+        index = self._place_of(keys, key)
+        if index < end:
+            keys.insert(index, key)
+            rows.insert(index, row)
+            self._has_come(rows, index, end, sent)
             del keys[end:], rows[end:]
 
-    def remove(self, held: list[Any], key: Any, row: Any, sent: Sent, owes: bool = True) -> None:
+    def remove(self, group: list[Any], key: Any, row: Any, sent: Sent, owes: bool = True) -> None:
         """Remove a row. This does nothing here, because the input is append-only."""
 
-    def _has_come(self, rows: list[Any], place: int, end: int, sent: Sent) -> None:
+    def _has_come(self, rows: list[Any], index: int, end: int, sent: Sent) -> None:
         """Report a row that was inserted."""
         if not self._is_numbered:
             if len(rows) > end:
                 sent.add(DELETE, rows[end], 0)
-            sent.add(INSERT, rows[place], 0)
+            sent.add(INSERT, rows[index], 0)
             return
-        for number in range(max(place + 1, self._start), min(end, len(rows)) + 1):
+        for number in range(max(index + 1, self._start), min(end, len(rows)) + 1):
             if number == len(rows):
                 sent.add(INSERT, rows[-1], number)
             else:
@@ -101,12 +101,12 @@ class TopN:
 class LatestTopN(TopN):
     """A top-N with the newest of the rows with the same sort key first. It reports no changes."""
 
-    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
+    def add(self, group: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
-        keys, rows, end = held
-        place = bisect_left(keys, key)
-        keys.insert(place, key)
-        rows.insert(place, row)
+        keys, rows, end = group
+        index = bisect_left(keys, key)
+        keys.insert(index, key)
+        rows.insert(index, row)
         del keys[end:], rows[end:]
 
 
@@ -120,30 +120,30 @@ class RetractableTopN(TopN):
         """See `TopN`."""
         return Group([[], [], end, {}])
 
-    def resumed(self, held: list[Any]) -> Group:
+    def resumed(self, group: list[Any]) -> Group:
         """See `TopN`."""
-        return Group([*held[:3], {self.equality.current_key(name): count for name, count in held[3].items()}])
+        return Group([*group[:3], {self.equality.current_key(name): count for name, count in group[3].items()}])
 
-    def is_empty(self, held: list[Any]) -> bool:
+    def is_empty(self, group: list[Any]) -> bool:
         """See `TopN`."""
-        return not held[1] and not held[3]
+        return not group[1] and not group[3]
 
-    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
+    def add(self, group: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
-        assert isinstance(held, Group)
-        keys, rows, end, missing = held
+        assert isinstance(group, Group)
+        keys, rows, end, missing = group
         if missing and self._count(missing, row, -1):
             return
-        place = self._place_of(keys, key)
-        keys.insert(place, key)
-        rows.insert(place, row)
-        if held.many and (equal := held.many.get(key)) is not None:
+        index = self._place_of(keys, key)
+        keys.insert(index, key)
+        rows.insert(index, row)
+        if group.many and (equal := group.many.get(key)) is not None:
             try:
                 equal.add(row)
             except TypeError:  # an unhashable Python object: search the rows again
-                del held.many[key]
-        if place < end:
-            self._has_come(rows, place, end, sent)
+                del group.many[key]
+        if index < end:
+            self._has_come(rows, index, end, sent)
 
     def _count(self, missing: dict[Any, int], row: tuple[Any, ...], by: int) -> bool:
         """Change how often a row is missing. Returns False if it is not missing."""
@@ -155,38 +155,38 @@ class RetractableTopN(TopN):
             del missing[name]
         return count >= 0
 
-    def remove(self, held: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
+    def remove(self, group: list[Any], key: Any, row: tuple[Any, ...], sent: Sent, owes: bool = True) -> None:
         """Remove a row, the oldest of equal ones. `owes`: whether a row that is not found is still to arrive."""
-        assert isinstance(held, Group)
-        keys, rows, end, missing = held
-        place = self._place(held, key, row)
-        if place is not None:
+        assert isinstance(group, Group)
+        keys, rows, end, missing = group
+        index = self._place(group, key, row)
+        if index is not None:
             # The row as it was sent: equal values may have other forms.
-            gone = rows.pop(place)
-            del keys[place]
-            if place < end:
-                self._has_gone(rows, gone, place, end, sent)
+            removed = rows.pop(index)
+            del keys[index]
+            if index < end:
+                self._has_gone(rows, removed, index, end, sent)
         elif owes:
             self._count(missing, row, 1)
 
-    def _place(self, held: Group, key: Any, row: tuple[Any, ...]) -> int | None:
+    def _place(self, group: Group, key: Any, row: tuple[Any, ...]) -> int | None:
         """Return the position of the row to remove, or None if not found."""
-        keys, rows = held[:2]
+        keys, rows = group[:2]
         first, behind = bisect_left(keys, key), bisect_right(keys, key)
-        equal = held.many.get(key) if held.many else None
+        equal = group.many.get(key) if group.many else None
         if equal is None:
             equal = equal_rows(rows[first:behind], self._newest_first, self.equality.key)
             if equal is None:
-                places = range(first, behind)
-                in_order = reversed(places) if self._newest_first else places
-                return next((place for place in in_order if self.equality.same(rows[place], row)), None)
-            held.many[key] = equal
-        place = equal.take(row)
+                indices = range(first, behind)
+                in_order = reversed(indices) if self._newest_first else indices
+                return next((candidate for candidate in in_order if self.equality.same(rows[candidate], row)), None)
+            group.many[key] = equal
+        index = equal.take(row)
         if not equal:
-            del held.many[key]
-        return None if place is None else first + place
+            del group.many[key]
+        return None if index is None else first + index
 
-    def _has_gone(self, rows: list[Any], row: tuple[Any, ...], place: int, end: int, sent: Sent) -> None:
+    def _has_gone(self, rows: list[Any], row: tuple[Any, ...], index: int, end: int, sent: Sent) -> None:
         """Report a row that was removed."""
         if not self._is_numbered:
             sent.add(DELETE, row, 0)
@@ -194,7 +194,7 @@ class RetractableTopN(TopN):
                 sent.add(INSERT, rows[end - 1], 0)
             return
         before = row
-        for number in range(place + 1, min(end, len(rows) + 1) + 1):
+        for number in range(index + 1, min(end, len(rows) + 1) + 1):
             if number > len(rows):
                 if number >= self._start:
                     sent.add(DELETE, before, number)
@@ -219,57 +219,57 @@ class UpdatableTopN(TopN):
         """See `TopN`."""
         return Group([[], [], end, {}])
 
-    def resumed(self, held: list[Any]) -> Group:
+    def resumed(self, group: list[Any]) -> Group:
         """See `TopN`."""
-        keys, rows, end, _ = held
+        keys, rows, end, _ = group
         return Group([keys, rows, end, dict(zip(map(self._name, rows), keys, strict=True))])
 
     def _name(self, row: tuple[Any, ...]) -> Any:
         name = self.equality.key(row)
         return tuple([name[index] for index in self._unique])
 
-    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
+    def add(self, group: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
-        keys, rows, end, places = held
+        keys, rows, end, keys_by_name = group
         name = self._name(row)
-        if name in places:
-            self._update(held, name, key, row, sent)
+        if name in keys_by_name:
+            self._update(group, name, key, row, sent)
             return
-        place = bisect_right(keys, key)
-        if place < end:
-            places[name] = key
-            keys.insert(place, key)
-            rows.insert(place, row)
-            self._has_come(rows, place, end, sent)
+        index = bisect_right(keys, key)
+        if index < end:
+            keys_by_name[name] = key
+            keys.insert(index, key)
+            rows.insert(index, row)
+            self._has_come(rows, index, end, sent)
             for dropped in rows[end:]:
-                del places[self._name(dropped)]
+                del keys_by_name[self._name(dropped)]
             del keys[end:], rows[end:]
 
-    def _update(self, held: list[Any], name: Any, key: Any, row: tuple[Any, ...], sent: Sent) -> None:
-        keys, rows, _, places = held
-        was = bisect_left(keys, places[name])
+    def _update(self, group: list[Any], name: Any, key: Any, row: tuple[Any, ...], sent: Sent) -> None:
+        keys, rows, _, keys_by_name = group
+        was = bisect_left(keys, keys_by_name[name])
         while self._name(rows[was]) != name:
             was += 1
         before = rows[was]
-        place = was
-        if key == places[name]:
+        index = was
+        if key == keys_by_name[name]:
             rows[was] = row
         else:
             del keys[was], rows[was]
-            place = bisect_right(keys, key)
-            keys.insert(place, key)
-            rows.insert(place, row)
-            places[name] = key
+            index = bisect_right(keys, key)
+            keys.insert(index, key)
+            rows.insert(index, row)
+            keys_by_name[name] = key
         if not self._is_numbered:
             self._replace(before, row, 0, sent)
             return
-        low, high = min(was, place), max(was, place)
+        low, high = min(was, index), max(was, index)
         after = rows[low : high + 1]
-        former = after[: place - low] + after[place - low + 1 :]
+        former = after[: index - low] + after[index - low + 1 :]
         former.insert(was - low, before)
-        for number, (one, other) in enumerate(zip(former, after, strict=True), low + 1):
+        for number, (former_row, other) in enumerate(zip(former, after, strict=True), low + 1):
             if number >= self._start:
-                self._replace(one, other, number, sent)
+                self._replace(former_row, other, number, sent)
 
 
 class Top1(TopN):
@@ -282,9 +282,9 @@ class Top1(TopN):
         super().__init__(1, shows_number, sends_before)
         self._unique = tuple(unique)
 
-    def add(self, held: list[Any], key: Any, row: Any, sent: Sent) -> None:
+    def add(self, group: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
-        keys, rows = held[:2]
+        keys, rows = group[:2]
         if not rows:
             keys.append(key)
             rows.append(row)

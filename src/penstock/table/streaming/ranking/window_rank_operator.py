@@ -20,7 +20,7 @@ from penstock.table.plan.logical import SortKey
 from penstock.table.streaming.ranking.top_n import Sent, TopN
 from penstock.table.streaming.rows.ordering import sort_keys
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.row_tuples import build_batch, to_tuples
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_ends import WindowEnds
 
@@ -79,15 +79,15 @@ class WindowRankOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add rows to their windows."""
-        taken = as_columns(batch, self.context.operator_name)
-        starts, ends = (milliseconds(taken.columns.column(edge)).tolist() for edge in self._edges)
-        keys = self._partition.of(taken.columns)
-        rows = tuples_of(taken, self._types)
-        places = sort_keys(self._order, self._types, rows)
+        records = as_columns(batch, self.context.operator_name)
+        starts, ends = (milliseconds(records.columns.column(edge)).tolist() for edge in self._edges)
+        keys = self._partition.of(records.columns)
+        rows = to_tuples(records, self._types)
+        order_keys = sort_keys(self._order, self._types, rows)
         marks: dict[tuple[int, int], set[Any]] = {}
         unheard = Sent()
         late = 0
-        for window, key, place, row in zip(zip(starts, ends, strict=True), keys, places, rows, strict=True):
+        for window, key, order_key, row in zip(zip(starts, ends, strict=True), keys, order_keys, rows, strict=True):
             if window not in marks:
                 due = self._ends.due_ms(window[1])
                 if due <= self._watermark:
@@ -99,7 +99,7 @@ class WindowRankOperator(StreamOperator):
             entries = self._table.entries(window)
             if key not in entries:
                 entries[key] = self._top.create(self._numbers[1])
-            self._top.add(entries[key], place, row, unheard)
+            self._top.add(entries[key], order_key, row, unheard)
             marks[window].add(key)
         for window, changed in marks.items():
             self._table.mark(window, changed)
@@ -118,9 +118,9 @@ class WindowRankOperator(StreamOperator):
         first, last = self._numbers
         numbered = [
             (*row, number) if self._shows_number else row
-            for held in partitions
-            for number, row in enumerate(held[1][first - 1 : last], first)
+            for group in partitions
+            for number, row in enumerate(group[1][first - 1 : last], first)
         ]
         if numbered:
             types = (*self._types, _NUMBER) if self._shows_number else self._types
-            self.output.collect(batch_of(numbered, types, self._names))
+            self.output.collect(build_batch(numbered, types, self._names))

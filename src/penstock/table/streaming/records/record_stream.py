@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.columns.batch import ColumnBatch, kinds_of
+from penstock.core.columns.batch import ColumnBatch, get_row_kinds
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.records import Batch
 from penstock.plan.transformation import Upstream
@@ -64,13 +64,13 @@ class FromRecordsOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Convert records to columns."""
-        kinds = kinds_of(batch)
+        kinds = get_row_kinds(batch)
         if kinds is not None:
             self._check_kinds(kinds, batch)
         columns = self._columns(batch)
-        for place, name in self._required:
-            if columns[place].null_count:
-                self._check_null(columns[place], place, name, kinds, batch)
+        for column_index, name in self._required:
+            if columns[column_index].null_count:
+                self._check_null(columns[column_index], column_index, name, kinds, batch)
         if isinstance(batch, ColumnBatch):
             times = batch.rowtimes
         else:
@@ -80,15 +80,15 @@ class FromRecordsOperator(StreamOperator):
     def _check_kinds(self, kinds: bytes, batch: Batch) -> None:
         for kind, record in zip(kinds, batch.values, strict=True):
             if kind not in self._allowed:
-                known = ", ".join(SHORT[one] for one in self._allowed)
+                known = ", ".join(SHORT[allowed] for allowed in self._allowed)
                 raise UserCodeError(self.context.operator_name, record) from TableRuntimeError(
                     f"the stream may have rows of the kinds {known} and has one of the kind {SHORT[kind]}: read it "
                     "with from_changelog_stream and a changelog mode that has this kind"
                 )
 
-    def _check_null(self, column: pa.Array, place: int, name: str, kinds: bytes | None, batch: Batch) -> None:
+    def _check_null(self, column: pa.Array, column_index: int, name: str, kinds: bytes | None, batch: Batch) -> None:
         for index, valid in enumerate(column.is_valid().to_pylist()):
-            has_key_alone = self._key and place not in self._key and kinds is not None and kinds[index] == DELETE
+            has_key_alone = self._key and column_index not in self._key and kinds is not None and kinds[index] == DELETE
             if not valid and not has_key_alone:
                 raise UserCodeError(self.context.operator_name, batch.values[index]) from TableRuntimeError(
                     f"column '{name}' is NOT NULL, and the record has no value for it: declare the column as one that "

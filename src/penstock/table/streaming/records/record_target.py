@@ -52,7 +52,7 @@ class RecordTarget:
         """Raise `UnsupportedError` if rows replace others by a key of the plan that is not the declared one."""
         if self.wants_before or changes == INSERTS or frozenset(self.key) in keys():
             return
-        names = ", ".join(self.schema.names[place] for place in self.key)
+        names = ", ".join(self.schema.names[index] for index in self.key)
         raise UnsupportedError(
             f"the rows of the table are not told apart by the primary key ({names}), so without the rows before "
             "updates nobody can tell which row is replaced: use ChangelogMode.all(), or declare the columns by which "

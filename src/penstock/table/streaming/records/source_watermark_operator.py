@@ -32,9 +32,9 @@ class SourceWatermarkOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows with their timestamps."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         try:
-            timed = self._null_times.take_out(taken, taken.columns.column(self._column))
+            timed = self._null_times.take_out(records, records.columns.column(self._column))
         except NullTimeError as error:
             raise UserCodeError(self.context.operator_name, error.record) from error
         self.output.collect(timed.batch)

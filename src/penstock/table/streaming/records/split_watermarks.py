@@ -58,10 +58,10 @@ class SplitWatermarks(BatchWatermarks):
 
     def assign(self, batch: Any) -> ColumnBatch:
         """See `BatchWatermarks`."""
-        taken = as_columns(batch, "a table")
-        (times,) = self._evaluate(Columns.of(taken.columns))
+        records = as_columns(batch, "a table")
+        (times,) = self._evaluate(Columns.of(records.columns))
         try:
-            self._timed = self._null_times.take_out(taken, times)
+            self._timed = self._null_times.take_out(records, times)
         except NullTimeError as error:
             raise AssignerError(error.record, EVENT_TIME) from error
         return self._timed.batch

@@ -46,11 +46,11 @@ class ToRecordsOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Convert columns to records."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         if not self._keeps_before:
-            taken = without_update_before(taken)
-        if len(taken):
-            self.output.collect(Batch(self._records(taken), self._times(taken)))
+            records = without_update_before(records)
+        if len(records):
+            self.output.collect(Batch(self._records(records), self._times(records)))
 
     def _times(self, batch: ColumnBatch) -> list[int] | None:
         if self._rowtime is None:

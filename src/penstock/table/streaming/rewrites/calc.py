@@ -21,7 +21,7 @@ class Calc:
     expressions: tuple[Typed, ...] | None
 
 
-def calc_of(node: Node, calls: Calls) -> Calc:
+def extract_calc(node: Node, calls: Calls) -> Calc:
     """Combine the filters and projections from a node down, as far as possible."""
     condition: Typed | None = None
     expressions: tuple[Typed, ...] | None = None
@@ -32,11 +32,11 @@ def calc_of(node: Node, calls: Calls) -> Calc:
             node = node.input
         elif isinstance(node, Project):
             inner = node.expressions
-            used = [one for one in (condition, *(expressions or ())) if one is not None]
+            used = [expression for expression in (condition, *(expressions or ())) if expression is not None]
             if used and not may_be_repeated(inner, used):
                 return Calc(node, condition, expressions)
             condition = None if condition is None else over(condition, inner)
-            expressions = inner if expressions is None else tuple(over(one, inner) for one in expressions)
+            expressions = inner if expressions is None else tuple(over(expression, inner) for expression in expressions)
             node = node.input
         else:
             return Calc(node, condition, expressions)
@@ -52,7 +52,7 @@ def may_be_repeated(inner: tuple[Typed, ...], used: Sequence[Typed]) -> bool:
     for index, expression in enumerate(inner):
         if not isinstance(expression, FunctionCall):
             continue
-        uses = sum(isinstance(one, Field) and one.index == index for part in used for one in part.walk())
+        uses = sum(isinstance(node, Field) and node.index == index for part in used for node in part.walk())
         if uses > 1 or (uses and not is_stable(expression)):
             return False
     return True
@@ -60,5 +60,5 @@ def may_be_repeated(inner: tuple[Typed, ...], used: Sequence[Typed]) -> bool:
 
 def is_identity(expressions: Sequence[Typed], schema: RowSchema) -> bool:
     """Return whether the expressions are all the columns, unchanged."""
-    fields = [one.index for one in expressions if isinstance(one, Field)]
+    fields = [expression.index for expression in expressions if isinstance(expression, Field)]
     return len(expressions) == len(schema) and fields == list(range(len(schema)))

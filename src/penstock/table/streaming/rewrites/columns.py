@@ -42,12 +42,16 @@ def without_unread_columns(plan: Node, narrowed: Narrowed, is_whole: IsWhole = n
     `is_whole`: whether a top-N has to distinguish rows by all of their columns.
     """
     together = Together[int]()
-    asked = _columns_read(plan, is_whole, together.record)
+    read_columns = _columns_read(plan, is_whole, together.record)
 
     def narrow(scan: Scan, used: Used) -> tuple[Node, Places]:
-        columns = sorted(asked[scan_key(scan)] | frozenset(scan.key)) or [0]
-        found = narrowed(scan, columns) if len(columns) < len(scan.schema) else None
-        return (scan, _same_places(scan)) if found is None else (found, {one: at for at, one in enumerate(columns)})
+        columns = sorted(read_columns[scan_key(scan)] | frozenset(scan.key)) or [0]
+        narrowed_scan = narrowed(scan, columns) if len(columns) < len(scan.schema) else None
+        return (
+            (scan, _same_places(scan))
+            if narrowed_scan is None
+            else (narrowed_scan, {column: at for at, column in enumerate(columns)})
+        )
 
     return _Pruner(narrow, is_whole, together.of).kept(plan, all_columns(plan))[0]
 
@@ -58,14 +62,14 @@ def columns_read(plan: Node, is_whole: IsWhole = never) -> dict[ScanKey, Used]:
 
 
 def _columns_read(plan: Node, is_whole: IsWhole, timed: OfTimed) -> dict[ScanKey, Used]:
-    found: dict[ScanKey, Used] = {}
+    read_columns: dict[ScanKey, Used] = {}
 
     def record(scan: Scan, used: Used) -> tuple[Node, Places]:
-        found[scan_key(scan)] = found.get(scan_key(scan), frozenset()) | used
+        read_columns[scan_key(scan)] = read_columns.get(scan_key(scan), frozenset()) | used
         return scan, _same_places(scan)
 
     _Pruner(record, is_whole, timed).kept(plan, all_columns(plan))
-    return found
+    return read_columns
 
 
 def no_narrower(scan: Scan, columns: Sequence[int]) -> Scan | None:
@@ -87,19 +91,19 @@ def all_columns(node: Node) -> Used:
     return frozenset(range(len(node.schema)))
 
 
-def columns_in(expressions: Iterable[Typed | None]) -> Used:
+def collect_columns(expressions: Iterable[Typed | None]) -> Used:
     """Return the columns that expressions read."""
     parts = (part for part in expressions if part is not None)
-    return frozenset(one.index for part in parts for one in part.walk() if isinstance(one, Field))
+    return frozenset(expression.index for part in parts for expression in part.walk() if isinstance(expression, Field))
 
 
 def columns_of_calls(calls: Iterable[AggregateCall]) -> Used:
     """Return the columns that aggregate calls read."""
-    found: set[int] = set()
+    columns: set[int] = set()
     for call in calls:
-        found |= columns_in([*call.operands, call.condition])
-        found |= {key.index for key in call.order}
-    return frozenset(found)
+        columns |= collect_columns([*call.operands, call.condition])
+        columns |= {key.index for key in call.order}
+    return frozenset(columns)
 
 
 class _Pruner:
@@ -129,14 +133,14 @@ class _Pruner:
     def _exactly(self, node: Node, used: Used) -> tuple[Node, Places]:
         """Return a node with exactly these columns, in their order, or with its first column if `used` is empty."""
         used = used or frozenset({0} if len(node.schema) else ())
-        found, places = self.kept(node, used)
-        if len(found.schema) == len(used):
-            return found, places
-        kept = [places[index] for index in sorted(used)]
-        schema = RowSchema(tuple(found.schema[index] for index in kept))
-        fields = found.schema.fields()
-        narrowed = logical.Project(schema=schema, input=found, expressions=tuple(fields[index] for index in kept))
-        return narrowed, {index: place for place, index in enumerate(sorted(used))}
+        pruned, mapping = self.kept(node, used)
+        if len(pruned.schema) == len(used):
+            return pruned, mapping
+        columns = [mapping[index] for index in sorted(used)]
+        schema = RowSchema(tuple(pruned.schema[index] for index in columns))
+        fields = pruned.schema.fields()
+        narrowed = logical.Project(schema=schema, input=pruned, expressions=tuple(fields[index] for index in columns))
+        return narrowed, {index: position for position, index in enumerate(sorted(used))}
 
     def kept(self, node: Node, used: Used) -> tuple[Node, Places]:
         """Return a node with at least these columns, and the new indexes of its remaining columns."""
@@ -147,123 +151,125 @@ class _Pruner:
 
     def _over_all(self, node: Node) -> Node:
         """Rewrite the inputs of a node that may read all of their columns."""
-        return with_inputs(node, [self.kept(one, all_columns(one))[0] for one in node.inputs()])
+        return with_inputs(node, [self.kept(child, all_columns(child))[0] for child in node.inputs()])
 
     def _project(self, node: logical.Project, used: Used) -> tuple[Node, Places]:
-        kept = sorted(used)
-        inner, places = self.kept(node.input, columns_in(node.expressions[index] for index in kept))
-        if len(kept) == len(node.schema) and inner is node.input:
-            return node, {index: index for index in kept}
-        expressions = tuple(_moved(node.expressions[index], places) for index in kept)
-        found = logical.Project(schema=_schema(node.schema, kept), input=inner, expressions=expressions)
-        return found, {index: place for place, index in enumerate(kept)}
+        columns = sorted(used)
+        inner, mapping = self.kept(node.input, collect_columns(node.expressions[index] for index in columns))
+        if len(columns) == len(node.schema) and inner is node.input:
+            return node, {index: index for index in columns}
+        expressions = tuple(_moved(node.expressions[index], mapping) for index in columns)
+        projection = logical.Project(schema=_schema(node.schema, columns), input=inner, expressions=expressions)
+        return projection, {index: position for position, index in enumerate(columns)}
 
     def _filter(self, node: logical.Filter, used: Used) -> tuple[Node, Places]:
-        inner, places = self.kept(node.input, used | columns_in([node.condition]))
+        inner, mapping = self.kept(node.input, used | collect_columns([node.condition]))
         if inner is node.input:
-            return node, places
-        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
-        return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, places)), places
+            return node, mapping
+        schema = _schema(node.schema, sorted(mapping, key=mapping.__getitem__))
+        return logical.Filter(schema=schema, input=inner, condition=_moved(node.condition, mapping)), mapping
 
     def _normalize(self, node: logical.ChangelogNormalize, used: Used) -> tuple[Node, Places]:
         # Exactly these, even if the table is read whole, so that updates of other columns change nothing.
-        inner, places = self._exactly(node.input, used | frozenset(node.key))
+        inner, mapping = self._exactly(node.input, used | frozenset(node.key))
         if inner is node.input:
-            return node, places
-        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
-        key = tuple(places[index] for index in node.key)
-        return logical.ChangelogNormalize(schema=schema, input=inner, key=key), places
+            return node, mapping
+        schema = _schema(node.schema, sorted(mapping, key=mapping.__getitem__))
+        key = tuple(mapping[index] for index in node.key)
+        return logical.ChangelogNormalize(schema=schema, input=inner, key=key), mapping
 
     def _expand(self, node: logical.Expand, used: Used) -> tuple[Node, Places]:
-        kept = sorted(used)
-        projections = [[row[index] for index in kept] for row in node.projections]
-        inner, found = self.kept(node.input, columns_in(one for row in projections for one in row))
-        places = {index: place for place, index in enumerate(kept)}
-        if inner is node.input and len(kept) == len(node.schema):
-            return node, places
-        moved = tuple(tuple(_moved(one, found) for one in row) for row in projections)
-        return logical.Expand(schema=_schema(node.schema, kept), input=inner, projections=moved), places
+        columns = sorted(used)
+        projections = [[row[index] for index in columns] for row in node.projections]
+        inner, input_mapping = self.kept(
+            node.input, collect_columns(expression for row in projections for expression in row)
+        )
+        mapping = {index: position for position, index in enumerate(columns)}
+        if inner is node.input and len(columns) == len(node.schema):
+            return node, mapping
+        moved = tuple(tuple(_moved(expression, input_mapping) for expression in row) for row in projections)
+        return logical.Expand(schema=_schema(node.schema, columns), input=inner, projections=moved), mapping
 
     def _watermark(self, node: logical.WatermarkAssigner, used: Used) -> tuple[Node, Places]:
         # A route writes all columns of the table.
         used = used if node.route is None else all_columns(node)
-        used = self._timed(node, used | {node.column} | columns_in([node.expression]))
-        inner, places = self.kept(node.input, used)
+        used = self._timed(node, used | {node.column} | collect_columns([node.expression]))
+        inner, mapping = self.kept(node.input, used)
         if inner is node.input:
-            return node, places
-        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
-        expression = _moved(node.expression, places)
-        found = replace(node, schema=schema, input=inner, column=places[node.column], expression=expression)
-        return found, places
+            return node, mapping
+        schema = _schema(node.schema, sorted(mapping, key=mapping.__getitem__))
+        expression = _moved(node.expression, mapping)
+        rewritten = replace(node, schema=schema, input=inner, column=mapping[node.column], expression=expression)
+        return rewritten, mapping
 
     def _window_table(self, node: logical.WindowTable, used: Used) -> tuple[Node, Places]:
         width = len(node.input.schema)
-        asked = frozenset(index for index in used if index < width) | {node.time} | frozenset(node.partition)
-        inner, found = self._exactly(node.input, asked)
-        places = {**found, **{width + edge: len(inner.schema) + edge for edge in range(_EDGES)}}
+        needed = frozenset(index for index in used if index < width) | {node.time} | frozenset(node.partition)
+        inner, input_mapping = self._exactly(node.input, needed)
+        mapping = {**input_mapping, **{width + edge: len(inner.schema) + edge for edge in range(_EDGES)}}
         if inner is node.input:
-            return node, places
+            return node, mapping
         schema = RowSchema((*inner.schema, *node.schema.columns[width:]))
-        partition = tuple(found[index] for index in node.partition)
-        return replace(node, schema=schema, input=inner, time=found[node.time], partition=partition), places
+        partition = tuple(input_mapping[index] for index in node.partition)
+        return replace(node, schema=schema, input=inner, time=input_mapping[node.time], partition=partition), mapping
 
-    def _sides(self, node: logical.Join | logical.TemporalJoin, asked: Used) -> tuple[Node, Node, Places]:
+    def _sides(self, node: logical.Join | logical.TemporalJoin, used: Used) -> tuple[Node, Node, Places]:
         """Return both sides with only these columns, and the new indexes of the columns within both."""
         width = len(node.left.schema)
-        left, of_left = self._exactly(node.left, frozenset(index for index in asked if index < width))
-        right, of_right = self._exactly(node.right, frozenset(index - width for index in asked if index >= width))
-        moved = {width + index: len(left.schema) + place for index, place in of_right.items()}
+        left, of_left = self._exactly(node.left, frozenset(index for index in used if index < width))
+        right, of_right = self._exactly(node.right, frozenset(index - width for index in used if index >= width))
+        moved = {width + index: len(left.schema) + position for index, position in of_right.items()}
         return left, right, {**of_left, **moved}
 
     def _join(self, node: logical.Join, used: Used) -> tuple[Node, Places]:
-        left, right, places = self._sides(node, used | columns_in([node.condition]))
+        left, right, mapping = self._sides(node, used | collect_columns([node.condition]))
         if left is node.left and right is node.right:
             return node, _same_places(node)
-        kept = sorted((index for index in places if index < len(node.schema)), key=places.__getitem__)
-        found = replace(
+        columns = sorted((index for index in mapping if index < len(node.schema)), key=mapping.__getitem__)
+        rewritten = replace(
             node,
-            schema=_schema(node.schema, kept),
+            schema=_schema(node.schema, columns),
             left=left,
             right=right,
-            condition=_moved(node.condition, places),
+            condition=_moved(node.condition, mapping),
         )
-        return found, {index: places[index] for index in kept}
+        return rewritten, {index: mapping[index] for index in columns}
 
     def _temporal_join(self, node: logical.TemporalJoin, used: Used) -> tuple[Node, Places]:
         width = len(node.left.schema)
         # The right side's event time determines since when a row is valid, even if nothing else reads it.
-        times = {width + place for place, column in enumerate(node.right.schema) if column.time is not None}
-        left, right, places = self._sides(node, used | columns_in([node.condition, node.time]) | times)
+        times = {width + position for position, column in enumerate(node.right.schema) if column.time is not None}
+        left, right, mapping = self._sides(node, used | collect_columns([node.condition, node.time]) | times)
         if left is node.left and right is node.right:
             return node, _same_places(node)
-        found = replace(
+        rewritten = replace(
             node,
-            schema=_schema(node.schema, sorted(places, key=places.__getitem__)),
+            schema=_schema(node.schema, sorted(mapping, key=mapping.__getitem__)),
             left=left,
             right=right,
-            condition=_moved(node.condition, places),
-            time=replace(node.time, index=places[node.time.index]),
+            condition=_moved(node.condition, mapping),
+            time=replace(node.time, index=mapping[node.time.index]),
         )
-        return found, places
+        return rewritten, mapping
 
     def _lookup_join(self, node: logical.LookupJoin, used: Used) -> tuple[Node, Places]:
         width = len(node.input.schema)
-        asked = used | columns_in([*node.key_values, node.asks, node.condition])
-        inner, found = self._exactly(node.input, frozenset(index for index in asked if index < width))
-        right = sorted(index for index in asked if index >= width)
-        places = {**found, **{index: len(inner.schema) + place for place, index in enumerate(right)}}
+        needed = used | collect_columns([*node.key_values, node.asks, node.condition])
+        inner, input_mapping = self._exactly(node.input, frozenset(index for index in needed if index < width))
+        right = sorted(index for index in needed if index >= width)
+        mapping = {**input_mapping, **{index: len(inner.schema) + position for position, index in enumerate(right)}}
         if inner is node.input and len(right) == len(node.expressions):
-            return node, places
+            return node, mapping
         rewritten = replace(
             node,
-            schema=_schema(node.schema, sorted(places, key=places.__getitem__)),
+            schema=_schema(node.schema, sorted(mapping, key=mapping.__getitem__)),
             input=inner,
-            key_values=tuple(_moved(one, found) for one in node.key_values),
+            key_values=tuple(_moved(value, input_mapping) for value in node.key_values),
             expressions=tuple(node.expressions[index - width] for index in right),
-            asks=None if node.asks is None else _moved(node.asks, places),
-            condition=None if node.condition is None else _moved(node.condition, places),
+            asks=None if node.asks is None else _moved(node.asks, mapping),
+            condition=None if node.condition is None else _moved(node.condition, mapping),
         )
-        return rewritten, places
+        return rewritten, mapping
 
     def _aggregate(self, node: logical.Aggregate, used: Used) -> tuple[Node, Places]:
         if node.sets:
@@ -273,20 +279,20 @@ class _Pruner:
         if not node.keys and not numbers:
             numbers = list(range(min(1, len(node.calls))))
         calls = [node.calls[index] for index in numbers]
-        inner, found = self._exactly(node.input, frozenset(node.keys) | columns_of_calls(calls))
-        places = {index: index for index in range(width)}
-        places |= {width + index: width + place for place, index in enumerate(numbers)}
+        inner, input_mapping = self._exactly(node.input, frozenset(node.keys) | columns_of_calls(calls))
+        mapping = {index: index for index in range(width)}
+        mapping |= {width + index: width + position for position, index in enumerate(numbers)}
         if inner is node.input and len(calls) == len(node.calls):
-            return node, places
-        kept = [*range(width), *(width + index for index in numbers)]
+            return node, mapping
+        columns = [*range(width), *(width + index for index in numbers)]
         rewritten = replace(
             node,
-            schema=_schema(node.schema, kept),
+            schema=_schema(node.schema, columns),
             input=inner,
-            keys=tuple(found[key] for key in node.keys),
-            calls=tuple(_moved_call(call, found) for call in calls),
+            keys=tuple(input_mapping[key] for key in node.keys),
+            calls=tuple(_moved_call(call, input_mapping) for call in calls),
         )
-        return rewritten, places
+        return rewritten, mapping
 
     def _over(self, node: logical.Over, used: Used) -> tuple[Node, Places]:
         width = len(node.input.schema)
@@ -295,78 +301,82 @@ class _Pruner:
             return self.kept(node.input, used)
         calls = [node.calls[index] for index in numbers]
         ordered = frozenset(key.index for key in node.order)
-        asked = frozenset(index for index in used if index < width)
-        inner, found = self._exactly(node.input, asked | frozenset(node.partition) | ordered | columns_of_calls(calls))
+        needed = frozenset(index for index in used if index < width)
+        inner, input_mapping = self._exactly(
+            node.input, needed | frozenset(node.partition) | ordered | columns_of_calls(calls)
+        )
         behind = len(inner.schema)
-        places = {**found, **{width + index: behind + place for place, index in enumerate(numbers)}}
+        mapping = {**input_mapping, **{width + index: behind + position for position, index in enumerate(numbers)}}
         if inner is node.input and len(calls) == len(node.calls):
-            return node, places
+            return node, mapping
         columns = (*inner.schema, *(node.schema[width + index] for index in numbers))
         rewritten = replace(
             node,
             schema=RowSchema(columns),
             input=inner,
-            partition=tuple(found[index] for index in node.partition),
-            order=_moved_keys(node.order, found),
-            calls=tuple(_moved_call(call, found) for call in calls),
+            partition=tuple(input_mapping[index] for index in node.partition),
+            order=_moved_keys(node.order, input_mapping),
+            calls=tuple(_moved_call(call, input_mapping) for call in calls),
         )
-        return rewritten, places
+        return rewritten, mapping
 
     def _rank(self, node: logical.Rank, used: Used) -> tuple[Node, Places]:
         width = len(node.input.schema)
-        asked = frozenset(index for index in used if index < width) | frozenset(node.partition)
-        asked |= frozenset(key.index for key in node.order)
-        asked |= frozenset(() if node.end_column is None else (node.end_column,))
-        asked = all_columns(node.input) if self._is_whole(node) else asked
-        inner, found = self._exactly(node.input, asked)
-        places = {**found, **({width: len(inner.schema)} if node.shows_number else {})}
+        needed = frozenset(index for index in used if index < width) | frozenset(node.partition)
+        needed |= frozenset(key.index for key in node.order)
+        needed |= frozenset(() if node.end_column is None else (node.end_column,))
+        needed = all_columns(node.input) if self._is_whole(node) else needed
+        inner, input_mapping = self._exactly(node.input, needed)
+        mapping = {**input_mapping, **({width: len(inner.schema)} if node.shows_number else {})}
         if inner is node.input:
-            return node, places
+            return node, mapping
         rewritten = replace(
             node,
             schema=RowSchema((*inner.schema, *node.schema.columns[width:])),
             input=inner,
-            partition=tuple(found[index] for index in node.partition),
-            order=_moved_keys(node.order, found),
-            end_column=None if node.end_column is None else found[node.end_column],
+            partition=tuple(input_mapping[index] for index in node.partition),
+            order=_moved_keys(node.order, input_mapping),
+            end_column=None if node.end_column is None else input_mapping[node.end_column],
         )
-        return rewritten, places
+        return rewritten, mapping
 
     def _sort(self, node: logical.Sort, used: Used) -> tuple[Node, Places]:
-        asked = all_columns(node.input) if self._is_whole(node) else used | frozenset(key.index for key in node.keys)
-        inner, places = self._exactly(node.input, asked)
+        needed = all_columns(node.input) if self._is_whole(node) else used | frozenset(key.index for key in node.keys)
+        inner, mapping = self._exactly(node.input, needed)
         if inner is node.input:
-            return node, places
-        return replace(node, schema=inner.schema, input=inner, keys=_moved_keys(node.keys, places)), places
+            return node, mapping
+        return replace(node, schema=inner.schema, input=inner, keys=_moved_keys(node.keys, mapping)), mapping
 
     def _union(self, node: logical.SetOperation, used: Used) -> tuple[Node, Places]:
         if node.operator != "UNION" or not node.is_all:
             return self._over_all(node), _same_places(node)
         parts = [self._exactly(part, used) for part in node.parts]
-        places = parts[0][1]
-        if all(one is other for (one, _), other in zip(parts, node.parts, strict=True)):
-            return node, places
-        schema = _schema(node.schema, sorted(places, key=places.__getitem__))
-        return replace(node, schema=schema, parts=tuple(part for part, _ in parts)), places
+        mapping = parts[0][1]
+        if all(part is other for (part, _), other in zip(parts, node.parts, strict=True)):
+            return node, mapping
+        schema = _schema(node.schema, sorted(mapping, key=mapping.__getitem__))
+        return replace(node, schema=schema, parts=tuple(part for part, _ in parts)), mapping
 
 
-def _moved(expression: Typed, places: Places) -> Typed:
+def _moved(expression: Typed, mapping: Places) -> Typed:
     """Rewrite an expression for the new indexes of its columns."""
-    return transformed(expression, lambda one: replace(one, index=places[one.index]) if isinstance(one, Field) else one)
-
-
-def _moved_call(call: AggregateCall, places: Places) -> AggregateCall:
-    return replace(
-        call,
-        operands=tuple(_moved(one, places) for one in call.operands),
-        condition=None if call.condition is None else _moved(call.condition, places),
-        order=_moved_keys(call.order, places),
+    return transformed(
+        expression, lambda node: replace(node, index=mapping[node.index]) if isinstance(node, Field) else node
     )
 
 
-def _moved_keys(keys: Iterable[SortKey], places: Places) -> tuple[SortKey, ...]:
-    return tuple(replace(key, index=places[key.index]) for key in keys)
+def _moved_call(call: AggregateCall, mapping: Places) -> AggregateCall:
+    return replace(
+        call,
+        operands=tuple(_moved(operand, mapping) for operand in call.operands),
+        condition=None if call.condition is None else _moved(call.condition, mapping),
+        order=_moved_keys(call.order, mapping),
+    )
 
 
-def _schema(schema: RowSchema, kept: Iterable[int]) -> RowSchema:
-    return RowSchema(tuple(schema[index] for index in kept))
+def _moved_keys(keys: Iterable[SortKey], mapping: Places) -> tuple[SortKey, ...]:
+    return tuple(replace(key, index=mapping[key.index]) for key in keys)
+
+
+def _schema(schema: RowSchema, columns: Iterable[int]) -> RowSchema:
+    return RowSchema(tuple(schema[index] for index in columns))

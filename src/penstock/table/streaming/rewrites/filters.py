@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import TRUE, all_of
+from penstock.table.analyser.subqueries import TRUE, conjoin
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan import logical
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Node
-from penstock.table.streaming.joins.join_conditions import parts_of, settled
-from penstock.table.streaming.rewrites.columns import columns_in
+from penstock.table.streaming.joins.join_conditions import settled, split_condition
+from penstock.table.streaming.rewrites.columns import collect_columns
 from penstock.table.typed.nodes import Constant, Field, Typed, conjuncts, transformed
 
 
@@ -25,72 +25,72 @@ class _Pusher:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def node(self, node: Node, asked: Sequence[Typed]) -> Node:
-        """Rewrite a part of a plan to produce only the rows that satisfy all of `asked`."""
+    def node(self, node: Node, conditions: Sequence[Typed]) -> Node:
+        """Rewrite a part of a plan to produce only the rows that satisfy all of `conditions`."""
         match node:
             case logical.Filter():
-                return self._filter(node, asked)
+                return self._filter(node, conditions)
             case logical.Project():
-                return self._below(node, asked, lambda part: _through_project(part, node.expressions))
+                return self._below(node, conditions, lambda part: _through_project(part, node.expressions))
             case logical.WindowTable():
-                return self._below(node, asked, lambda part: _within(part, _free_columns(node)))
+                return self._below(node, conditions, lambda part: _within(part, _free_columns(node)))
             case logical.Aggregate(sets=()):
-                return self._below(node, asked, lambda part: _through_keys(part, node.keys))
+                return self._below(node, conditions, lambda part: _through_keys(part, node.keys))
             case logical.Over() | logical.Rank():
-                return self._below(node, asked, lambda part: _within(part, node.partition))
+                return self._below(node, conditions, lambda part: _within(part, node.partition))
             case logical.Distinct() | logical.Sort(fetch=None, offset=0):
-                return self._below(node, asked, lambda part: part)
+                return self._below(node, conditions, lambda part: part)
             case logical.SetOperation(operator="UNION", is_all=True):
-                stays, goes = _split(asked, lambda part: part)
-                return self._above(with_inputs(node, [self.node(one, goes) for one in node.parts]), stays)
+                stays, goes = _split(conditions, lambda part: part)
+                return self._above(with_inputs(node, [self.node(part, goes) for part in node.parts]), stays)
             case logical.Join():
-                return self._join(node, asked)
+                return self._join(node, conditions)
             case logical.TemporalJoin():
-                return self._temporal_join(node, asked)
+                return self._temporal_join(node, conditions)
             case _:
-                return self._above(with_inputs(node, [self.node(one, []) for one in node.inputs()]), asked)
+                return self._above(with_inputs(node, [self.node(child, []) for child in node.inputs()]), conditions)
 
-    def _filter(self, node: logical.Filter, asked: Sequence[Typed]) -> Node:
-        found = self.node(node.input, [*conjuncts(node.condition), *asked])
-        return node if found == node else found
+    def _filter(self, node: logical.Filter, conditions: Sequence[Typed]) -> Node:
+        rewritten = self.node(node.input, [*conjuncts(node.condition), *conditions])
+        return node if rewritten == node else rewritten
 
-    def _below(self, node: logical.Unary, asked: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> Node:
-        stays, goes = _split(asked, moved)
+    def _below(self, node: logical.Unary, conditions: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> Node:
+        stays, goes = _split(conditions, moved)
         return self._above(with_inputs(node, [self.node(node.input, goes)]), stays)
 
-    def _join(self, node: logical.Join, asked: Sequence[Typed]) -> Node:
-        join, rest = settled(node, all_of(asked, self._calls), self._calls)
+    def _join(self, node: logical.Join, conditions: Sequence[Typed]) -> Node:
+        join, rest = settled(node, conjoin(conditions, self._calls), self._calls)
         if join == node:
             join = node
-        found = with_inputs(join, [self.node(one, []) for one in join.inputs()])
-        return self._above(found, [] if rest == TRUE else conjuncts(rest))
+        rewritten = with_inputs(join, [self.node(child, []) for child in join.inputs()])
+        return self._above(rewritten, [] if rest == TRUE else conjuncts(rest))
 
-    def _temporal_join(self, node: logical.TemporalJoin, asked: Sequence[Typed]) -> Node:
+    def _temporal_join(self, node: logical.TemporalJoin, conditions: Sequence[Typed]) -> Node:
         """Move filters down, except to the right side, where an older version would replace a dropped row."""
         columns = range(len(node.left.schema))
         is_inner = node.join_type is logical.JoinType.INNER
-        stays, left = _split(asked, lambda part: _within(part, columns))
-        within = parts_of(node.condition)
+        stays, left = _split(conditions, lambda part: _within(part, columns))
+        within = split_condition(node.condition)
         if is_inner:
             within, mine = _split(within, lambda part: _within(part, columns))
             left = [*left, *mine]
             stays, both = _split(stays, lambda part: part)
             within = [*within, *both]
-        if within != parts_of(node.condition):
-            node = replace(node, condition=all_of(within, self._calls))
+        if within != split_condition(node.condition):
+            node = replace(node, condition=conjoin(within, self._calls))
         return self._above(with_inputs(node, [self.node(node.left, left), self.node(node.right, [])]), stays)
 
-    def _above(self, node: Node, asked: Sequence[Typed]) -> Node:
-        if not asked:
+    def _above(self, node: Node, conditions: Sequence[Typed]) -> Node:
+        if not conditions:
             return node
-        return logical.Filter(schema=node.schema, input=node, condition=all_of(asked, self._calls))
+        return logical.Filter(schema=node.schema, input=node, condition=conjoin(conditions, self._calls))
 
 
-def _split(asked: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> tuple[list[Typed], list[Typed]]:
+def _split(conditions: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> tuple[list[Typed], list[Typed]]:
     """Split conditions into ones that must stay above a node and ones that go below it, rewritten by `moved`."""
     stays, goes = [], []
-    for part in asked:
-        below = moved(part) if is_stable(part) and columns_in([part]) else None
+    for part in conditions:
+        below = moved(part) if is_stable(part) and collect_columns([part]) else None
         if below is None:
             stays.append(part)
         else:
@@ -99,7 +99,7 @@ def _split(asked: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> tu
 
 
 def _within(part: Typed, columns: Collection[int]) -> Typed | None:
-    return part if columns_in([part]) <= set(columns) else None
+    return part if collect_columns([part]) <= set(columns) else None
 
 
 def _free_columns(node: logical.WindowTable) -> Collection[int]:
@@ -110,11 +110,18 @@ def _free_columns(node: logical.WindowTable) -> Collection[int]:
 def _through_keys(part: Typed, keys: Sequence[int]) -> Typed | None:
     if _within(part, range(len(keys))) is None:
         return None
-    return transformed(part, lambda one: replace(one, index=keys[one.index]) if isinstance(one, Field) else one)
+    return transformed(
+        part,
+        lambda expression: (
+            replace(expression, index=keys[expression.index]) if isinstance(expression, Field) else expression
+        ),
+    )
 
 
 def _through_project(part: Typed, expressions: Sequence[Typed]) -> Typed | None:
     """Rewrite a condition over a projection for its input. None if something would be computed twice."""
-    if not all(isinstance(expressions[index], Field | Constant) for index in columns_in([part])):
+    if not all(isinstance(expressions[index], Field | Constant) for index in collect_columns([part])):
         return None
-    return transformed(part, lambda one: expressions[one.index] if isinstance(one, Field) else one)
+    return transformed(
+        part, lambda expression: expressions[expression.index] if isinstance(expression, Field) else expression
+    )

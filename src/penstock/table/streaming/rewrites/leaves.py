@@ -29,24 +29,24 @@ _FIELD: Final = "FIELD"
 
 def without_unread_fields(plan: Node, tables: PushDown) -> Node:
     """Rewrite a plan to read only the fields that it needs. The columns of its result stay, with their names."""
-    asked: dict[ScanKey, Used] = {}
+    used_paths: dict[ScanKey, Used] = {}
     together = Together[Path]()
-    found: dict[ScanKey, Scan | None] = {}
+    narrowed_scans: dict[ScanKey, Scan | None] = {}
 
     def record(scan: Scan, used: Used) -> tuple[Node, Places]:
-        asked[scan_key(scan)] = asked.get(scan_key(scan), frozenset()) | used
+        used_paths[scan_key(scan)] = used_paths.get(scan_key(scan), frozenset()) | used
         return scan, _same_places(scan)
 
     def narrow(scan: Scan, used: Used) -> tuple[Node, Places]:
         key = scan_key(scan)
-        paths = _shortest(asked[key] | {(column,) for column in _kept_whole(scan)})
-        if key not in found:
+        paths = _shortest(used_paths[key] | {(column,) for column in _kept_whole(scan)})
+        if key not in narrowed_scans:
             has_fields = any(len(path) > 1 for path in paths)
-            found[key] = tables.leaves(scan, paths) if has_fields else None
-        made = found[key]
-        if made is None:
+            narrowed_scans[key] = tables.leaves(scan, paths) if has_fields else None
+        narrowed = narrowed_scans[key]
+        if narrowed is None:
             return scan, _same_places(scan)
-        return made, {path: place for place, path in enumerate(paths)}
+        return narrowed, {path: position for position, path in enumerate(paths)}
 
     _Pruner(lambda scan, used: (scan, _same_places(scan)), together.record).whole(plan)
     _Pruner(record, together.of).whole(plan)
@@ -54,7 +54,7 @@ def without_unread_fields(plan: Node, tables: PushDown) -> Node:
 
 
 def _kept_whole(scan: Scan) -> Iterable[int]:
-    return [*scan.key, *(place for place, _ in scan.metadata)]
+    return [*scan.key, *(index for index, _ in scan.metadata)]
 
 
 def _same_places(node: Node) -> Places:
@@ -63,7 +63,7 @@ def _same_places(node: Node) -> Places:
 
 def _shortest(paths: AbstractSet[Path]) -> list[Path]:
     """Return the paths without the ones within other paths."""
-    return sorted(one for one in paths if not any(one[:length] in paths for length in range(1, len(one))))
+    return sorted(path for path in paths if not any(path[:length] in paths for length in range(1, len(path))))
 
 
 class _Pruner:
@@ -85,7 +85,7 @@ class _Pruner:
     def whole(self, node: Node) -> Node:
         """Rewrite a node, keeping all its columns."""
         if type(node) not in self._rules:
-            return with_inputs(node, [self.whole(one) for one in node.inputs()])
+            return with_inputs(node, [self.whole(child) for child in node.inputs()])
         return self._kept(node, frozenset(_same_places(node)))[0]
 
     def _kept(self, node: Node, used: Used) -> tuple[Node, Places]:
@@ -97,44 +97,44 @@ class _Pruner:
         by_column: dict[int, set[Path]] = {}
         for path in used:
             by_column.setdefault(path[0], set()).add(path)
-        wanted = [
-            one for index in range(len(node.schema)) for one in _shortest(by_column.get(index, set())) or [(index,)]
+        paths = [
+            path for index in range(len(node.schema)) for path in _shortest(by_column.get(index, set())) or [(index,)]
         ]
-        made = [_below(node.expressions[path[0]], path[1:]) for path in wanted]
-        inner, places = self._kept(node.input, frozenset(_paths_in(made)))
-        expressions = tuple(_moved(one, places) for one in made)
+        leaves = [_below(node.expressions[path[0]], path[1:]) for path in paths]
+        inner, mapping = self._kept(node.input, frozenset(_collect_paths(leaves)))
+        expressions = tuple(_moved(expression, mapping) for expression in leaves)
         if inner is node.input and expressions == node.expressions:
             return node, _same_places(node)
-        columns = tuple(leaf(node.schema, path) for path in wanted)
-        found = Project(schema=RowSchema(columns), input=inner, expressions=expressions)
-        return found, {path: place for place, path in enumerate(wanted)}
+        columns = tuple(leaf(node.schema, path) for path in paths)
+        projection = Project(schema=RowSchema(columns), input=inner, expressions=expressions)
+        return projection, {path: position for position, path in enumerate(paths)}
 
     def _filter(self, node: Filter, used: Used) -> tuple[Node, Places]:
-        inner, places = self._kept(node.input, used | frozenset(_paths_in([node.condition])))
+        inner, mapping = self._kept(node.input, used | frozenset(_collect_paths([node.condition])))
         if inner is node.input:
-            return node, places
-        return Filter(schema=inner.schema, input=inner, condition=_moved(node.condition, places)), places
+            return node, mapping
+        return Filter(schema=inner.schema, input=inner, condition=_moved(node.condition, mapping)), mapping
 
     def _watermark(self, node: WatermarkAssigner, used: Used) -> tuple[Node, Places]:
         used = used if node.route is None else frozenset(_same_places(node))
-        used = self._timed(node, used | frozenset(_paths_in([node.expression])) | {(node.column,)})
-        inner, places = self._kept(node.input, used)
+        used = self._timed(node, used | frozenset(_collect_paths([node.expression])) | {(node.column,)})
+        inner, mapping = self._kept(node.input, used)
         if inner is node.input:
-            return node, places
-        column = places[(node.column,)]
+            return node, mapping
+        column = mapping[(node.column,)]
         columns = list(inner.schema)
         columns[column] = node.schema[node.column]
-        expression = _moved(node.expression, places)
-        found = replace(node, schema=RowSchema(tuple(columns)), input=inner, column=column, expression=expression)
-        return found, places
+        expression = _moved(node.expression, mapping)
+        rewritten = replace(node, schema=RowSchema(tuple(columns)), input=inner, column=column, expression=expression)
+        return rewritten, mapping
 
 
 def _below(expression: Typed, fields: Path) -> Typed:
     """Return the access to a nested field of an expression."""
-    for place in fields:
-        kind = tuple(expression.type.children())[place]
+    for index in fields:
+        kind = tuple(expression.type.children())[index]
         kind = kind.nullable() if expression.type.is_nullable else kind
-        expression = FunctionCall(kind, _FIELD, (expression, Constant(IntType(False), place)))
+        expression = FunctionCall(kind, _FIELD, (expression, Constant(IntType(False), index)))
     return expression
 
 
@@ -143,43 +143,43 @@ def _path(expression: Typed) -> Path | None:
     if isinstance(expression, Field):
         return (expression.index,)
     if isinstance(expression, FunctionCall) and expression.function == _FIELD:
-        row, place = expression.operands
+        row, index = expression.operands
         path = _path(row)
-        if path is not None and isinstance(place, Constant) and isinstance(place.value, int):
-            return (*path, place.value)
+        if path is not None and isinstance(index, Constant) and isinstance(index.value, int):
+            return (*path, index.value)
     return None
 
 
-def _paths_in(expressions: Iterable[Typed]) -> Iterator[Path]:
-    for one in expressions:
-        path = _path(one)
+def _collect_paths(expressions: Iterable[Typed]) -> Iterator[Path]:
+    for expression in expressions:
+        path = _path(expression)
         if path is not None:
             yield path
-        elif not isinstance(one, Lambda):
+        elif not isinstance(expression, Lambda):
             # The fields in a function's body are its parameters.
-            yield from _paths_in(one.children())
+            yield from _collect_paths(expression.children())
 
 
-def _moved(expression: Typed, places: Places) -> Typed:
+def _moved(expression: Typed, mapping: Places) -> Typed:
     """Rewrite an expression for the columns that now hold its fields."""
     path = _path(expression)
     if path is None:
         if isinstance(expression, FunctionCall):
-            return replace(expression, operands=tuple(_moved(one, places) for one in expression.operands))
+            return replace(expression, operands=tuple(_moved(operand, mapping) for operand in expression.operands))
         return expression
     for length in range(len(path), 0, -1):
-        place = places.get(path[:length])
-        if place is not None:
-            return _reread(expression, len(path) - length, place)
+        index = mapping.get(path[:length])
+        if index is not None:
+            return _reread(expression, len(path) - length, index)
     raise AssertionError(path)
 
 
-def _reread(expression: Typed, fields: int, place: int) -> Typed:
+def _reread(expression: Typed, fields: int, index: int) -> Typed:
     """Rebuild a chain of field accesses, whose last `fields` ones read the column at this index."""
     if fields:
         assert isinstance(expression, FunctionCall)
         row, number = expression.operands
-        return replace(expression, operands=(_reread(row, fields - 1, place), number))
+        return replace(expression, operands=(_reread(row, fields - 1, index), number))
     if isinstance(expression, Field):
-        return replace(expression, index=place)
-    return Field(expression.type, place)
+        return replace(expression, index=index)
+    return Field(expression.type, index)

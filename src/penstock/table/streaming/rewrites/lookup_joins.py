@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 from penstock.base.errors import UnsupportedError
 from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.subqueries import TRUE, all_of, shifted
+from penstock.table.analyser.subqueries import TRUE, conjoin, shifted
 from penstock.table.data.errors import ValidationError
 from penstock.table.evaluation.stability import is_stable
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, LookupJoin, Node, Project, Scan, TemporalJoin, WatermarkAssigner
 from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.plan.text import node_text
-from penstock.table.streaming.joins.join_conditions import are_keys, parts_of
+from penstock.table.streaming.joins.join_conditions import are_keys, split_condition
 from penstock.table.streaming.rewrites.calc import over
-from penstock.table.streaming.rewrites.columns import columns_in
+from penstock.table.streaming.rewrites.columns import collect_columns
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
 
 
@@ -27,7 +27,7 @@ def with_lookup_joins(node: Node, calls: Calls) -> Node:
     """Rewrite a plan with lookups. Raises `UnsupportedError` and `ValidationError` if a table cannot be looked up."""
     if isinstance(node, TemporalJoin) and node.left.schema[node.time.index].time is TimeAttribute.PROCTIME:
         return _Lookup(node, with_lookup_joins(node.left, calls), calls).join()
-    return with_inputs(node, [with_lookup_joins(one, calls) for one in node.inputs()])
+    return with_inputs(node, [with_lookup_joins(child, calls) for child in node.inputs()])
 
 
 class _Lookup:
@@ -47,7 +47,7 @@ class _Lookup:
         """Build the node."""
         node = self._node
         table = self._right(node.right)
-        for part in parts_of(node.condition):
+        for part in split_condition(node.condition):
             self._take(part)
         for part in list(self._where):
             self._take_constant(part)
@@ -63,7 +63,7 @@ class _Lookup:
             table=table,
             join_type=node.join_type,
             key=tuple(key),
-            key_values=tuple(self._keys[place] for place in key),
+            key_values=tuple(self._keys[column] for column in key),
             where=self._all(self._where),
             expressions=self._expressions,
             asks=self._all(self._asks),
@@ -72,8 +72,8 @@ class _Lookup:
         )
 
     def _all(self, parts: Sequence[Typed]) -> Typed | None:
-        found = all_of(parts, self._calls)
-        return None if found == TRUE else found
+        condition = conjoin(parts, self._calls)
+        return None if condition == TRUE else condition
 
     def _right(self, right: Node) -> Scan:
         """Return the table below projections, filters and watermarks. Watermarks have no effect on a lookup."""
@@ -88,8 +88,8 @@ class _Lookup:
                     where.append(below.condition)
                 case Project():
                     inner = below.expressions
-                    expressions = tuple(over(one, inner) for one in expressions)
-                    where = [over(one, inner) for one in where]
+                    expressions = tuple(over(expression, inner) for expression in expressions)
+                    where = [over(condition, inner) for condition in where]
                 case _:
                     raise UnsupportedError(
                         "Processing-time temporal join is not supported yet. FOR SYSTEM_TIME AS OF a processing time "
@@ -98,12 +98,12 @@ class _Lookup:
                     )
             below = below.inputs()[0]
         self._expressions = expressions
-        self._where = [part for one in where for part in parts_of(one)]
+        self._where = [part for condition in where for part in split_condition(condition)]
         return below
 
     def _take(self, part: Typed) -> None:
         """Classify a part of the condition: a check before the lookup, a key, a table filter, a condition on pairs."""
-        sides = {index >= self._width for index in columns_in([part])}
+        sides = {index >= self._width for index in collect_columns([part])}
         if sides == {False} and is_stable(part):
             self._asks.append(part)
         elif sides == {True} and is_stable(part):
@@ -114,19 +114,19 @@ class _Lookup:
     def _takes_key(self, part: Typed) -> bool:
         if not isinstance(part, FunctionCall) or part.function != "=":
             return False
-        for one, other in (part.operands, part.operands[::-1]):
+        for value, other in (part.operands, part.operands[::-1]):
             if isinstance(other, Field) and other.index >= self._width:
                 column = self._expressions[other.index - self._width]
-                of_left = all(index < self._width for index in columns_in([one]))
-                if of_left and is_stable(one) and self._adds(column, one):
+                of_left = all(index < self._width for index in collect_columns([value]))
+                if of_left and is_stable(value) and self._adds(column, value):
                     return True
         return False
 
     def _take_constant(self, part: Typed) -> None:
         """Turn a table filter `column = constant` into a key, so that the table returns fewer rows."""
         if isinstance(part, FunctionCall) and part.function == "=":
-            for one, other in (part.operands, part.operands[::-1]):
-                if isinstance(one, Constant) and one.value is not None and self._adds(other, one):
+            for constant, other in (part.operands, part.operands[::-1]):
+                if isinstance(constant, Constant) and constant.value is not None and self._adds(other, constant):
                     self._where.remove(part)
                     return
 

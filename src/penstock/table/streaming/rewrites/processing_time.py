@@ -21,7 +21,7 @@ from penstock.table.plan.changes import INSERTS, Changes
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, Node, Project
 from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.streaming.rewrites.columns import columns_in, columns_of_calls
+from penstock.table.streaming.rewrites.columns import collect_columns, columns_of_calls
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, transformed
 
 #: the indexes of columns whose time is not computed yet
@@ -70,7 +70,7 @@ def _only_comes(node: Node, table: Callable[[logical.Scan], TableReader]) -> boo
             is_plain = node.is_all
         case _:
             is_plain = isinstance(node, _PLAIN)
-    return is_plain and all(_only_comes(one, table) for one in node.inputs())
+    return is_plain and all(_only_comes(child, table) for child in node.inputs())
 
 
 class _Part(NamedTuple):
@@ -99,7 +99,7 @@ class _Rewriter:
         if not part.late:
             return part.node
         schema = part.node.schema
-        expressions = tuple(self._now if place in part.late else one for place, one in enumerate(schema.fields()))
+        expressions = tuple(self._now if index in part.late else field for index, field in enumerate(schema.fields()))
         return Project(schema=schema, input=part.node, expressions=expressions)
 
     def _part(self, node: Node) -> _Part:
@@ -111,8 +111,8 @@ class _Rewriter:
                 condition = self._read(node.condition, inner.late)
                 return self._passing(node, replace(node, input=inner.node, condition=condition), [inner])
             case logical.SetOperation():
-                parts = [self._part(one) for one in node.parts]
-                return self._passing(node, with_inputs(node, [one.node for one in parts]), parts)
+                parts = [self._part(part) for part in node.parts]
+                return self._passing(node, with_inputs(node, [part.node for part in parts]), parts)
             case logical.Rank() | logical.Sort():
                 # Ordering by a late time means arrival order, see `RankRule`.
                 read = frozenset(node.partition) if isinstance(node, logical.Rank) else _NONE
@@ -121,18 +121,18 @@ class _Rewriter:
                 read = frozenset((*node.partition, *(key.index for key in node.order))) | columns_of_calls(node.calls)
                 return self._keeping(node, [self._part(node.input)], read)
             case logical.Join() | logical.TemporalJoin():
-                sides = [self._part(one) for one in node.inputs()]
+                sides = [self._part(side) for side in node.inputs()]
                 time = (node.time,) if isinstance(node, logical.TemporalJoin) else ()
-                return self._keeping(node, sides, columns_in([node.condition, *time]))
+                return self._keeping(node, sides, collect_columns([node.condition, *time]))
             case _:
-                found = with_inputs(node, [self.with_times(one) for one in node.inputs()])
-                return _Part(found, _NONE, found)
+                rewritten = with_inputs(node, [self.with_times(child) for child in node.inputs()])
+                return _Part(rewritten, _NONE, rewritten)
 
     def _read(self, expression: Typed, late: Places) -> Typed:
         """Rewrite an expression to compute the times that it reads."""
         if not late:
             return expression
-        return transformed(expression, lambda one: self._now if _is_among(one, late) else one)
+        return transformed(expression, lambda node: self._now if _is_among(node, late) else node)
 
     # --- steps that keep no rows --------------------------------------------------------------------------------------
 
@@ -140,21 +140,21 @@ class _Rewriter:
         changing = self._changes(node.input) != INSERTS
         late: set[int] = set()
         expressions: list[Typed] = []
-        for place, one in enumerate(node.expressions):
-            is_time = node.schema[place].time is TimeAttribute.PROCTIME
-            if is_time and (_is_among(one, inner.late) or (changing and isinstance(one, FunctionCall))):
-                late.add(place)
-                expressions.append(one if isinstance(one, Field) else Constant(one.type, 0))
+        for index, expression in enumerate(node.expressions):
+            is_time = node.schema[index].time is TimeAttribute.PROCTIME
+            if is_time and (_is_among(expression, inner.late) or (changing and isinstance(expression, FunctionCall))):
+                late.add(index)
+                expressions.append(expression if isinstance(expression, Field) else Constant(expression.type, 0))
             else:
-                expressions.append(self._read(one, inner.late))
+                expressions.append(self._read(expression, inner.late))
         known = None if inner.known is None else with_inputs(node, [inner.known])
         return _Part(replace(node, input=inner.node, expressions=tuple(expressions)), frozenset(late), known)
 
-    def _passing(self, node: Node, found: Node, parts: list[_Part]) -> _Part:
+    def _passing(self, node: Node, rewritten: Node, parts: list[_Part]) -> _Part:
         """Rewrite a node that passes rows on unchanged."""
         known = [part.known for part in parts if part.known is not None]
         return _Part(
-            found,
+            rewritten,
             frozenset().union(*(part.late for part in parts)),
             with_inputs(node, known) if len(known) == len(parts) else None,
         )
@@ -167,18 +167,18 @@ class _Rewriter:
         late: set[int] = set()
         begin = 0
         for side, part in zip(node.inputs(), sides, strict=True):
-            places = {begin + place for place in part.late}
-            if not places or places & set(read):
+            indices = {begin + index for index in part.late}
+            if not indices or indices & set(read):
                 inputs.append(self._with_times(part))
             else:
                 inputs.append(part.node)
-                late |= places
+                late |= indices
             begin += len(side.schema)
-        found = with_inputs(node, inputs)
+        rewritten = with_inputs(node, inputs)
         # The result of a semi or an anti join has no columns of the right side.
-        shown = frozenset(place for place in late if place < len(node.schema))
-        return _Part(found, shown, None if late else found)
+        visible = frozenset(index for index in late if index < len(node.schema))
+        return _Part(rewritten, visible, None if late else rewritten)
 
 
-def _is_among(expression: Typed, places: Places) -> bool:
-    return isinstance(expression, Field) and expression.index in places
+def _is_among(expression: Typed, indices: Places) -> bool:
+    return isinstance(expression, Field) and expression.index in indices

@@ -10,11 +10,11 @@ from penstock.table.streaming.rewrites.calc import is_identity, may_be_repeated,
 
 def with_few_projections(node: Node) -> Node:
     """Reduce the projections of a plan. The one at the top stays, because it has the names of the result."""
-    node = with_inputs(node, [_without_needless(with_few_projections(one)) for one in node.inputs()])
+    node = with_inputs(node, [_without_needless(with_few_projections(child)) for child in node.inputs()])
     if isinstance(node, Project) and isinstance(node.input, Project):
         inner = node.input
         if may_be_repeated(inner.expressions, node.expressions):
-            expressions = tuple(over(one, inner.expressions) for one in node.expressions)
+            expressions = tuple(over(expression, inner.expressions) for expression in node.expressions)
             return Project(schema=node.schema, input=inner.input, expressions=expressions)
     return node
 
@@ -25,6 +25,6 @@ def _without_needless(node: Node) -> Node:
     return node.input if is_identity(node.expressions, node.input.schema) else node
 
 
-def _same_columns(one: RowSchema, other: RowSchema) -> bool:
+def _same_columns(schema: RowSchema, other: RowSchema) -> bool:
     """Return whether two schemas have the same columns, apart from their names."""
-    return [(column.type, column.time) for column in one] == [(column.type, column.time) for column in other]
+    return [(column.type, column.time) for column in schema] == [(column.type, column.time) for column in other]

@@ -16,7 +16,7 @@ from penstock.table.plan import logical
 from penstock.table.plan.inputs import with_inputs
 from penstock.table.plan.logical import Filter, Node, Over, Project, Rank
 from penstock.table.plan.row_schema import RowSchema
-from penstock.table.streaming.rewrites.columns import all_columns, columns_in, columns_of_calls
+from penstock.table.streaming.rewrites.columns import all_columns, collect_columns, columns_of_calls
 from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed, conjuncts
 
 _RANKS: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK")
@@ -50,17 +50,17 @@ class _Rewriter:
             case logical.Write():
                 return with_inputs(node, [self.node(node.input, all_columns(node.input), is_result)])
             case Project():
-                read = columns_in(node.expressions[index] for index in used)
+                read = collect_columns(node.expressions[index] for index in used)
                 return with_inputs(node, [self.node(node.input, read, is_result)])
             case Filter():
-                found = self._rank(node, used)
-                return found or with_inputs(node, [self.node(node.input, used | columns_in([node.condition]))])
+                ranked = self._rank(node, used)
+                return ranked or with_inputs(node, [self.node(node.input, used | collect_columns([node.condition]))])
             case logical.Aggregate():
                 return with_inputs(node, [self.node(node.input, frozenset(node.keys) | columns_of_calls(node.calls))])
             case logical.Sort(fetch=None, offset=0) if not is_result:
                 return self.node(node.input, used)
             case _:
-                return with_inputs(node, [self.node(one, all_columns(one)) for one in node.inputs()])
+                return with_inputs(node, [self.node(child, all_columns(child)) for child in node.inputs()])
 
     # --- ranks --------------------------------------------------------------------------------------------------------
 
@@ -79,23 +79,23 @@ class _Rewriter:
                 parts = [(part, _bound(part, below.input, over)) for part in conjuncts(below.condition)]
                 bounds += [bound for _, bound in parts if bound is not None]
                 rest = [part for part, bound in parts if bound is None]
-                path += [replace(below, condition=self._all_of(rest))] if rest else []
+                path += [replace(below, condition=self._conjoin(rest))] if rest else []
             below = below.input
-        if all(one.end is None and one.column is None for one in bounds):
+        if all(bound.end is None and bound.column is None for bound in bounds):
             return None
-        for one in path:
+        for step in path:
             used = (
-                columns_in(one.expressions[i] for i in used)
-                if isinstance(one, Project)
-                else used | columns_in([one.condition])
+                collect_columns(step.expressions[i] for i in used)
+                if isinstance(step, Project)
+                else used | collect_columns([step.condition])
             )
-        found = self._ranked(over, _range_of(bounds), len(over.input.schema) in used)
-        for one in reversed(path):
-            found = replace(one, input=found)
-        return found
+        ranked = self._ranked(over, _intersect_ranges(bounds), len(over.input.schema) in used)
+        for step in reversed(path):
+            ranked = replace(step, input=ranked)
+        return ranked
 
-    def _all_of(self, parts: list[Typed]) -> Typed:
-        return reduce(lambda one, other: self._calls.call("AND", [one, other]), parts)
+    def _conjoin(self, parts: list[Typed]) -> Typed:
+        return reduce(lambda condition, other: self._calls.call("AND", [condition, other]), parts)
 
     def _ranked(self, over: Over, numbers: _Range, is_read: bool) -> Node:
         function = over.calls[0].function
@@ -154,7 +154,7 @@ def _bound(part: Typed, below: Node, over: Over) -> _Range | None:
     if not isinstance(part, FunctionCall) or part.function not in _TURNED:
         return None
     number = len(over.input.schema)
-    left, right = (_origin(one, below) for one in part.operands)
+    left, right = (_origin(operand, below) for operand in part.operands)
     relation = part.function
     if not (isinstance(left, Field) and left.index == number):
         left, right, relation = right, left, _TURNED[relation]
@@ -169,10 +169,10 @@ def _bound(part: Typed, below: Node, over: Over) -> _Range | None:
     return None
 
 
-def _range_of(bounds: list[_Range]) -> _Range:
-    start = max(one.start for one in bounds)
-    ends = [one.end for one in bounds if one.end is not None]
-    columns = {one.column for one in bounds if one.column is not None}
+def _intersect_ranges(bounds: list[_Range]) -> _Range:
+    start = max(bound.start for bound in bounds)
+    ends = [bound.end for bound in bounds if bound.end is not None]
+    columns = {bound.column for bound in bounds if bound.column is not None}
     if len(columns) > 1 or (columns and (ends or start > 1)):
         raise ValidationError("the rank range of a top-N can be constants or one column, not both")
     return _Range(start, min(ends, default=None), next(iter(columns), None))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from penstock.table.analyser.window_properties import group_keys, group_window_edges, window_edges_of
+from penstock.table.analyser.window_properties import find_join_window_edges, group_keys, group_window_edges
 from penstock.table.plan import logical
-from penstock.table.plan.inputs import input_of, with_inputs
+from penstock.table.plan.inputs import find_input, with_inputs
 from penstock.table.plan.logical import Node
 from penstock.table.plan.row_schema import RowSchema, TimeAttribute
-from penstock.table.streaming.joins.intervals import interval_of
+from penstock.table.streaming.joins.intervals import find_interval
 from penstock.table.typed.nodes import Field, Typed
 
 _WINDOW_TIME: Final = 2
@@ -34,21 +34,21 @@ _PASSING: Final = (
 
 def with_settled_times(plan: Node) -> Node:
     """Remove event time from a plan where rows are late for it. Unchanged parts stay the same objects."""
-    node = with_inputs(plan, [with_settled_times(one) for one in plan.inputs()])
-    times = [place for place, column in enumerate(node.schema) if column.time is TimeAttribute.ROWTIME]
-    lost = {place for place in times if not _is_time(node, place)}
+    node = with_inputs(plan, [with_settled_times(child) for child in plan.inputs()])
+    times = [index for index, column in enumerate(node.schema) if column.time is TimeAttribute.ROWTIME]
+    lost = {index for index in times if not _is_time(node, index)}
     if not lost:
         return node
-    columns = [replace(one, time=None) if place in lost else one for place, one in enumerate(node.schema)]
+    columns = [replace(column, time=None) if index in lost else column for index, column in enumerate(node.schema)]
     return replace(node, schema=RowSchema(tuple(columns)))
 
 
 def _is_time(node: Node, column: int) -> bool:
     match node:
         case logical.Project(expressions=expressions):
-            return _is_time_of(node, expressions[column])
+            return _is_event_time_expression(node, expressions[column])
         case logical.Expand():
-            return all(_is_time_of(node, row[column]) for row in node.projections)
+            return all(_is_event_time_expression(node, row[column]) for row in node.projections)
         case logical.Aggregate() | logical.Distinct():
             keys = group_keys(node)
             edges = group_window_edges(node.input, keys) or {}
@@ -69,15 +69,15 @@ def _is_time(node: Node, column: int) -> bool:
 
 def _keeps_times(join: logical.Join) -> bool:
     """Return whether the rows of a join are ahead of the watermark."""
-    return interval_of(join) is not None or window_edges_of(join) is not None
+    return find_interval(join) is not None or find_join_window_edges(join) is not None
 
 
 def _is_time_below(node: Node, column: int) -> bool:
-    found = input_of(node, column)
-    return found is not None and _is_event_time(*found)
+    source = find_input(node, column)
+    return source is not None and _is_event_time(*source)
 
 
-def _is_time_of(node: logical.Project | logical.Expand, expression: Typed) -> bool:
+def _is_event_time_expression(node: logical.Project | logical.Expand, expression: Typed) -> bool:
     return not isinstance(expression, Field) or _is_event_time(node.input, expression.index)
 
 

@@ -55,14 +55,14 @@ class Bundle:
             yield waiting[0]
         elif waiting:
             kinds = None
-            if any(one.kinds is not None for one in waiting):
-                kinds = b"".join(bytes(len(one)) if one.kinds is None else one.kinds for one in waiting)
-            (columns,) = pa.Table.from_batches([one.columns for one in waiting]).combine_chunks().to_batches()
+            if any(batch.kinds is not None for batch in waiting):
+                kinds = b"".join(bytes(len(batch)) if batch.kinds is None else batch.kinds for batch in waiting)
+            (columns,) = pa.Table.from_batches([batch.columns for batch in waiting]).combine_chunks().to_batches()
             yield ColumnBatch(columns, None, kinds)
 
 
 class BundlingOperator(ExpiringOperator):
-    """An operator that processes rows as they arrive, or in bundles. Subclasses implement `take_in`.
+    """An operator that processes rows as they arrive, or in bundles. Subclasses implement `process_rows`.
 
     Args:
         mini_batch: when bundles are due; None to process rows as they arrive.
@@ -73,25 +73,25 @@ class BundlingOperator(ExpiringOperator):
         self._bundle = None if mini_batch is None else Bundle(mini_batch)
         self._watermark: int | None = None
 
-    def take_in(self, taken: ColumnBatch) -> None:
+    def process_rows(self, records: ColumnBatch) -> None:
         """Process rows and emit the resulting changes."""
         raise NotImplementedError
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Process rows, or buffer them."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         if self._bundle is None:
-            self.take_in(taken)
+            self.process_rows(records)
             return
-        for full in self._bundle.add(taken, self.context.now_ms()):
-            self.take_in(full)
+        for full in self._bundle.add(records, self.context.now_ms()):
+            self.process_rows(full)
         self._pass_on_watermark()
 
     def _flush(self) -> None:
         """Process the buffered rows."""
         if self._bundle is not None:
             for waiting in self._bundle.take():
-                self.take_in(waiting)
+                self.process_rows(waiting)
             self._pass_on_watermark()
 
     def _pass_on_watermark(self) -> None:
@@ -120,7 +120,7 @@ class BundlingOperator(ExpiringOperator):
     def next_timer_ms(self) -> int | None:
         """Return when the buffered rows are due or state next expires."""
         due = (super().next_timer_ms(), None if self._bundle is None else self._bundle.due_ms)
-        return min((one for one in due if one is not None), default=None)
+        return min((time_ms for time_ms in due if time_ms is not None), default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
         """Process the rows that are due, and drop expired state."""

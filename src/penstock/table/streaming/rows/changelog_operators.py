@@ -12,7 +12,7 @@ from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
-from penstock.table.streaming.rows.row_tuples import kinds_of
+from penstock.table.streaming.rows.row_tuples import pack_kinds
 
 
 class ToChangelogOperator(StreamOperator):
@@ -33,17 +33,17 @@ class ToChangelogOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Insert the column of codes."""
-        taken = as_columns(batch, self.context.operator_name)
-        kinds = np.frombuffer(taken.kinds or bytes(len(taken)), np.uint8)
+        records = as_columns(batch, self.context.operator_name)
+        kinds = np.frombuffer(records.kinds or bytes(len(records)), np.uint8)
         is_sent = np.isin(kinds, list(self._codes))
         if not is_sent.all():
-            taken, kinds = taken.where(is_sent), kinds[is_sent]
-        if not len(taken):
+            records, kinds = records.where(is_sent), kinds[is_sent]
+        if not len(records):
             return
         texts = pa.array([self._codes.get(kind) for kind in range(4)], pa.string())
-        arrays = [taken.columns.column(place) for place in self._columns]
+        arrays = [records.columns.column(index) for index in self._columns]
         arrays.insert(self._before, texts.take(pa.array(kinds)))
-        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), taken.rowtimes))
+        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), records.rowtimes))
 
 
 class FromChangelogOperator(StreamOperator):
@@ -69,15 +69,15 @@ class FromChangelogOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Look up the codes."""
-        taken = as_columns(batch, self.context.operator_name)
-        operations = taken.columns.column(self._operation)
-        places = pc.index_in(operations.cast(pa.string()), value_set=self._texts)
-        if places.null_count:
-            row = places.is_null().to_pylist().index(True)
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from TableRuntimeError(
+        records = as_columns(batch, self.context.operator_name)
+        operations = records.columns.column(self._operation)
+        code_indices = pc.index_in(operations.cast(pa.string()), value_set=self._texts)
+        if code_indices.null_count:
+            row = code_indices.is_null().to_pylist().index(True)
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from TableRuntimeError(
                 f"Received invalid op code '{operations[row].as_py()}'. Valid op codes are: {list(self._codes)}."
             )
-        kinds = self._kinds[places.to_numpy(zero_copy_only=False)].tobytes()
-        arrays = [taken.columns.column(place) for place in self._columns] or [pa.nulls(len(taken))]
+        kinds = self._kinds[code_indices.to_numpy(zero_copy_only=False)].tobytes()
+        arrays = [records.columns.column(index) for index in self._columns] or [pa.nulls(len(records))]
         columns = pa.RecordBatch.from_arrays(arrays, self._names or ["c0"])
-        self.output.collect(ColumnBatch(columns, taken.rowtimes, kinds_of(kinds)))
+        self.output.collect(ColumnBatch(columns, records.rowtimes, pack_kinds(kinds)))

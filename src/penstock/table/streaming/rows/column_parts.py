@@ -97,16 +97,16 @@ class ColumnParts:
             return self.taken(columns, numbers)
         if len(used) == 1:
             part = self.parts[used[0]]
-            places = numbers - self.starts[used[0]]
-            return [taken(part, column, places) for column in columns]
+            positions = numbers - self.starts[used[0]]
+            return [taken(part, column, positions) for column in columns]
         order = places_in_order(parts, len(self.parts))
         ends = np.searchsorted(parts[order], used, side="right").tolist()
         chunks: list[list[pa.Array]] = [[] for _ in columns]
         begin = 0
         for index, end in zip(used.tolist(), ends, strict=True):
-            places = numbers[order[begin:end]] - self.starts[index]
+            positions = numbers[order[begin:end]] - self.starts[index]
             for chunk, column in zip(chunks, columns, strict=True):
-                chunk.append(taken(self.parts[index], column, places))
+                chunk.append(taken(self.parts[index], column, positions))
             begin = end
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))

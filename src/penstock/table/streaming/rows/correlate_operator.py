@@ -42,16 +42,16 @@ class CorrelateOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Join a batch."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         try:
-            parents, made = self._correlation(Columns.of(taken.columns))
+            parents, results = self._correlation(Columns.of(records.columns))
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         if not len(parents):
             return
-        rows = taken.take(parents)
+        rows = records.take(parents)
         width = len(self._node.input.schema)
-        arrays = [*rows.columns.columns[:width], *made]
+        arrays = [*rows.columns.columns[:width], *results]
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), rows.rowtimes, rows.kinds))
 
     def resume_event_time(self, watermark: int) -> None:

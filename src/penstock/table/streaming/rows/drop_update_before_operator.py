@@ -15,8 +15,8 @@ class DropUpdateBeforeOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit all other changes."""
-        taken = as_columns(batch, self.context.operator_name)
-        if taken.kinds is not None and UPDATE_BEFORE in taken.kinds:
-            taken = taken.where(np.frombuffer(taken.kinds, np.uint8) != UPDATE_BEFORE)
-        if len(taken):
-            self.output.collect(taken)
+        records = as_columns(batch, self.context.operator_name)
+        if records.kinds is not None and UPDATE_BEFORE in records.kinds:
+            records = records.where(np.frombuffer(records.kinds, np.uint8) != UPDATE_BEFORE)
+        if len(records):
+            self.output.collect(records)

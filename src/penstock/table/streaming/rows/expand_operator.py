@@ -33,17 +33,17 @@ class ExpandOperator(StreamOperator):
     def open(self) -> None:
         """Create the evaluators of the expressions."""
         session = self._session.open(self.context.now_ms)
-        self._evaluators = [Evaluator(one, session) for one in self._projections]
+        self._evaluators = [Evaluator(projection, session) for projection in self._projections]
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Repeat the rows of a batch."""
-        taken = as_columns(batch, self.context.operator_name)
-        columns = Columns.of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        columns = Columns.of(records.columns)
         try:
             parts = [evaluate(columns) for evaluate in self._evaluators]
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         arrays = [pa.concat_arrays(list(column)) for column in zip(*parts, strict=True)]
-        times = None if taken.rowtimes is None else np.tile(taken.rowtimes, len(parts))
-        kinds = None if taken.kinds is None else taken.kinds * len(parts)
+        times = None if records.rowtimes is None else np.tile(records.rowtimes, len(parts))
+        kinds = None if records.kinds is None else records.kinds * len(parts)
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), times, kinds))

@@ -11,45 +11,49 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from penstock.state.equality import Zeros, canonical_values, canonicalizer_of
+from penstock.state.equality import Zeros, build_canonicalizer, canonical_values
 from penstock.state.key_bytes import NAN
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 
 Row = tuple[Any, ...]
-_FLOAT: Final = canonicalizer_of(pa.float64())
+_FLOAT: Final = build_canonicalizer(pa.float64())
 
 
-def rows_of(columns: Sequence[pa.Array], types: Sequence[DataType], rows: int, zeros: Zeros = "kept") -> list[Row]:
+def to_canonical_rows(
+    columns: Sequence[pa.Array], types: Sequence[DataType], rows: int, zeros: Zeros = "kept"
+) -> list[Row]:
     """Return the rows of these columns in canonical form, so that equal rows are one dictionary key.
 
     Rows that are kept to be sent again need `zeros="apart"`: a retracted row must be the one that was sent, bit for
     bit, even if an equal row has 0.0 instead of -0.0.
     """
     lists = [
-        canonical_values(values_of(column, kind), column.type, zeros)
+        canonical_values(to_values(column, kind), column.type, zeros)
         for column, kind in zip(columns, types, strict=True)
     ]
     return list(zip(*lists, strict=True)) if lists else [()] * rows
 
 
-def columns_of(rows: Sequence[Row], types: Sequence[DataType]) -> list[pa.Array]:
+def build_columns(rows: Sequence[Row], types: Sequence[DataType]) -> list[pa.Array]:
     """Return the columns of these rows."""
-    return [column_of(list(map(itemgetter(place), rows)), kind) for place, kind in enumerate(types)]
+    return [to_column(list(map(itemgetter(index), rows)), kind) for index, kind in enumerate(types)]
 
 
 class RowEquality:
     """Compares rows of these types. Their values may be in canonical form or not.
 
     Args:
-        types: the types of the values, which are in the form that `values_of` returns.
-        zeros: how -0.0 appears in keys, see `canonicalizer_of`.
+        types: the types of the values, which are in the form that `to_values` returns.
+        zeros: how -0.0 appears in keys, see `build_canonicalizer`.
     """
 
     def __init__(self, types: Sequence[DataType], zeros: Zeros = "kept") -> None:
-        canonicalizers = [canonicalizer_of(arrow_type(data_type), zeros) for data_type in types]
-        self._canonicalizers = [(index, found) for index, found in enumerate(canonicalizers) if found is not None]
+        canonicalizers = [build_canonicalizer(arrow_type(data_type), zeros) for data_type in types]
+        self._canonicalizers = [
+            (index, canonicalizer) for index, canonicalizer in enumerate(canonicalizers) if canonicalizer is not None
+        ]
 
     @property
     def is_plain(self) -> bool:

@@ -34,15 +34,15 @@ def key_hashes(columns: Sequence[pa.Array]) -> Any:
     if len(hashes) == 1:
         return hashes[0]
     mixed = hashes[0].view(np.uint64)
-    for one in hashes[1:]:
-        mixed = (mixed ^ (mixed >> _SHIFT)) * _FACTOR + one.view(np.uint64)
+    for column_hashes in hashes[1:]:
+        mixed = (mixed ^ (mixed >> _SHIFT)) * _FACTOR + column_hashes.view(np.uint64)
     return mixed.view(np.int64)
 
 
-def same_keys(one: Sequence[pa.Array], other: Sequence[pa.Array]) -> Any:
+def same_keys(columns: Sequence[pa.Array], other: Sequence[pa.Array]) -> Any:
     """Return a mask of the rows with equal keys in both, which are columns in canonical form. NULL equals NULL."""
-    same = np.ones(len(one[0]), np.bool_)
-    for left, right in zip(one, other, strict=True):
+    same = np.ones(len(columns[0]), np.bool_)
+    for left, right in zip(columns, other, strict=True):
         if pa.types.is_floating(left.type):
             # Compare the bits, so that NaN equals NaN.
             equal = pa.array(_bits(left) == _bits(right), mask=_nothing(left) | _nothing(right))
@@ -80,16 +80,16 @@ def _hashes(column: pa.Array) -> Any:
     if _is_whole(kind):
         if not pa.types.is_integer(kind):
             column = column.view(pa.int64() if kind.bit_width == 64 else pa.int32())
-        found = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-        found = found.astype(np.int64, copy=False)
+        hashes = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+        hashes = hashes.astype(np.int64, copy=False)
     elif pa.types.is_floating(kind):
-        found = _bits(column)
+        hashes = _bits(column)
     else:
         codes, values = distinct_keys([column])
-        found = np.fromiter(map(_hash, values), np.int64, len(values))[codes]
+        hashes = np.fromiter(map(_hash, values), np.int64, len(values))[codes]
     if column.null_count:
-        found = np.where(_nothing(column), _NULL, found)
-    return found
+        hashes = np.where(_nothing(column), _NULL, hashes)
+    return hashes
 
 
 def _hash(value: Any) -> int:

@@ -16,7 +16,7 @@ from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEF
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.row_tuples import build_batch, to_tuples
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.typed.nodes import Typed
@@ -68,44 +68,44 @@ class ChangelogNormalizeOperator(ExpiringOperator, EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Compare each row with the last one of its key."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys = self._keys.of(taken.columns)
+        records = as_columns(batch, self.context.operator_name)
+        keys = self._keys.of(records.columns)
         distinct = set(keys)
         self._look(distinct)
-        kept, kinds, passes = self._rows, taken.kinds, self._passes(taken)
-        found: list[tuple[Any, ...]] = []
-        found_kinds = bytearray()
-        for row, (key, values) in enumerate(zip(keys, tuples_of(taken, self._types), strict=True)):
+        last_rows, kinds, passes = self._rows, records.kinds, self._passes(records)
+        output_rows: list[tuple[Any, ...]] = []
+        output_kinds = bytearray()
+        for row, (key, values) in enumerate(zip(keys, to_tuples(records, self._types), strict=True)):
             kind = INSERT if kinds is None else kinds[row]
-            before = kept.get(key)
+            before = last_rows.get(key)
             goes = kind == DELETE or (passes is not None and not passes[row])
             if kind == UPDATE_BEFORE or goes:
                 if before is not None and kind != UPDATE_BEFORE:
-                    found.append(before)
-                    found_kinds.append(DELETE)
-                    del kept[key]
+                    output_rows.append(before)
+                    output_kinds.append(DELETE)
+                    del last_rows[key]
                 continue
             if before is not None and not self.ttl_ms and self._equality.same(before, values):
                 continue
             if before is not None and self._sends_before:
-                found.append(before)
-                found_kinds.append(UPDATE_BEFORE)
-            found.append(values)
-            found_kinds.append(INSERT if before is None else UPDATE_AFTER)
-            kept[key] = values
+                output_rows.append(before)
+                output_kinds.append(UPDATE_BEFORE)
+            output_rows.append(values)
+            output_kinds.append(INSERT if before is None else UPDATE_AFTER)
+            last_rows[key] = values
         self._mark(None, distinct)
-        self._written([key for key in distinct if key in kept])
-        if found:
-            self.output.collect(batch_of(found, self._types, self._names, kinds=found_kinds))
+        self._written([key for key in distinct if key in last_rows])
+        if output_rows:
+            self.output.collect(build_batch(output_rows, self._types, self._names, kinds=output_kinds))
 
-    def _passes(self, taken: ColumnBatch) -> list[bool] | None:
+    def _passes(self, records: ColumnBatch) -> list[bool] | None:
         """Return which rows satisfy the condition; None for all."""
         if self._where is None:
             return None
         try:
-            (answers,) = self._where(Columns.of(taken.columns))
+            (answers,) = self._where(Columns.of(records.columns))
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         return answers.to_pylist()  # type: ignore[no-any-return]
 
     def resume_event_time(self, watermark: int) -> None:

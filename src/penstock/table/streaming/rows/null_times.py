@@ -101,7 +101,7 @@ class NullTimes:
         return NullTimeError(
             f"RowTime field should not be null: column '{self.column}' of table {self.table} is NULL in a "
             f"row{origin and ' '}{origin}. {self.remedy}",
-            row_at(batch.columns, index, self.names),
+            describe_row(batch.columns, index, self.names),
         )
 
 
@@ -132,10 +132,10 @@ def check_times(batch: ColumnBatch, column: int, names: Sequence[str], operator_
             f"RowTime field should not be null: column '{name}' is NULL in a row, and {step} needs the event time of "
             f"every row. Filter such rows out by WHERE {name} IS NOT NULL"
         )
-        raise UserCodeError(operator_name, row_at(batch.columns, index, names)) from error
+        raise UserCodeError(operator_name, describe_row(batch.columns, index, names)) from error
 
 
-def row_at(columns: pa.RecordBatch, index: int, names: Sequence[str]) -> dict[str, Any]:
+def describe_row(columns: pa.RecordBatch, index: int, names: Sequence[str]) -> dict[str, Any]:
     """Return a row for error messages: numbers and None unchanged, other values as shortened text."""
     return {name: _shown(column[index]) for name, column in zip(names, columns.columns, strict=False)}
 

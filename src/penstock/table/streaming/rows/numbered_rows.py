@@ -19,8 +19,8 @@ from penstock.core.columns.batch import ColumnBatch
 from penstock.state.frozen import Pack
 from penstock.table.data.logical_types import DataType
 from penstock.table.streaming.rows.column_parts import ColumnParts
-from penstock.table.streaming.rows.held_rows import columns_of
-from penstock.table.streaming.rows.row_tuples import tuples_of
+from penstock.table.streaming.rows.held_rows import build_columns
+from penstock.table.streaming.rows.row_tuples import to_tuples
 
 #: Up to this many removed rows are always tolerated.
 ROWS_GONE_MAX: Final = 1 << 16
@@ -41,11 +41,11 @@ class NumberedRows:
 
     def restore(self, rows: Sequence[tuple[Any, ...]]) -> int:
         """Add at least one row from a snapshot. Returns the number of the first one."""
-        return self._parts.append(_part(columns_of(rows, self.types), len(rows)))
+        return self._parts.append(_part(build_columns(rows, self.types), len(rows)))
 
-    def columns(self, numbers: Any, places: Sequence[int] | None = None) -> list[pa.Array]:
+    def columns(self, numbers: Any, indices: Sequence[int] | None = None) -> list[pa.Array]:
         """Return columns of the rows with these numbers, a NumPy array that must not be empty."""
-        return self._parts.taken(self._places if places is None else places, numbers)
+        return self._parts.taken(self._places if indices is None else indices, numbers)
 
     def batch(self, numbers: Any, kinds: bytes | None, *more: pa.Array) -> ColumnBatch:
         """Return a batch of the rows with these numbers, at least one, and further columns."""
@@ -56,23 +56,23 @@ class NumberedRows:
         """Return the number of rows, including removed ones."""
         return len(self._parts)
 
-    def is_wasteful(self, kept: int) -> bool:
-        """Return whether removed rows outnumber the other ones, at least `kept`, by more than `ROWS_GONE_MAX`."""
-        return len(self._parts) > 2 * kept + ROWS_GONE_MAX
+    def is_wasteful(self, live_count: int) -> bool:
+        """Return whether removed rows outnumber the other ones, at least `live_count`, by more than `ROWS_GONE_MAX`."""
+        return len(self._parts) > 2 * live_count + ROWS_GONE_MAX
 
     def keep(self, numbers: Any) -> int:
         """Keep only the rows with these numbers. Returns the new number of the first one; the others follow it."""
-        kept = ColumnParts(self._parts.end)
+        compacted = ColumnParts(self._parts.end)
         if len(numbers):
-            kept.append(_part(self.columns(numbers), len(numbers)))
-        first, self._parts = self._parts.end, kept
+            compacted.append(_part(self.columns(numbers), len(numbers)))
+        first, self._parts = self._parts.end, compacted
         return first
 
     def as_of_now(self) -> _AsOfNow:
         """Return the current rows, unaffected by later changes."""
-        kept = ColumnParts()
-        kept.parts, kept.starts = list(self._parts.parts), list(self._parts.starts)
-        return _AsOfNow(kept, self.types)
+        copied = ColumnParts()
+        copied.parts, copied.starts = list(self._parts.parts), list(self._parts.starts)
+        return _AsOfNow(copied, self.types)
 
 
 def _part(columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
@@ -93,7 +93,7 @@ class _AsOfNow:
         if not self.types or not len(numbers):
             return [()] * len(numbers)
         columns = self.parts.taken(range(len(self.types)), numbers)
-        return tuples_of(ColumnBatch(_part(columns, len(numbers))), self.types)
+        return to_tuples(ColumnBatch(_part(columns, len(numbers))), self.types)
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
@@ -127,17 +127,17 @@ class _PackedLists:
 
     def unpack(self) -> list[Any]:
         """See `Packed`."""
-        found = self.rows.tuples(np.fromiter(chain.from_iterable(self.lists), np.int64))
+        rows = self.rows.tuples(np.fromiter(chain.from_iterable(self.lists), np.int64))
         stops = list(accumulate(map(len, self.lists)))
-        parts = [found[stop - len(one) : stop] for one, stop in zip(self.lists, stops, strict=True)]
-        return [list(one) for one in zip(self.keys, parts, self.ends, strict=True)]
+        parts = [rows[stop - len(numbers) : stop] for numbers, stop in zip(self.lists, stops, strict=True)]
+        return [list(group) for group in zip(self.keys, parts, self.ends, strict=True)]
 
 
 def lists_packed(rows: NumberedRows) -> Pack:
     """Return how to pack groups of `TopN` with numbers for rows: a snapshot contains the rows."""
 
     def pack(values: list[Any]) -> _PackedLists:
-        keys, lists = ([list(one[place]) for one in values] for place in (0, 1))
+        keys, lists = ([list(group[index]) for group in values] for index in (0, 1))
         return _PackedLists(rows.as_of_now(), keys, lists, list(map(itemgetter(2), values)))
 
     return pack

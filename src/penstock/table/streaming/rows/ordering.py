@@ -35,7 +35,7 @@ from penstock.table.data.logical_types import (
     VarCharType,
     YearMonthIntervalType,
 )
-from penstock.table.data.values import values_of
+from penstock.table.data.values import to_values
 from penstock.table.plan.logical import SortKey
 
 _WHOLE: Final = (
@@ -72,7 +72,7 @@ class Descending:
 
 
 def sort_keys(order: Sequence[SortKey], types: Sequence[DataType], rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Return the sort key of each row. The rows have values in the form that `values_of` returns."""
+    """Return the sort key of each row. The rows have values in the form that `to_values` returns."""
     if not order:
         return [()] * len(rows)
     return _put_together([_comparable([row[key.index] for row in rows], types[key.index], key) for key in order])
@@ -82,7 +82,7 @@ def sort_keys_of_columns(order: Sequence[SortKey], types: Sequence[DataType], co
     """Return the sort key of each row, reading only the columns of the order."""
     if not order:
         return [()] * columns.num_rows
-    values = {key.index: values_of(columns.column(key.index), types[key.index]) for key in order}
+    values = {key.index: to_values(columns.column(key.index), types[key.index]) for key in order}
     return _put_together([_comparable(values[key.index], types[key.index], key) for key in order])
 
 
@@ -97,8 +97,8 @@ def first_sort_values(order: Sequence[SortKey], types: Sequence[DataType], colum
     factor = NANOSECONDS[column.type.unit] if pa.types.is_timestamp(column.type) else 1
     if not pa.types.is_integer(column.type):
         column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
-    whole = column.fill_null(0) if column.null_count else column
-    numbers = whole.to_numpy(zero_copy_only=False).astype(np.float64) * (-factor if key.is_descending else factor)
+    filled = column.fill_null(0) if column.null_count else column
+    numbers = filled.to_numpy(zero_copy_only=False).astype(np.float64) * (-factor if key.is_descending else factor)
     if column.null_count:
         numbers[column.is_null().to_numpy(zero_copy_only=False)] = -math.inf if key.nulls_first else math.inf
     return numbers
@@ -112,19 +112,19 @@ def _comparable(values: list[Any], data_type: DataType, key: SortKey) -> list[An
     if isinstance(data_type, (*_WHOLE, DecimalType)):
         nothing = -math.inf if key.nulls_first else math.inf
         if not key.is_descending:
-            return [nothing if one is None else one for one in values]
+            return [nothing if value is None else value for value in values]
         if isinstance(data_type, DecimalType):
-            return [nothing if one is None else one.copy_negate() for one in values]
-        return [nothing if one is None else -one for one in values]
+            return [nothing if value is None else value.copy_negate() for value in values]
+        return [nothing if value is None else -value for value in values]
     missing = _NOTHING_FIRST if key.nulls_first else _NOTHING_LAST
-    comparable = comparable_of(data_type)
-    found = values if comparable is None else [None if one is None else comparable(one) for one in values]
+    comparable = to_comparable(data_type)
+    comparables = values if comparable is None else [None if value is None else comparable(value) for value in values]
     if key.is_descending:
-        return [missing if one is None else (1, Descending(one)) for one in found]
-    return [missing if one is None else (1, one) for one in found]
+        return [missing if value is None else (1, Descending(value)) for value in comparables]
+    return [missing if value is None else (1, value) for value in comparables]
 
 
-def comparable_of(data_type: DataType) -> Callable[[Any], Any] | None:
+def to_comparable(data_type: DataType) -> Callable[[Any], Any] | None:
     """Return a function that makes values of a type comparable, or None if they already are.
 
     Raises `UnsupportedError` if the type cannot be compared.
@@ -134,8 +134,8 @@ def comparable_of(data_type: DataType) -> Callable[[Any], Any] | None:
     if isinstance(data_type, DoubleType | FloatType):
         return _number
     if isinstance(data_type, RowType):
-        fields = [_field(one) for one in data_type.field_types()]
-        return lambda row: tuple([field(one) for field, one in zip(fields, row, strict=True)])
+        fields = [_field(field_type) for field_type in data_type.field_types()]
+        return lambda row: tuple([field(value) for field, value in zip(fields, row, strict=True)])
     if isinstance(data_type, ArrayType) and not isinstance(data_type, MultisetType):
         element = _field(data_type.element_type)
         return lambda array: tuple(map(element, array))
@@ -147,7 +147,7 @@ def _number(value: float) -> tuple[int, float]:
 
 
 def _field(data_type: DataType) -> Callable[[Any], Any]:
-    comparable = comparable_of(data_type)
+    comparable = to_comparable(data_type)
 
     def field(value: Any) -> tuple[Any, ...]:
         if value is None:

@@ -20,10 +20,10 @@ class ReplicateOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Repeat each row."""
-        taken = as_columns(batch, self.context.operator_name)
-        *columns, times = taken.columns.columns
+        records = as_columns(batch, self.context.operator_name)
+        *columns, times = records.columns.columns
         counts = times.to_numpy(zero_copy_only=False)
-        rows = ColumnBatch(pa.RecordBatch.from_arrays(columns, self._names), taken.rowtimes, taken.kinds)
-        repeated = np.repeat(np.arange(len(taken)), counts)
+        rows = ColumnBatch(pa.RecordBatch.from_arrays(columns, self._names), records.rowtimes, records.kinds)
+        repeated = np.repeat(np.arange(len(records)), counts)
         if len(repeated):
             self.output.collect(rows.take(repeated))

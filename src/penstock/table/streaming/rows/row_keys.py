@@ -19,16 +19,16 @@ ONLY_KEY: Final = 0
 class RowKeys:
     """Extracts row keys from the columns at these indexes. Equal values are one key (`penstock.state.equality`)."""
 
-    def __init__(self, places: Sequence[int]) -> None:
-        self.places = tuple(places)
+    def __init__(self, indices: Sequence[int]) -> None:
+        self.places = tuple(indices)
         self._guard = KeyGuard()
 
     def numbered(self, columns: pa.RecordBatch) -> tuple[Any, list[Any]]:
         """Return each row's index into the distinct keys, as a NumPy array, and these keys."""
         if not self.places:
             return np.zeros(columns.num_rows, np.int64), [ONLY_KEY]
-        key = ColumnKey(tuple(columns.schema.names[place] for place in self.places))
-        codes, keys = distinct_keys(key.columns_in(columns))
+        key = ColumnKey(tuple(columns.schema.names[index] for index in self.places))
+        codes, keys = distinct_keys(key.select_columns(columns))
         return codes, self._guard.admit(keys)
 
     def of(self, columns: pa.RecordBatch) -> list[Any]:

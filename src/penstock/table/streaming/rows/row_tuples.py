@@ -13,17 +13,17 @@ import pyarrow as pa
 
 from penstock.core.columns.batch import ColumnBatch
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.changes import DELETE, UPDATE_BEFORE
 
 
-def tuples_of(taken: ColumnBatch, types: Sequence[DataType]) -> list[tuple[Any, ...]]:
+def to_tuples(records: ColumnBatch, types: Sequence[DataType]) -> list[tuple[Any, ...]]:
     """Return the rows of a batch."""
-    columns = [values_of(column, kind) for column, kind in zip(taken.columns.columns, types, strict=False)]
-    return list(zip(*columns, strict=True)) if columns else [()] * len(taken)
+    columns = [to_values(column, kind) for column, kind in zip(records.columns.columns, types, strict=False)]
+    return list(zip(*columns, strict=True)) if columns else [()] * len(records)
 
 
-def batch_of(
+def build_batch(
     rows: Sequence[tuple[Any, ...]],
     types: Sequence[DataType],
     names: list[str],
@@ -32,12 +32,12 @@ def batch_of(
 ) -> ColumnBatch:
     """Build a batch from at least one row."""
     # zip(*rows) would create an iterator for each row, and Python would look for cycles among them.
-    arrays = [column_of(list(map(itemgetter(place), rows)), kind) for place, kind in enumerate(types)]
+    arrays = [to_column(list(map(itemgetter(index), rows)), kind) for index, kind in enumerate(types)]
     columns = pa.RecordBatch.from_arrays(arrays or [pa.nulls(len(rows))], names or ["c0"])
-    return ColumnBatch(columns, rowtimes, kinds_of(kinds))
+    return ColumnBatch(columns, rowtimes, pack_kinds(kinds))
 
 
-def kinds_of(kinds: Sequence[int]) -> bytes | None:
+def pack_kinds(kinds: Sequence[int]) -> bytes | None:
     """Return the kinds of the rows of a batch; None if all are inserts."""
     return bytes(kinds) if any(kinds) else None
 

@@ -10,7 +10,7 @@ from penstock.core.records import Batch
 from penstock.table.data.logical_types import DataType
 from penstock.table.functions.row_text import row_text
 from penstock.table.plan.changes import INSERT, SHORT
-from penstock.table.streaming.rows.row_tuples import tuples_of
+from penstock.table.streaming.rows.row_tuples import to_tuples
 
 
 class ToRowsOperator(StreamOperator):
@@ -29,9 +29,9 @@ class ToRowsOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Convert columns to rows."""
-        taken = as_columns(batch, self.context.operator_name)
-        rows = tuples_of(taken, self._types)
-        kinds = [INSERT] * len(rows) if taken.kinds is None else list(taken.kinds)
+        records = as_columns(batch, self.context.operator_name)
+        rows = to_tuples(records, self._types)
+        kinds = [INSERT] * len(rows) if records.kinds is None else list(records.kinds)
         if self._as_text:
             text = self._text
             texts = [text(SHORT[kind], values) for kind, values in zip(kinds, rows, strict=True)]

@@ -22,7 +22,7 @@ EXPIRIES: Final = "expiries"
 _BUCKETS: Final = 8
 
 
-def due_at(written_ms: int, ttl_ms: int) -> int:
+def compute_due_time(written_ms: int, ttl_ms: int) -> int:
     """Return when state that was written at a time is dropped: at the end of the bucket of its expiry."""
     width = max(1, ttl_ms // _BUCKETS)
     return -(-(written_ms + ttl_ms) // width) * width
@@ -53,7 +53,7 @@ class StateTimes:
     def write(self, keys: Collection[Any], now_ms: int) -> None:
         """Record that the state of these keys is written."""
         times = self._times
-        due = due_at(now_ms, self._ttl_ms)
+        due = compute_due_time(now_ms, self._ttl_ms)
         for key in [key for key in keys if key not in times]:
             self._timers.register(due, key)
         times.update(dict.fromkeys(keys, now_ms))
@@ -79,7 +79,7 @@ class StateTimes:
                 del times[key]
                 self._mark(None, (key,))
             else:
-                self._timers.register(due_at(max(written, now_ms - ttl_ms + 1), ttl_ms), key)
+                self._timers.register(compute_due_time(max(written, now_ms - ttl_ms + 1), ttl_ms), key)
 
 
 class ExpiringOperator(StreamOperator):

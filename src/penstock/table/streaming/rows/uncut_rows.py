@@ -30,15 +30,15 @@ class UncutRows:
         """The number of rows."""
         return len(self.data)
 
-    def column(self, place: int) -> pa.Array:
+    def column(self, index: int) -> pa.Array:
         """Return one column."""
         keys = len(self.keys)
-        return self.keys[place] if place < keys else self.data.column(place - keys)
+        return self.keys[index] if index < keys else self.data.column(index - keys)
 
-    def taken(self, place: int, rows: Any) -> pa.Array:
+    def taken(self, index: int, rows: Any) -> pa.Array:
         """Return one column of the rows with these numbers, a NumPy array."""
         keys = len(self.keys)
-        return self.keys[place].take(pa.array(rows)) if place < keys else self.data.taken(place - keys, rows)
+        return self.keys[index].take(pa.array(rows)) if index < keys else self.data.taken(index - keys, rows)
 
     def cut(self) -> pa.RecordBatch:
         """Return all columns."""
@@ -50,9 +50,9 @@ class UncutRows:
         return self if isinstance(self.data, ChosenColumns) and not self.data.is_cut else self.cut()
 
 
-def taken(rows: pa.RecordBatch | UncutRows, place: int, numbers: Any) -> pa.Array:
+def taken(rows: pa.RecordBatch | UncutRows, index: int, numbers: Any) -> pa.Array:
     """Return one column of the rows with these numbers, a NumPy array."""
-    return rows.taken(place, numbers) if isinstance(rows, UncutRows) else rows.column(place).take(pa.array(numbers))
+    return rows.taken(index, numbers) if isinstance(rows, UncutRows) else rows.column(index).take(pa.array(numbers))
 
 
 def cut(rows: pa.RecordBatch | UncutRows) -> pa.RecordBatch:

@@ -135,9 +135,9 @@ class WatermarkAssignerOperator(EvaluatingOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit rows with their timestamps, followed by watermarks."""
-        taken = as_columns(batch, self.context.operator_name)
+        records = as_columns(batch, self.context.operator_name)
         try:
-            timed, _, rejected = self._null_times.take_out(taken, taken.columns.column(self._column))
+            timed, _, rejected = self._null_times.take_out(records, records.columns.column(self._column))
         except NullTimeError as error:
             raise UserCodeError(self.context.operator_name, error.record) from error
         if rejected is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.map_columns import keys_of
+from penstock.codecs.map_columns import get_map_keys
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.operators.base import StreamOperator, UserCodeError
 from penstock.core.records import Batch
@@ -32,47 +32,51 @@ class ConstraintOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows that satisfy the constraints."""
-        taken = as_columns(batch, self.context.operator_name)
-        for one in self._constraints:
-            column = taken.columns.column(one.path[0])
-            if one.is_length:
-                taken = self._of_length(one, taken, column)
+        records = as_columns(batch, self.context.operator_name)
+        for constraint in self._constraints:
+            column = records.columns.column(constraint.path[0])
+            if constraint.is_length:
+                records = self._of_length(constraint, records, column)
                 continue
-            part, rows = reached(column, one.path[1:])
+            part, rows = reached(column, constraint.path[1:])
             if not part.null_count:
                 continue
             bad = part.is_null().to_numpy(zero_copy_only=False)
             if not self._drops:
                 self._fail(
-                    f"Column '{one.name}' is NOT NULL, however, a null value is being written into it. You can set job "
+                    f"Column '{constraint.name}' is NOT NULL, however, a null value is being written into it. You can "
+                    "set job "
                     f"configuration '{NOT_NULL}'='DROP' to suppress this exception and drop such records silently."
                 )
-            keeps = np.ones(len(taken), np.bool_)
+            keeps = np.ones(len(records), np.bool_)
             keeps[rows[bad]] = False
-            taken = taken.where(keeps)
-        if len(taken):
-            self.output.collect(taken)
+            records = records.where(keeps)
+        if len(records):
+            self.output.collect(records)
 
-    def _of_length(self, one: Constraint, taken: ColumnBatch, column: pa.Array) -> ColumnBatch:
-        part, _ = reached(column, one.path[1:])
-        lengths = lengths_of(part)
-        wanted: int = one.type.length  # type: ignore[attr-defined]
-        is_exact = isinstance(one.type, CharType | BinaryType)
-        bad = pc.fill_null((pc.not_equal if is_exact else pc.greater)(lengths, wanted), False)
+    def _of_length(self, constraint: Constraint, records: ColumnBatch, column: pa.Array) -> ColumnBatch:
+        part, _ = reached(column, constraint.path[1:])
+        lengths = compute_lengths(part)
+        declared_length: int = constraint.type.length  # type: ignore[attr-defined]
+        is_exact = isinstance(constraint.type, CharType | BinaryType)
+        bad = pc.fill_null((pc.not_equal if is_exact else pc.greater)(lengths, declared_length), False)
         if not bad.true_count:
-            return taken
+            return records
         if self._trims:
-            place = one.path[0]
-            fitted = _fitted_within(column, one.path[1:], wanted, is_exact)
+            index = constraint.path[0]
+            fitted = _fitted_within(column, constraint.path[1:], declared_length, is_exact)
             return ColumnBatch(
-                taken.columns.set_column(place, taken.columns.schema.names[place], fitted), taken.rowtimes, taken.kinds
+                records.columns.set_column(index, records.columns.schema.names[index], fitted),
+                records.rowtimes,
+                records.kinds,
             )
-        found = lengths.filter(bad)[0].as_py()
+        actual_length = lengths.filter(bad)[0].as_py()
         self._fail(
-            f"Column '{one.name}' is {one.type.nullable()}, however, a string of length {found} is being written into "
+            f"Column '{constraint.name}' is {constraint.type.nullable()}, however, a string of length {actual_length} "
+            "is being written into "
             f"it. You can set job configuration '{LENGTH}' to control this behaviour."
         )
-        return taken
+        return records
 
     def _fail(self, message: str) -> None:
         raise UserCodeError(self.context.operator_name, None) from TableRuntimeError(message)
@@ -83,20 +87,20 @@ def reached(column: pa.Array, path: Sequence[int]) -> tuple[pa.Array, Any]:
     rows = np.arange(len(column))
     for step in path:
         if column.null_count:
-            there = column.is_valid()
-            rows = rows[there.to_numpy(zero_copy_only=False)]
-            column = column.filter(there)
+            valid = column.is_valid()
+            rows = rows[valid.to_numpy(zero_copy_only=False)]
+            column = column.filter(valid)
         if step >= 0:
             column = column.field(step) if column.offset == 0 else column.flatten()[step]
             continue
         offsets = column.offsets.to_numpy()
         rows = np.repeat(rows, np.diff(offsets))
-        inner = keys_of(column) if step == KEY else column.items if step == VALUE else column.values
+        inner = get_map_keys(column) if step == KEY else column.items if step == VALUE else column.values
         column = inner.slice(offsets[0], offsets[-1] - offsets[0])
     return column, rows
 
 
-def lengths_of(column: pa.Array) -> pa.Array:
+def compute_lengths(column: pa.Array) -> pa.Array:
     """Return the number of characters or bytes of each value."""
     return (pc.utf8_length if pa.types.is_string(column.type) else pc.binary_length)(column)
 
@@ -118,4 +122,4 @@ def _fitted(column: pa.Array, length: int, is_padded: bool) -> pa.Array:
     cut = pc.binary_slice(column, 0, length)
     if not is_padded:
         return cut
-    return pa.array([None if one is None else one.ljust(length, b"\0") for one in cut.to_pylist()], column.type)
+    return pa.array([None if value is None else value.ljust(length, b"\0") for value in cut.to_pylist()], column.type)

@@ -43,22 +43,22 @@ class Constraint:
     is_length: bool
 
 
-def constraints_of(schema: RowSchema, nested: str, length: str) -> tuple[Constraint, ...]:
+def collect_constraints(schema: RowSchema, nested: str, length: str) -> tuple[Constraint, ...]:
     """Return the constraints of a table: NOT NULL first, then lengths.
 
     `nested`: IGNORE for constraints on columns alone, ROWS to include fields of rows, ROWS_AND_COLLECTIONS for all.
     `length`: IGNORE to omit constraints on lengths. Raises `ValidationError` for constraints that cannot be enforced.
     """
-    found: list[Constraint] = []
-    for place, column in enumerate(schema):
-        found += _constraints((place,), column.name, column.type, nested, length)
-    refused = [one for one in found if one.is_length and min(one.path) < 0]
+    constraints: list[Constraint] = []
+    for index, column in enumerate(schema):
+        constraints += _constraints((index,), column.name, column.type, nested, length)
+    refused = [constraint for constraint in constraints if constraint.is_length and min(constraint.path) < 0]
     if refused and length == "TRIM_PAD":
         raise ValidationError(
             f"Values within collections are neither trimmed nor padded, and '{refused[0].name}' is "
             f"{refused[0].type.nullable()}. Set '{LENGTH}' to 'ERROR' to fail on values of another length."
         )
-    return tuple(sorted(found, key=lambda one: one.is_length))
+    return tuple(sorted(constraints, key=lambda constraint: constraint.is_length))
 
 
 def _constraints(path: tuple[int, ...], name: str, kind: DataType, nested: str, length: str) -> Iterator[Constraint]:
@@ -75,7 +75,7 @@ def _constraints(path: tuple[int, ...], name: str, kind: DataType, nested: str, 
 def _parts(kind: DataType, nested: str) -> list[tuple[int, str, DataType]]:
     """Return the parts of a type whose constraints are enforced."""
     if isinstance(kind, RowType) and nested != "IGNORE":
-        return [(place, field.name, field.data_type) for place, field in enumerate(kind.fields)]
+        return [(index, field.name, field.data_type) for index, field in enumerate(kind.fields)]
     if nested != "ROWS_AND_COLLECTIONS":
         return []
     if isinstance(kind, MapType):

@@ -16,7 +16,7 @@ from penstock.core.records import Batch
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.table.streaming.rows.held_rows import rows_of
+from penstock.table.streaming.rows.held_rows import to_canonical_rows
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.sinks.upserts import Identity, Row, sent_batch
 
@@ -63,12 +63,12 @@ class FirstUpsertOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Keep changes until the watermark has passed."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys, kinds = self._keys.of(taken.columns), taken.kinds
-        for place, (key, row) in enumerate(
-            zip(keys, rows_of(taken.columns.columns, self._types, len(taken)), strict=True)
+        records = as_columns(batch, self.context.operator_name)
+        keys, kinds = self._keys.of(records.columns), records.kinds
+        for index, (key, row) in enumerate(
+            zip(keys, to_canonical_rows(records.columns.columns, self._types, len(records)), strict=True)
         ):
-            comes = kinds is None or kinds[place] not in (UPDATE_BEFORE, DELETE)
+            comes = kinds is None or kinds[index] not in (UPDATE_BEFORE, DELETE)
             self._waiting.setdefault(key, []).append((comes, row))
         self._mark_waiting(None, set(keys))
 
@@ -88,10 +88,11 @@ class FirstUpsertOperator(StreamOperator):
         before = self._written.get(key)
         left = self._left([] if before is None else [before], changes)
         if self._fails and len({self._identity.of(row) for row in left}) > 1:
-            values = [left[0][place] for place in self._keys.places]
-            shown = ", ".join(f"'{name}'={value}" for name, value in zip(self._key_names, values, strict=True))
+            values = [left[0][index] for index in self._keys.places]
+            key_text = ", ".join(f"'{name}'={value}" for name, value in zip(self._key_names, values, strict=True))
             raise UserCodeError(self.context.operator_name, None) from TableRuntimeError(
-                f"Primary key constraint violation: {len(left)} rows of the query have the primary key [{shown}], and "
+                f"Primary key constraint violation: {len(left)} rows of the query have the primary key [{key_text}], "
+                "and "
                 "ON CONFLICT DO ERROR takes one. ON CONFLICT DO NOTHING keeps the first of them, and ON CONFLICT DO "
                 "DEDUPLICATE the last one."
             )
@@ -108,9 +109,9 @@ class FirstUpsertOperator(StreamOperator):
         missing: list[Row] = []
         for comes, row in changes:
             if comes:
-                gone = self._identity.find(missing, row) if not self._identity.is_known else None
-                if gone is not None:
-                    missing.pop(gone)
+                missing_index = self._identity.find(missing, row) if not self._identity.is_known else None
+                if missing_index is not None:
+                    missing.pop(missing_index)
                     continue
                 at = self._identity.find(rows, row) if self._identity.is_known else None
                 if at is None:

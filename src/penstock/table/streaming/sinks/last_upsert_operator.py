@@ -12,7 +12,7 @@ from penstock.core.columns.batch import as_columns
 from penstock.core.records import Batch
 from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.table.streaming.rows.held_rows import rows_of
+from penstock.table.streaming.rows.held_rows import to_canonical_rows
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.state_times import ExpiringOperator
 from penstock.table.streaming.sinks.upserts import Identity, sent_batch
@@ -47,25 +47,25 @@ class LastUpsertOperator(ExpiringOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Process changes and emit the rows to write."""
-        taken = as_columns(batch, self.context.operator_name)
-        keys, kinds = self._keys.of(taken.columns), taken.kinds
+        records = as_columns(batch, self.context.operator_name)
+        keys, kinds = self._keys.of(records.columns), records.kinds
         distinct = set(keys)
         self._look(distinct)
-        rows = rows_of(taken.columns.columns, self._types, len(taken))
+        rows = to_canonical_rows(records.columns.columns, self._types, len(records))
         sent: list[tuple[int, tuple[Any, ...]]] = []
-        for place, (key, row) in enumerate(zip(keys, rows, strict=True)):
-            kind = INSERT if kinds is None else kinds[place]
-            held = self._rows.setdefault(key, [])
+        for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
+            kind = INSERT if kinds is None else kinds[index]
+            key_rows = self._rows.setdefault(key, [])
             if kind in (UPDATE_BEFORE, DELETE):
-                self._remove(held, row, sent)
+                self._remove(key_rows, row, sent)
             else:
-                sent.append((UPDATE_AFTER if held else INSERT, row))
-                at = self._identity.find(held, row) if self._identity.is_known else None
+                sent.append((UPDATE_AFTER if key_rows else INSERT, row))
+                at = self._identity.find(key_rows, row) if self._identity.is_known else None
                 if at is None:
-                    held.append(row)
+                    key_rows.append(row)
                 else:
-                    held[at] = row
-            if not held:
+                    key_rows[at] = row
+            if not key_rows:
                 del self._rows[key]
         self._mark(None, distinct)
         self._written([key for key in distinct if key in self._rows])
@@ -73,13 +73,13 @@ class LastUpsertOperator(ExpiringOperator):
             self.output.collect(sent_batch(sent, self._types, self._names))
 
     def _remove(
-        self, held: list[tuple[Any, ...]], row: tuple[Any, ...], sent: list[tuple[int, tuple[Any, ...]]]
+        self, key_rows: list[tuple[Any, ...]], row: tuple[Any, ...], sent: list[tuple[int, tuple[Any, ...]]]
     ) -> None:
-        at = self._identity.find(held, row)
+        at = self._identity.find(key_rows, row)
         if at is None:
             return
-        gone = held.pop(at)
-        if not held:
-            sent.append((DELETE, gone))
-        elif at == len(held):
-            sent.append((UPDATE_AFTER, held[-1]))
+        removed = key_rows.pop(at)
+        if not key_rows:
+            sent.append((DELETE, removed))
+        elif at == len(key_rows):
+            sent.append((UPDATE_AFTER, key_rows[-1]))

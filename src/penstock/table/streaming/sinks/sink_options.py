@@ -47,17 +47,17 @@ BY_DEFAULT: Final = SinkOptions()
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Return the options of a session. Raises `ValidationError` for unknown values."""
-    found = {}
+    settings = {}
     for key, values in _VALUES.items():
         value = options.get(key, values[0]).upper()
         if value not in values:
             raise ValidationError(f"{key} can be {', '.join(values)}, and not '{options[key]}'")
-        found[key] = value
+        settings[key] = value
     return SinkOptions(
-        found[NOT_NULL] == "DROP",
-        found[LENGTH],
-        found[NESTED],
-        found[MATERIALIZE],
-        found[ON_CONFLICT] == "TRUE",
-        found[SHUFFLE],
+        settings[NOT_NULL] == "DROP",
+        settings[LENGTH],
+        settings[NESTED],
+        settings[MATERIALIZE],
+        settings[ON_CONFLICT] == "TRUE",
+        settings[SHUFFLE],
     )

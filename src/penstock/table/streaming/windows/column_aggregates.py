@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from penstock.core.columns.aggregates import Aggregates
 from penstock.core.columns.expressions import full
-from penstock.core.operators.columnar.columnar_window_base import times_of
+from penstock.core.operators.columnar.columnar_window_base import read_times
 from penstock.core.records import MIN_TIMESTAMP
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import (
@@ -32,7 +32,7 @@ from penstock.table.data.logical_types import (
     TimeType,
     VarCharType,
 )
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.logical import AggregateCall
 from penstock.table.streaming.aggregates.numbers import fitted, quotient
 from penstock.table.streaming.windows.distinct_groups import distinct_groups
@@ -68,7 +68,7 @@ def is_by_kernel(call: AggregateCall) -> bool:
     if call.condition is not None and not isinstance(call.condition, Field):
         return False
     if call.function == "COUNT":
-        if any(isinstance(one, Constant) and one.value is None for one in operands):
+        if any(isinstance(operand, Constant) and operand.value is None for operand in operands):
             return False
         return not call.is_distinct or (len(operands) == 1 and _is_field(operands[0], GROUPED))
     if len(operands) != 1 or (call.is_distinct and call.function not in ("MIN", "MAX")):
@@ -128,7 +128,7 @@ class ColumnAggregates(Aggregates):
         """Return a description of the aggregates, to check whether a snapshot belongs to the same ones."""
         return ", ".join(map(str, self._calls))
 
-    def arguments_of(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
+    def build_arguments(self, group: dict[str, Any], columns: pa.RecordBatch) -> pa.Table:
         """See `Aggregates`. A call that counts all rows has no column."""
         arrays = dict(group)
         for index, call in enumerate(self._calls):
@@ -138,9 +138,9 @@ class ColumnAggregates(Aggregates):
                 name = f"{index}.{part}"
                 if name not in self._kernels:
                     continue
-                found = _counted(call, columns) if part == "count" else _operand(call, columns)
-                if found is not None:
-                    arrays[name] = found
+                argument = _counted(call, columns) if part == "count" else _operand(call, columns)
+                if argument is not None:
+                    arrays[name] = argument
         return pa.table(arrays)
 
     def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
@@ -148,13 +148,13 @@ class ColumnAggregates(Aggregates):
         if not self._calls:
             return self._with_names(group, distinct_groups(arguments, group))
         names = arguments.column_names
-        made = [(name, kernel) for name, kernel in self._kernels.items() if name in names]
-        counts_all = len(made) < len(self._kernels)
-        grouped = _grouped(arguments, group, [*made, *([([], "count_all")] * counts_all)])
-        results = dict(zip((name for name, _ in made), grouped.columns[len(group) :], strict=False))
-        found = [results[name] if name in results else grouped.columns[-1] for name in self._kernels]
-        main = self._with_names(group, [*grouped.columns[: len(group)], *found])
-        return pa.concat_tables([main, *self._values_of(arguments, group)], promote_options="default")
+        aggregations = [(name, kernel) for name, kernel in self._kernels.items() if name in names]
+        counts_all = len(aggregations) < len(self._kernels)
+        grouped = _grouped(arguments, group, [*aggregations, *([([], "count_all")] * counts_all)])
+        results = dict(zip((name for name, _ in aggregations), grouped.columns[len(group) :], strict=False))
+        partials = [results[name] if name in results else grouped.columns[-1] for name in self._kernels]
+        main = self._with_names(group, [*grouped.columns[: len(group)], *partials])
+        return pa.concat_tables([main, *self._collect_distinct(arguments, group)], promote_options="default")
 
     def _with_names(self, group: list[str], arrays: list[Any]) -> pa.Table:
         more = [pa.array(np.full(len(arrays[0]), MIN_TIMESTAMP))] if self._shares_panes else []
@@ -166,7 +166,7 @@ class ColumnAggregates(Aggregates):
         Each group has one row of partials, even if its rows are in several runs: consumers rely on it, because they do
         not merge a single table of partials. `group`: the names of integer columns without NULL.
         """
-        columns = [times_of(arguments, name) for name in group]
+        columns = [read_times(arguments, name) for name in group]
         begins = _begins(columns)
         types = arguments.schema.types
         # A sum of floats depends on the order of addition.
@@ -180,13 +180,13 @@ class ColumnAggregates(Aggregates):
                 continue
             column, compute = arguments.column(name), _OF_ALL[kernel]
             runs = zip(begins.tolist(), lengths.tolist(), strict=True)
-            found = [pa.repeat(compute(column.slice(begin, length)), 1) for begin, length in runs]
-            arrays.append(pa.concat_arrays(found))
+            run_results = [pa.repeat(compute(column.slice(begin, length)), 1) for begin, length in runs]
+            arrays.append(pa.concat_arrays(run_results))
         partials = self._with_names(group, arrays)
         groups = {tuple(column[begin] for column in columns) for begin in begins}
         return partials if len(groups) == len(begins) else self._merged(partials, group)
 
-    def _values_of(self, arguments: pa.Table, group: list[str]) -> list[pa.Table]:
+    def _collect_distinct(self, arguments: pa.Table, group: list[str]) -> list[pa.Table]:
         """Return tables with a row for each distinct value of a group."""
         tables = []
         for index in self._distinct:
@@ -227,9 +227,9 @@ class ColumnAggregates(Aggregates):
 
     def results(self, partials: pa.Table) -> list[Any]:
         """Return an array for each call, computed from settled partials."""
-        found = []
+        results = []
         for index, call in enumerate(self._calls):
-            wanted = arrow_type(call.type)
+            target_type = arrow_type(call.type)
             columns = {
                 part: full(partials.column(name), 0)
                 for part in ("best", "sum", "count")
@@ -241,8 +241,8 @@ class ColumnAggregates(Aggregates):
                 (result,) = columns.values()
                 if call.function in ("$SUM0", "SUM0"):
                     result = pc.fill_null(result, pa.scalar(0).cast(result.type))
-            found.append(result if result.type == wanted else pc.cast(result, wanted, safe=False))
-        return found
+            results.append(result if result.type == target_type else pc.cast(result, target_type, safe=False))
+        return results
 
 
 def _begins(columns: Sequence[Any]) -> Any:
@@ -261,41 +261,41 @@ def _operand(call: AggregateCall, columns: pa.RecordBatch) -> Any:
     """Return the operand of a call in each row: NULL in rows that its FILTER excludes."""
     (operand,) = call.operands
     assert isinstance(operand, Field)
-    found = columns.column(operand.index)
+    values = columns.column(operand.index)
     if isinstance(operand.type, DecimalType) and call.function not in ("MIN", "MAX", "COUNT"):
-        found = found.cast(pa.decimal128(38, operand.type.scale))
+        values = values.cast(pa.decimal128(38, operand.type.scale))
     if isinstance(call.condition, Field):
-        found = pc.if_else(pc.fill_null(columns.column(call.condition.index), False), found, None)
-    return found
+        values = pc.if_else(pc.fill_null(columns.column(call.condition.index), False), values, None)
+    return values
 
 
 def _counted(call: AggregateCall, columns: pa.RecordBatch) -> Any:
     """Return 1 for the rows that a call counts, else 0. None if it counts all rows."""
     conditions = [
-        pc.is_valid(columns.column(one.index))
-        for one in call.operands
-        if isinstance(one, Field) and columns.column(one.index).null_count
+        pc.is_valid(columns.column(operand.index))
+        for operand in call.operands
+        if isinstance(operand, Field) and columns.column(operand.index).null_count
     ]
     if isinstance(call.condition, Field):
         conditions.append(pc.fill_null(columns.column(call.condition.index), False))
     if not conditions:
         return None
-    found = conditions[0]
-    for one in conditions[1:]:
-        found = pc.and_(found, one)
-    return found.cast(pa.int64())
+    counted = conditions[0]
+    for condition in conditions[1:]:
+        counted = pc.and_(counted, condition)
+    return counted.cast(pa.int64())
 
 
 def _mean(call: AggregateCall, total: Any, count: Any) -> Any:
     kind = call.type
     if isinstance(kind, DecimalType):
-        totals = values_of(total, DecimalType(38, call.operands[0].type.scale))  # type: ignore[attr-defined]
+        totals = to_values(total, DecimalType(38, call.operands[0].type.scale))  # type: ignore[attr-defined]
         pairs = zip(totals, count.to_pylist(), strict=True)
-        return column_of([None if one is None else fitted(quotient(one, n), kind) for one, n in pairs], kind)
-    seen = pc.if_else(pc.greater(count, 0), count, pa.scalar(None, count.type))
+        return to_column([None if value is None else fitted(quotient(value, n), kind) for value, n in pairs], kind)
+    nonzero_count = pc.if_else(pc.greater(count, 0), count, pa.scalar(None, count.type))
     if isinstance(kind, DoubleType):
-        return pc.divide(total, seen.cast(pa.float64()))
-    return pc.divide(total, seen)
+        return pc.divide(total, nonzero_count.cast(pa.float64()))
+    return pc.divide(total, nonzero_count)
 
 
 def _grouped(table: pa.Table, keys: list[str], aggregations: list[Any]) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.core.columns.batch import as_columns
 from penstock.core.operators.columnar.columnar_session import END, START, ColumnarSessionOperator
 from penstock.core.operators.columnar.columnar_window import ColumnarWindowOperator
-from penstock.core.operators.columnar.columnar_window_base import lowest, times_of
+from penstock.core.operators.columnar.columnar_window_base import lowest, read_times
 from penstock.core.records import Batch
 from penstock.core.windowing.session_windows import EventTimeSessionWindows, time_of_sessions
 from penstock.core.windowing.time_windows import (
@@ -104,16 +104,16 @@ class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add the rows to their groups."""
-        taken = as_columns(batch, self.context.operator_name)
-        starts, ends = (milliseconds(taken.columns.column(place)) for place in self._places)
+        records = as_columns(batch, self.context.operator_name)
+        starts, ends = (milliseconds(records.columns.column(index)) for index in self._places)
         late = ends - 1 <= self.watermark
         if late.any():
-            self.late(taken.where(late))
-            taken, starts, ends = taken.where(~late), starts[~late], ends[~late]
-        if len(taken):
+            self.late(records.where(late))
+            records, starts, ends = records.where(~late), starts[~late], ends[~late]
+        if len(records):
             least = int(ends.min())
             self._next_end = least if self._next_end is None else min(self._next_end, least)
-            self.take(taken, {START: starts, END: ends, **self.key_columns(taken)})
+            self.take(records, {START: starts, END: ends, **self.key_columns(records)})
 
     def next_end(self) -> int | None:
         """See `ColumnWindowsOperator`."""
@@ -123,11 +123,11 @@ class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
         """See `ColumnWindowsOperator`."""
         self.watermark = timestamp
         if self._next_end is not None and self._next_end - 1 <= timestamp:
-            table = self.take_up_to(END, timestamp + 1)
+            table = self.take_due(END, timestamp + 1)
             self._next_end = lowest(self.parts, END)
-            ends = times_of(table, END)
+            ends = read_times(table, END)
             order = np.argsort(ends, kind="stable")
-            self.emit(table.take(pa.array(order)), times_of(table, START)[order], ends[order])
+            self.emit(table.take(pa.array(order)), read_times(table, START)[order], ends[order])
 
 
 def _assigner(kind: str, sizes: Sequence[int], offset: int) -> AlignedAssigner:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.core.columns.batch import ColumnBatch, as_columns
 from penstock.core.columns.expressions import full
 from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, times_of
+from penstock.core.operators.columnar.columnar_window_base import ColumnarWindowBase, read_times
 from penstock.core.records import Batch
 from penstock.table.data.arrow_types import arrow_type
 from penstock.table.data.logical_types import DataType
@@ -79,26 +79,28 @@ class ColumnWindowsOperator(ColumnarWindowBase):
 
     def open(self) -> None:
         """Look up the time zone."""
-        self._ends = WindowEnds(self._windows.time.zone_of(self._windows.session))
+        self._ends = WindowEnds(self._windows.time.get_zone(self._windows.session))
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add the rows to their groups."""
         windows = self._windows
-        taken, times = windows.time.clock(as_columns(batch, self.context.operator_name), windows.session, self.context)
-        if len(taken):
-            super().process_batch(taken.with_rowtimes(times), input_index)
+        records, times = windows.time.clock(
+            as_columns(batch, self.context.operator_name), windows.session, self.context
+        )
+        if len(records):
+            super().process_batch(records.with_rowtimes(times), input_index)
 
-    def take_in(self, batch: Batch) -> ColumnBatch:
+    def to_column_batch(self, batch: Batch) -> ColumnBatch:
         """See `ColumnarWindowBase`."""
         assert isinstance(batch, ColumnBatch)
         return batch
 
-    def key_columns(self, taken: ColumnBatch) -> dict[str, Any]:
+    def key_columns(self, records: ColumnBatch) -> dict[str, Any]:
         """See `ColumnarWindowBase`. Without key columns, all rows have one key."""
-        found = super().key_columns(taken) if self.key.names else {}
-        return found or {self.key_names[0]: np.full(len(taken), ONLY_KEY, np.int64)}
+        columns = super().key_columns(records) if self.key.names else {}
+        return columns or {self.key_names[0]: np.full(len(records), ONLY_KEY, np.int64)}
 
     def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
         """See `ColumnarWindowBase`. Without keys, the rows of a window are mostly adjacent, because time advances."""
@@ -109,7 +111,7 @@ class ColumnWindowsOperator(ColumnarWindowBase):
         if self.aggregates.has_distinct:
             partials = partials.append_column(_START, pa.array(starts)).append_column(_END, pa.array(ends))
             partials = self.aggregates.settled(partials, [_START, _END, *self.key_names])
-            starts, ends = times_of(partials, _START), times_of(partials, _END)
+            starts, ends = read_times(partials, _START), read_times(partials, _END)
         windows = self._windows
         groups = iter(self.key_names)
         edges: Mapping[int, Any] = {-1: starts, -2: ends, -3: ends - 1}
@@ -123,9 +125,9 @@ class ColumnWindowsOperator(ColumnarWindowBase):
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, list(windows.names))))
 
     def _edge(self, clock: pa.Array, kind: DataType) -> pa.Array:
-        wanted = arrow_type(kind)
+        target_type = arrow_type(kind)
         zone = self._windows.session.zone
-        return (clock if wanted.tz is None else to_moments(clock, zone)).cast(wanted)
+        return (clock if target_type.tz is None else to_moments(clock, zone)).cast(target_type)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

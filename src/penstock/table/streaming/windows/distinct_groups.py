@@ -25,10 +25,10 @@ def distinct_groups(table: pa.Table, keys: Sequence[str]) -> list[Any]:
         if len(values) == table.num_rows:
             return list(columns.values())
         if len(varying) == 1:
-            return _with(columns, {name: values})
+            return _fill_columns(columns, {name: values})
         break
-    found = pa.TableGroupBy(table, varying, use_threads=False).aggregate([])
-    return _with(columns, {name: found.column(name) for name in varying})
+    grouped = pa.TableGroupBy(table, varying, use_threads=False).aggregate([])
+    return _fill_columns(columns, {name: grouped.column(name) for name in varying})
 
 
 def _is_same(column: pa.Array) -> bool:
@@ -39,7 +39,7 @@ def _is_same(column: pa.Array) -> bool:
     return bool(numbers[0] == numbers[-1] and (numbers == numbers[0]).all())
 
 
-def _with(columns: dict[str, Any], found: dict[str, Any]) -> list[Any]:
-    """Return the columns of the groups. Columns that are not in `found` have one value for all groups."""
-    rows = len(next(iter(found.values())))
-    return [found[name] if name in found else pa.repeat(column[0], rows) for name, column in columns.items()]
+def _fill_columns(columns: dict[str, Any], distinct: dict[str, Any]) -> list[Any]:
+    """Return the columns of the groups. Columns that are not in `distinct` have one value for all groups."""
+    rows = len(next(iter(distinct.values())))
+    return [distinct[name] if name in distinct else pa.repeat(column[0], rows) for name, column in columns.items()]

@@ -72,10 +72,10 @@ def emission(options: Mapping[str, str], state_ttl_ms: int) -> Emission:
     read = Configuration.from_dict(dict(options)).read
     delays: list[int | None] = []
     for enabled, delay in ((EARLY_FIRE, EARLY_DELAY_MS), (LATE_FIRE, LATE_DELAY_MS)):
-        found = read(delay) if read(enabled) else None
-        if found is not None and found < 0:
+        delay_ms = read(delay) if read(enabled) else None
+        if delay_ms is not None and delay_ms < 0:
             raise ValidationError(f"{delay.key()} has to be set, and not below 0, where {enabled.key()} is true")
-        delays.append(found)
+        delays.append(delay_ms)
     early_ms, late_ms = delays
     lateness_ms = read(ALLOW_LATENESS_MS)
     if late_ms is None:

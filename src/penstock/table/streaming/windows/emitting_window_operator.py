@@ -39,7 +39,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         self._wants_before = wants_before
         self._equality = RowEquality([call.type for call in self._calls])
         self.lateness_ms = emission.lateness_ms
-        self.taken_in = self._taken_in
+        self.taken_in = self._schedule_emission
 
     def open(self) -> None:
         """Look up the windows and when their results are due."""
@@ -82,7 +82,7 @@ class EmittingWindowOperator(WindowAggregateOperator):
         super().process_batch(batch, input_index)
         self._flush()
 
-    def _taken_in(self, window: Window, group: Any, entry: list[Any]) -> None:
+    def _schedule_emission(self, window: Window, group: Any, entry: list[Any]) -> None:
         if len(entry) == _SENT:
             entry += [None, None, False]
         if not self._is_late(window, entry):
@@ -114,16 +114,16 @@ class EmittingWindowOperator(WindowAggregateOperator):
             if before is not None:
                 self._results.append((DELETE, window, values, before))
             return
-        found = self.results(entry)
-        if self._equality.same(found, before):
+        results = self.results(entry)
+        if self._equality.same(results, before):
             return
-        entry[_SENT] = found
+        entry[_SENT] = results
         if before is None:
-            self._results.append((INSERT, window, values, found))
+            self._results.append((INSERT, window, values, results))
             return
         if self._wants_before:
             self._results.append((UPDATE_BEFORE, window, values, before))
-        self._results.append((UPDATE_AFTER, window, values, found))
+        self._results.append((UPDATE_AFTER, window, values, results))
 
     def _flush(self) -> None:
         rows, self._results = self._results, []
@@ -138,13 +138,13 @@ class EmittingWindowOperator(WindowAggregateOperator):
             return
         entries = self._table.entries(window)
         # RocksDB recreates the objects of entries in files each time the entries are listed.
-        held = dict(entries.items())
-        self._emit_all(window, [entry for entry in held.values() if not entry[_OVER]])
-        for group, entry in held.items():
+        copied = dict(entries.items())
+        self._emit_all(window, [entry for entry in copied.values() if not entry[_OVER]])
+        for group, entry in copied.items():
             entry[_NEXT_MS] = None
             entry[_OVER] = self._emission.early_ms is not None
             entries[group] = entry
-        self._table.mark(window, set(held))
+        self._table.mark(window, set(copied))
         self._keep_over(window)
 
     def _emit_all(self, window: Window, entries: Iterable[list[Any]]) -> None:
@@ -161,7 +161,9 @@ class EmittingWindowOperator(WindowAggregateOperator):
 
     def next_timer_ms(self) -> int | None:
         """See `StreamOperator`."""
-        times = [one for one in (super().next_timer_ms(), self._timers[0][0] if self._timers else None) if one]
+        times = [
+            time_ms for time_ms in (super().next_timer_ms(), self._timers[0][0] if self._timers else None) if time_ms
+        ]
         return min(times, default=None)
 
     def on_processing_time(self, now_ms: int) -> None:

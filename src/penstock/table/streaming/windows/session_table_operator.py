@@ -28,7 +28,7 @@ from penstock.table.data.zones import local_ns
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table.streaming.rows.held_rows import RowEquality
 from penstock.table.streaming.rows.row_keys import RowKeys
-from penstock.table.streaming.rows.row_tuples import batch_of, tuples_of
+from penstock.table.streaming.rows.row_tuples import build_batch, to_tuples
 from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.table.streaming.windows.window_ends import WindowEnds
 from penstock.table.streaming.windows.window_times import WindowTime
@@ -73,7 +73,7 @@ class SessionTableOperator(StreamOperator):
 
     def open(self) -> None:
         """Look up the sessions and when they are due."""
-        self._zone = self._time.zone_of(self._session)
+        self._zone = self._time.get_zone(self._session)
         self._ends = WindowEnds(self._zone)
         table = self.context.keyed.table(SESSIONS)
         self._entries, self._mark = table.entries(None), table.mark
@@ -83,9 +83,9 @@ class SessionTableOperator(StreamOperator):
         #: the partitions that may have retractions waiting for their rows
         self._owed: set[Any] = set()
         for key, sessions in self._entries.items():
-            for one in sessions:
-                self._wait(key, one[END])
-                if _is_owed(one):
+            for session in sessions:
+                self._wait(key, session[END])
+                if _is_owed(session):
                     self._owed.add(key)
         heapify(self._due)
 
@@ -95,12 +95,12 @@ class SessionTableOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add rows to sessions, or retract them."""
-        taken, times = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
-        keys = self._partition.of(taken.columns)
-        kinds = taken.kinds or bytes(len(taken))
+        records, times = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
+        keys = self._partition.of(records.columns)
+        kinds = records.kinds or bytes(len(records))
         late = 0
         changed = set()
-        for key, time, kind, row in zip(keys, times.tolist(), kinds, tuples_of(taken, self._types), strict=True):
+        for key, time, kind, row in zip(keys, times.tolist(), kinds, to_tuples(records, self._types), strict=True):
             is_retraction = kind in (UPDATE_BEFORE, DELETE) and not self._time.is_processing
             if self._retract(key, time, row) if is_retraction else self._add(key, time, (kind, row)):
                 changed.add(key)
@@ -116,21 +116,25 @@ class SessionTableOperator(StreamOperator):
         sessions = self._entries.get(key, [])
         if key in self._owed and self._meets_its_retraction(key, sessions, row[1]):
             return True
-        met = [one for one in sessions if one[START] <= end and start <= one[END] and not _is_owed(one)]
+        met = [
+            candidate
+            for candidate in sessions
+            if candidate[START] <= end and start <= candidate[END] and not _is_owed(candidate)
+        ]
         if met:
             start, end = min(start, met[0][START]), max(end, met[-1][END])
         if self._is_over(end):
             return False
         if len(met) == 1:
-            (one,) = met
-            has_grown = end > one[END]
-            one[START], one[END] = start, end
-            one[ROWS].append(row)
+            (session,) = met
+            has_grown = end > session[END]
+            session[START], session[END] = start, end
+            session[ROWS].append(row)
         else:
             has_grown = True
-            rows = [held for one in met for held in one[ROWS]]
-            others = [one for one in sessions if one not in met] if met else sessions
-            self._entries[key] = sorted([*others, [start, end, [*rows, row]]], key=_start_of)
+            rows = [entry for met_session in met for entry in met_session[ROWS]]
+            others = [candidate for candidate in sessions if candidate not in met] if met else sessions
+            self._entries[key] = sorted([*others, [start, end, [*rows, row]]], key=_get_session_start)
         if has_grown:
             self._wait(key, end)
         return True
@@ -145,7 +149,7 @@ class SessionTableOperator(StreamOperator):
         sessions = self._entries.get(key, [])
         for session in sessions:
             if session[START] <= time <= session[END] and not _is_owed(session):
-                index = self._index_of(row, session[ROWS])
+                index = self._find_index(row, session[ROWS])
                 if index is not None:
                     del session[ROWS][index]
                     self._shrink(key, sessions, session, time)
@@ -153,12 +157,12 @@ class SessionTableOperator(StreamOperator):
         end = time + self._gap
         if self._is_over(end):
             return False
-        self._entries[key] = sorted([*sessions, [time, end, [(DELETE, row)]]], key=_start_of)
+        self._entries[key] = sorted([*sessions, [time, end, [(DELETE, row)]]], key=_get_session_start)
         self._owed.add(key)
         self._wait(key, end)
         return True
 
-    def _index_of(self, row: tuple[Any, ...], rows: list[tuple[int, tuple[Any, ...]]]) -> int | None:
+    def _find_index(self, row: tuple[Any, ...], rows: list[tuple[int, tuple[Any, ...]]]) -> int | None:
         """Return the index of the row that a retraction removes from a session, or None."""
         same = self._equality.same
         for index, (kind, other) in enumerate(rows):
@@ -177,11 +181,11 @@ class SessionTableOperator(StreamOperator):
     def _shrink(self, key: Any, sessions: list[list[Any]], session: list[Any], time: int) -> None:
         """Adjust the edges of a session, or split it, after a row of this time was removed."""
         rows = session[ROWS]
-        times = [self._time_of(row) for _, row in rows]
+        times = [self._extract_time_ms(row) for _, row in rows]
         if time in times:
             return
-        before = max((one for one in times if one < time), default=None)
-        after = min((one for one in times if one > time), default=None)
+        before = max((other for other in times if other < time), default=None)
+        after = min((other for other in times if other > time), default=None)
         if before is not None and after is not None and after - before <= self._gap:
             return
         in_order = sorted(set(times))
@@ -195,11 +199,11 @@ class SessionTableOperator(StreamOperator):
         if ends and self._is_over(ends[-1]):
             ends[-1] = session[END]
         parts: list[list[Any]] = [[start, end, []] for start, end in zip(starts, ends, strict=True)]
-        for held, of_row in zip(rows, times, strict=True):
-            parts[bisect_right(starts, of_row) - 1][ROWS].append(held)
+        for entry, of_row in zip(rows, times, strict=True):
+            parts[bisect_right(starts, of_row) - 1][ROWS].append(entry)
         self._replace(key, sessions, session, parts)
 
-    def _time_of(self, row: tuple[Any, ...]) -> int:
+    def _extract_time_ms(self, row: tuple[Any, ...]) -> int:
         """Return the wall-clock time of a row, in ms."""
         moment: int = row[self._time.place]
         return (moment if self._zone is None else local_ns(moment, self._zone)) // _MILLISECOND_NS
@@ -208,7 +212,7 @@ class SessionTableOperator(StreamOperator):
         """Replace a session with others."""
         others = [other for other in sessions if other is not session]
         if others or parts:
-            self._entries[key] = sorted([*others, *parts], key=_start_of)
+            self._entries[key] = sorted([*others, *parts], key=_get_session_start)
         else:
             del self._entries[key]
         for part in parts:
@@ -239,12 +243,12 @@ class SessionTableOperator(StreamOperator):
         while self._due and self._due[0][0] <= timestamp:
             _, number, key = heappop(self._due)
             sessions = self._entries.get(key, [])
-            gone = [one for one in sessions if self._ends.due_ms(one[END]) <= timestamp]
-            if gone:
-                over += [(number, one) for one in gone]
+            expired = [session for session in sessions if self._ends.due_ms(session[END]) <= timestamp]
+            if expired:
+                over += [(number, session) for session in expired]
                 changed.add(key)
                 self._owed.discard(key)
-                rest = [one for one in sessions if one not in gone]
+                rest = [session for session in sessions if session not in expired]
                 if any(map(_is_owed, rest)):
                     self._owed.add(key)
                 if rest:
@@ -253,27 +257,28 @@ class SessionTableOperator(StreamOperator):
                     del self._entries[key]
         self._mark(None, changed)
         if over:
-            self._send([one for _, one in over])
+            self._send([session for _, session in over])
 
     def _send(self, sessions: list[Any]) -> None:
         rows, kinds = [], []
         sessions = [session for session in sessions if not _is_owed(session)]
-        for start, end, held in sessions:
+        for start, end, entries in sessions:
             edges = (start * _MILLISECOND_NS, end * _MILLISECOND_NS, self._ends.time_ms(end) * _MILLISECOND_NS)
-            rows += [(*row, *edges) for _, row in held]
-            kinds += [kind for kind, _ in held]
+            rows += [(*row, *edges) for _, row in entries]
+            kinds += [kind for kind, _ in entries]
         if not self._time.is_processing:
             # The rows that they replace were removed before they were emitted.
             kinds = [INSERT if kind == UPDATE_AFTER else kind for kind in kinds]
         if not rows:
             return
         rowtimes = np.repeat(
-            [self._ends.time_ms(end) for _, end, _ in sessions], [len(held) for _, _, held in sessions]
+            [self._ends.time_ms(end) for _, end, _ in sessions],
+            [len(session_entries) for _, _, session_entries in sessions],
         ).astype(np.int64)
-        self.output.collect(batch_of(rows, self._types, self._names, rowtimes, kinds))
+        self.output.collect(build_batch(rows, self._types, self._names, rowtimes, kinds))
 
 
-def _start_of(session: list[Any]) -> int:
+def _get_session_start(session: list[Any]) -> int:
     return session[START]  # type: ignore[no-any-return]
 
 

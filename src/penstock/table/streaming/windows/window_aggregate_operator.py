@@ -16,11 +16,11 @@ from penstock.state.equality import canonical_column
 from penstock.table.data.errors import TableRuntimeError
 from penstock.table.data.flat import milliseconds
 from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import column_of, values_of
+from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
 from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.accumulators import accumulator_of
-from penstock.table.streaming.aggregates.operands import operands_of
+from penstock.table.streaming.aggregates.accumulators import build_accumulator
+from penstock.table.streaming.aggregates.operands import read_operands
 from penstock.table.streaming.rows.evaluating import EvaluatingOperator
 from penstock.table.streaming.rows.row_keys import RowKeys
 from penstock.table.streaming.rows.sessions import StreamSession
@@ -66,8 +66,8 @@ class WindowAggregateOperator(EvaluatingOperator):
         self._keys = tuple(keys)
         self._groups = RowKeys([key for key in keys if key not in edges])
         self._edges = dict(edges)
-        places = {edge: key for key, edge in edges.items()}
-        self._start, self._end = places[0], places[1]
+        edge_keys = {edge: key for key, edge in edges.items()}
+        self._start, self._end = edge_keys[0], edge_keys[1]
         self._time = time
         self._calls = tuple(calls)
         self._types = tuple(types)
@@ -78,36 +78,36 @@ class WindowAggregateOperator(EvaluatingOperator):
 
     def open(self) -> None:
         """Look up the windows and when they are due."""
-        self._ends = WindowEnds(self._time.zone_of(self._session))
+        self._ends = WindowEnds(self._time.get_zone(self._session))
         functions = self.running(self._session).functions
-        self._accumulators = [accumulator_of(call, self._retracts, functions) for call in self._calls]
+        self._accumulators = [build_accumulator(call, self._retracts, functions) for call in self._calls]
         self._table = self.context.keyed.table(WINDOWS)
         self._due = [(self._ends.due_ms(end), start, end) for start, end in self._table.panes]
         heapify(self._due)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Add rows to their groups."""
-        taken = as_columns(batch, self.context.operator_name)
-        starts = milliseconds(taken.columns.column(self._start)).tolist()
-        ends = milliseconds(taken.columns.column(self._end)).tolist()
-        groups = self._groups.of(taken.columns)
-        keys = [(canonical_column(taken.columns.column(key)), self._types[key]) for key in self._groups.places]
-        columns = [values_of(column, data_type) for column, data_type in keys]
-        operands = [operands_of(call, taken.columns, self._types) for call in self._calls]
+        records = as_columns(batch, self.context.operator_name)
+        starts = milliseconds(records.columns.column(self._start)).tolist()
+        ends = milliseconds(records.columns.column(self._end)).tolist()
+        groups = self._groups.of(records.columns)
+        keys = [(canonical_column(records.columns.column(key)), self._types[key]) for key in self._groups.places]
+        columns = [to_values(column, data_type) for column, data_type in keys]
+        operands = [read_operands(call, records.columns, self._types) for call in self._calls]
         try:
-            self._take_in(taken, list(zip(starts, ends, strict=True)), groups, columns, operands)
+            self._accumulate_rows(records, list(zip(starts, ends, strict=True)), groups, columns, operands)
         except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(taken)} rows") from error
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
 
-    def _take_in(
+    def _accumulate_rows(
         self,
-        taken: ColumnBatch,
+        records: ColumnBatch,
         windows: list[Window],
         groups: list[Any],
         columns: list[list[Any]],
         operands: list[list[tuple[Any, ...] | None]],
     ) -> None:
-        kinds, late = taken.kinds, 0
+        kinds, late = records.kinds, 0
         panes: dict[Window, tuple[dict[Any, Any], set[Any]] | None] = {}
         taken_in = self.taken_in
         for row, (window, group) in enumerate(zip(windows, groups, strict=True)):
@@ -121,14 +121,14 @@ class WindowAggregateOperator(EvaluatingOperator):
             entry = entries.get(group)
             if entry is None:
                 values = tuple([column[row] for column in columns])
-                entry = entries[group] = [0, [one.create() for one in self._accumulators], values]
+                entry = entries[group] = [0, [accumulator.create() for accumulator in self._accumulators], values]
             goes = kinds is not None and kinds[row] in (UPDATE_BEFORE, DELETE)
             entry[0] += -1 if goes else 1
-            held = entry[1]
+            states = entry[1]
             for index, accumulator in enumerate(self._accumulators):
                 of_row = operands[index][row]
                 if of_row is not None:
-                    held[index] = (accumulator.retract if goes else accumulator.add)(held[index], of_row)
+                    states[index] = (accumulator.retract if goes else accumulator.add)(states[index], of_row)
             marked.add(group)
             if taken_in is not None:
                 taken_in(window, group, entry)
@@ -179,7 +179,7 @@ class WindowAggregateOperator(EvaluatingOperator):
 
     def results(self, entry: Sequence[Any]) -> list[Any]:
         """Return the values of all calls for a group."""
-        return [one.value(held) for one, held in zip(self._accumulators, entry[1], strict=True)]
+        return [accumulator.value(state) for accumulator, state in zip(self._accumulators, entry[1], strict=True)]
 
     def send(self, rows: Sequence[Result]) -> None:
         """Emit results in order."""
@@ -191,12 +191,12 @@ class WindowAggregateOperator(EvaluatingOperator):
             if key in self._edges:
                 edge = self._edges[key]
                 times = [(*window, ends[window[1]])[edge] * _MILLISECOND_NS for _, window, _, _ in rows]
-                arrays.append(column_of(times, self._types[key]))
+                arrays.append(to_column(times, self._types[key]))
             else:
-                place = self._groups.places.index(key)
-                arrays.append(column_of([values[place] for _, _, values, _ in rows], self._types[key]))
+                position = self._groups.places.index(key)
+                arrays.append(to_column([values[position] for _, _, values, _ in rows], self._types[key]))
         for index, call in enumerate(self._calls):
-            arrays.append(column_of([results[index] for _, _, _, results in rows], call.type))
+            arrays.append(to_column([results[index] for _, _, _, results in rows], call.type))
         kinds = bytes(kind for kind, _, _, _ in rows)
         columns = pa.RecordBatch.from_arrays(arrays, self._names)
         self.output.collect(ColumnBatch(columns, kinds=kinds if any(kinds) else None))

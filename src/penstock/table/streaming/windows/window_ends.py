@@ -42,10 +42,10 @@ class WindowEnds:
         """Return the wall-clock time at a watermark: exactly the windows that end by then are due."""
         if self._zone is None or watermark in (MIN_TIMESTAMP, MAX_WATERMARK):
             return watermark
-        shown = self._shown(watermark, self._zone)
-        if self.due_ms(shown + 1) <= watermark:
-            return shown
-        due, later = shown - _DAY_MS, shown
+        clock_ms = self._shown(watermark, self._zone)
+        if self.due_ms(clock_ms + 1) <= watermark:
+            return clock_ms
+        due, later = clock_ms - _DAY_MS, clock_ms
         while later - due > 1:
             middle = (due + later) // 2
             if self.due_ms(middle + 1) <= watermark:

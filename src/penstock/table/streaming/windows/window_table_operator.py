@@ -55,14 +55,14 @@ class WindowTableOperator(StreamOperator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit each row with its windows."""
-        taken, clock = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
+        records, clock = self._time.clock(as_columns(batch, self.context.operator_name), self._session, self.context)
         rows, starts, ends = self._assign(clock, self._sizes, self._offset)
         if rows is not None:
-            taken = taken.take(rows)
-        if not len(taken):
+            records = records.take(rows)
+        if not len(records):
             return
         last = pa.array(ends - 1).view(_CLOCK)
         edges = [pa.array(starts).view(_CLOCK), pa.array(ends).view(_CLOCK)]
         time = to_moments(last, self._zone).cast(_MOMENT) if self._time.is_moment else last
-        columns = pa.RecordBatch.from_arrays([*taken.columns.columns, *edges, time], self._names)
-        self.output.collect(ColumnBatch(columns, taken.rowtimes, taken.kinds))
+        columns = pa.RecordBatch.from_arrays([*records.columns.columns, *edges, time], self._names)
+        self.output.collect(ColumnBatch(columns, records.rowtimes, records.kinds))

@@ -43,18 +43,18 @@ class WindowTime:
         is_moment = isinstance(window.input.schema[window.time].type, LocalZonedTimestampType)
         return WindowTime(window.time, is_moment, is_processing(window))
 
-    def zone_of(self, session: StreamSession) -> tzinfo | None:
+    def get_zone(self, session: StreamSession) -> tzinfo | None:
         """Return the time zone of the windows; None for times without one."""
         return session.zone if self.is_moment else None
 
-    def clock(self, taken: ColumnBatch, session: StreamSession, context: OperatorContext) -> tuple[ColumnBatch, Any]:
+    def clock(self, records: ColumnBatch, session: StreamSession, context: OperatorContext) -> tuple[ColumnBatch, Any]:
         """Return the rows of a batch that have a time, and their wall-clock times as a NumPy array of ms."""
         if self.is_processing:
-            times = pa.array(np.full(len(taken), context.now_ms(), np.int64)).view(_MOMENT)
+            times = pa.array(np.full(len(records), context.now_ms(), np.int64)).view(_MOMENT)
         else:
-            times = taken.columns.column(self.place)
+            times = records.columns.column(self.place)
             if times.null_count:
                 # A row without a time belongs to no window.
-                taken = taken.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
-                times = taken.columns.column(self.place)
-        return taken, milliseconds(to_local(times, session.zone) if self.is_moment else times)
+                records = records.take(np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False)))
+                times = records.columns.column(self.place)
+        return records, milliseconds(to_local(times, session.zone) if self.is_moment else times)
