@@ -35,7 +35,7 @@ def format_options_table(name: str) -> str:
 
 
 def _table(options: Sequence[tuple[str, ConfigOption[Any], bool]]) -> str:
-    lines = ["| option | type | unless set | what it says |\n| --- | --- | --- | --- |\n"]
+    lines = ["| option | type | default | description |\n| --- | --- | --- | --- |\n"]
     for key, option, is_required in options:
         default = "required" if is_required else _shown(option)
         description = option.description().replace("|", "\\|")

@@ -14,10 +14,10 @@ from penstock.table.functions.registry import SCALAR_FUNCTIONS
 
 BEGIN = """# All functions of SQL
 
-This page is made from the [functions themselves](../src/penstock/table/functions) by `make functions`; a test compares
-the two. Functions have Flink's names, take what Flink's take, and give what they give, NULL and types included.
-Functions of one value run on whole columns. What is the same for all rows is worked out once, when the query is
-planned.
+This page is generated from the [functions themselves](../src/penstock/table/functions) by `make functions`; a test
+checks that it is up to date. Functions have Flink's names, arguments and results, including NULL and result types.
+Scalar functions process whole columns. Subexpressions that are the same for all rows are computed once, when the query
+is planned.
 """
 SECTIONS = {
     "comparison": "Comparisons",

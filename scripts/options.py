@@ -16,14 +16,14 @@ from penstock.base.value_types import BYTES_COUNT, DURATION_MS, render
 
 BEGIN = """# All options
 
-This page is made from [`options.py`](../src/penstock/base/options.py) and
+This page is generated from [`options.py`](../src/penstock/base/options.py) and
 [`metric_options.py`](../src/penstock/base/metric_options.py) by `make options`; a test
-compares them. How a program sets them: [running.md](running.md#configuration).
+checks that it is up to date. To set options in a program, see [running.md](running.md#configuration).
 
-Keys are Flink's where Flink has the option. Penstock's own begin with `penstock.`, or with the part of Flink's
-tree where they belong (`execution.micro-batch.`). All keys under `spark.` go to a Spark session that Penstock
-starts. A duration is a number of milliseconds, or text such as `20 ms`, `10 s`, `5 min`; a size is a number of
-bytes, or text such as `64 mb`. Without a default an option is unset.
+Keys are Flink's where Flink has the option. Penstock's own begin with `penstock.`, or belong to a part of Flink's
+tree (`execution.micro-batch.`). All keys under `spark.` are passed to a Spark session that Penstock starts. A
+duration is a number of milliseconds, or a string such as `20 ms`, `10 s`, `5 min`; a size is a number of bytes, or a
+string such as `64 mb`. An option without a default is unset.
 """
 HEADING = re.compile(r"^# ([A-Z][^-]+?) -{3,}$", re.MULTILINE)
 UNITS_MS = [("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)]

@@ -10,38 +10,41 @@ from penstock.base.value_types import BOOLEAN, DURATION_MS, STRING, choice
 METRICS_REPORTERS = unset(
     "metrics.reporters",
     STRING,
-    "The names, with commas between, of the reporters to start that `metrics.reporter.<name>.*` describe; by default "
-    "all of them.",
+    "The names of the reporters to start, separated by commas, each configured by `metrics.reporter.<name>.*`. If "
+    "unset, all of them.",
 )
 TRACE_REPORTERS = unset(
     "traces.reporters",
     STRING,
-    "The names, with commas between, of the reporters of traces to start that `traces.reporter.<name>.*` describe; by "
-    "default all of them.",
+    "The names of the trace reporters to start, separated by commas, each configured by `traces.reporter.<name>.*`. "
+    "If unset, all of them.",
 )
 LATENCY_INTERVAL_MS = option(
     "metrics.latency.interval",
     DURATION_MS,
     0,
-    "How often sources send markers through a streaming job, whose ages say how long records take to each operator. "
-    "With 0 they send none. Jobs in steps have none.",
+    "The interval at which sources send latency markers through a streaming job, whose ages measure the latency to "
+    "each operator. 0 disables them. MICRO_BATCH and BATCH jobs have none.",
 )
 LATENCY_GRANULARITY = option(
     "metrics.latency.granularity",
     choice("single", "operator", "subtask"),
     "operator",
-    "Whether each operator has one histogram of these ages, or one for each source, or for each subtask of a source.",
+    "Whether each operator has one latency histogram, one per source, or one per subtask of a source.",
 )
 LATENCY_HISTORY_SIZE = option(
-    "metrics.latency.history-size", POSITIVE, 128, "How many ages are remembered for each of these histograms."
+    "metrics.latency.history-size", POSITIVE, 128, "The number of latencies kept for each of these histograms."
 )
 METRICS_SCOPE_DELIMITER = option(
-    "metrics.scope.delimiter", STRING, ".", "What stands between the parts of a metric's name, where it has no labels."
+    "metrics.scope.delimiter",
+    STRING,
+    ".",
+    "The delimiter between the parts of a metric's name, for reporters without labels.",
 )
 
 
 def _scope_format(key: str, default: str, whose: str) -> Option[str]:
-    return option(key, STRING, default, f"How the name of a metric of {whose} begins, for reporters without labels.")
+    return option(key, STRING, default, f"The prefix of the metrics of {whose}, for reporters without labels.")
 
 
 #: by Flink's logical scope
@@ -74,35 +77,39 @@ def _rocksdb_metric(key: str, metric: str) -> Option[bool]:
 ROCKSDB_METRICS = {
     key.rpartition(".")[2]: _rocksdb_metric(key, metric)
     for key, metric in {
-        "state.backend.rocksdb.metrics.num-immutable-mem-table": "how many write buffers wait for their file",
-        "state.backend.rocksdb.metrics.mem-table-flush-pending": "whether a write buffer is about to go to a file",
-        "state.backend.rocksdb.metrics.compaction-pending": "whether files are about to be merged",
-        "state.backend.rocksdb.metrics.background-errors": "how many errors its background work had",
-        "state.backend.rocksdb.metrics.cur-size-active-mem-table": "the bytes of the write buffer in use",
-        "state.backend.rocksdb.metrics.cur-size-all-mem-tables": "the bytes of write buffers that are not in files",
-        "state.backend.rocksdb.metrics.size-all-mem-tables": "the bytes of all write buffers, pinned ones too",
-        "state.backend.rocksdb.metrics.num-entries-active-mem-table": "how many entries the write buffer in use has",
-        "state.backend.rocksdb.metrics.num-entries-imm-mem-tables": "how many entries the waiting write buffers have",
-        "state.backend.rocksdb.metrics.num-deletes-active-mem-table": "how many of the first are deletions",
-        "state.backend.rocksdb.metrics.num-deletes-imm-mem-tables": "how many of the second are deletions",
-        "state.backend.rocksdb.metrics.estimate-num-keys": "about how many rows there are",
-        "state.backend.rocksdb.metrics.estimate-table-readers-mem": "about how many bytes it takes to read files, "
+        "state.backend.rocksdb.metrics.num-immutable-mem-table": "the number of write buffers not yet flushed",
+        "state.backend.rocksdb.metrics.mem-table-flush-pending": "whether a flush is pending",
+        "state.backend.rocksdb.metrics.compaction-pending": "whether a compaction is pending",
+        "state.backend.rocksdb.metrics.background-errors": "the number of background errors",
+        "state.backend.rocksdb.metrics.cur-size-active-mem-table": "the size of the active write buffer",
+        "state.backend.rocksdb.metrics.cur-size-all-mem-tables": "the size of the active and unflushed write buffers",
+        "state.backend.rocksdb.metrics.size-all-mem-tables": "the size of all write buffers, including pinned ones",
+        "state.backend.rocksdb.metrics.num-entries-active-mem-table": "the number of entries in the active write "
+        "buffer",
+        "state.backend.rocksdb.metrics.num-entries-imm-mem-tables": "the number of entries in the unflushed write "
+        "buffers",
+        "state.backend.rocksdb.metrics.num-deletes-active-mem-table": "the number of deletions in the active write "
+        "buffer",
+        "state.backend.rocksdb.metrics.num-deletes-imm-mem-tables": "the number of deletions in the unflushed write "
+        "buffers",
+        "state.backend.rocksdb.metrics.estimate-num-keys": "the approximate number of keys",
+        "state.backend.rocksdb.metrics.estimate-table-readers-mem": "the approximate memory for reading files, "
         "without the block cache",
-        "state.backend.rocksdb.metrics.num-snapshots": "how many snapshots are not released",
-        "state.backend.rocksdb.metrics.num-live-versions": "how many versions of its set of files are in use",
-        "state.backend.rocksdb.metrics.estimate-live-data-size": "about how many bytes of its files are live",
-        "state.backend.rocksdb.metrics.total-sst-files-size": "the bytes of all files",
-        "state.backend.rocksdb.metrics.live-sst-files-size": "the bytes of the files of the newest version",
-        "state.backend.rocksdb.metrics.estimate-pending-compaction-bytes": "about how many bytes are to be merged",
-        "state.backend.rocksdb.metrics.num-running-compactions": "how many merges run",
-        "state.backend.rocksdb.metrics.num-running-flushes": "how many write buffers are being written",
-        "state.backend.rocksdb.metrics.actual-delayed-write-rate": "to how many bytes a second writing is held down; "
-        "0 for not at all",
-        "state.backend.rocksdb.metrics.is-write-stopped": "whether writing is stopped",
-        "state.backend.rocksdb.metrics.block-cache-capacity": "the bytes that the block cache may take",
-        "state.backend.rocksdb.metrics.block-cache-usage": "the bytes that the block cache takes",
-        "state.backend.rocksdb.metrics.block-cache-pinned-usage": "the bytes that are pinned in the block cache",
-        "state.backend.rocksdb.metrics.num-files-at-level": "how many files each level has",
+        "state.backend.rocksdb.metrics.num-snapshots": "the number of unreleased snapshots",
+        "state.backend.rocksdb.metrics.num-live-versions": "the number of live versions of its set of files",
+        "state.backend.rocksdb.metrics.estimate-live-data-size": "the approximate size of live data",
+        "state.backend.rocksdb.metrics.total-sst-files-size": "the size of all files",
+        "state.backend.rocksdb.metrics.live-sst-files-size": "the size of the files of the latest version",
+        "state.backend.rocksdb.metrics.estimate-pending-compaction-bytes": "the approximate number of bytes to compact",
+        "state.backend.rocksdb.metrics.num-running-compactions": "the number of running compactions",
+        "state.backend.rocksdb.metrics.num-running-flushes": "the number of running flushes",
+        "state.backend.rocksdb.metrics.actual-delayed-write-rate": "the delayed write rate in bytes per second; 0 if "
+        "writes are not delayed",
+        "state.backend.rocksdb.metrics.is-write-stopped": "whether writes are stopped",
+        "state.backend.rocksdb.metrics.block-cache-capacity": "the capacity of the block cache",
+        "state.backend.rocksdb.metrics.block-cache-usage": "the size of the block cache",
+        "state.backend.rocksdb.metrics.block-cache-pinned-usage": "the size of the pinned entries in the block cache",
+        "state.backend.rocksdb.metrics.num-files-at-level": "the number of files at each level",
     }.items()
 }
 
@@ -110,17 +117,17 @@ STATE_LATENCY_ENABLED = option(
     "state.latency-track.keyed-state-enabled",
     BOOLEAN,
     False,
-    "Whether streaming jobs measure how long their functions' accesses to keyed state take.",
+    "Whether streaming jobs measure the latency of their functions' accesses to keyed state.",
 )
 STATE_LATENCY_SAMPLE_INTERVAL = option(
-    "state.latency-track.sample-interval", POSITIVE, 100, "Of how many accesses of a kind one is timed."
+    "state.latency-track.sample-interval", POSITIVE, 100, "With n, one in n accesses of a kind is timed."
 )
 STATE_LATENCY_HISTORY_SIZE = option(
-    "state.latency-track.history-size", POSITIVE, 128, "How many times of each kind are remembered for a histogram."
+    "state.latency-track.history-size", POSITIVE, 128, "The number of latencies of each kind kept for a histogram."
 )
 STATE_LATENCY_NAME_AS_VARIABLE = option(
     "state.latency-track.state-name-as-variable",
     BOOLEAN,
     True,
-    "Whether the state's name is a label (`state_name`) of these metrics, rather than a part of their names.",
+    "Whether the state's name is a label (`state_name`) of these metrics instead of a part of their names.",
 )

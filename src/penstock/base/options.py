@@ -29,7 +29,7 @@ from penstock.base.value_types import BOOLEAN, DURATION_MS, FLOAT, MAPPING, SECR
 
 __all__ = ["REGISTRY", "Option"]
 
-# The program ---------------------------------------------------------------------------------------------------------
+# Pipeline ------------------------------------------------------------------------------------------------------------
 
 PARALLELISM = option("parallelism.default", POSITIVE, 1, "The parallelism of operators that do not set their own.")
 PIPELINE_NAME = unset("pipeline.name", STRING, "The name of the job in lists, logs and Spark's pages.")
@@ -60,21 +60,21 @@ CEP_ALLOW_CHANGED_PATTERN = option(
     "pipeline.cep.allow-changed-pattern",
     BOOLEAN,
     False,
-    "Whether a job goes on from the state of a pattern whose stages or window have changed. If true, partial matches "
-    "whose stages so far are the same live on, and the others are dropped; if false, the job fails and names what "
-    "differs.",
+    "Whether a job resumes from the state of a pattern whose stages or window have changed. If true, partial matches "
+    "whose stages so far are unchanged are kept and the others are dropped; if false, the job fails and names the "
+    "differences.",
 )
 CEP_PARTIAL_MATCHES_MAX = unset(
     "pipeline.cep.partial-matches.max",
     POSITIVE,
-    "How many partial matches a key may have, those that wait to be given among them.",
+    "The maximum number of partial matches per key, including matches not yet emitted.",
 )
 CEP_PARTIAL_MATCHES_OVERFLOW = option(
     "pipeline.cep.partial-matches.on-overflow",
     choice("fail", "drop-oldest"),
     "fail",
-    "What happens when a key would have more partial matches than it may: the job fails, or those that began first go, "
-    "which the metric `numPartialMatchesDropped` counts.",
+    "How to treat a key that exceeds this maximum: fail the job, or drop the oldest partial matches, which the metric "
+    "`numPartialMatchesDropped` counts.",
 )
 
 CONFIGURATION_STRICT = option(
@@ -84,7 +84,7 @@ CONFIGURATION_STRICT = option(
     "Whether an unknown key under a Flink or Penstock prefix is an error. If false, it is a warning.",
 )
 
-# Where and how it runs -----------------------------------------------------------------------------------------------
+# Execution -----------------------------------------------------------------------------------------------------------
 
 RUNTIME_MODE = option(
     "execution.runtime-mode",
@@ -95,8 +95,8 @@ RUNTIME_MODE = option(
 BATCH_SAVEPOINT_PATH = unset(
     "execution.batch.savepoint-path",
     STRING,
-    "Where a job in BATCH mode writes its final state, so that other jobs can resume from it: a directory that does "
-    "not exist yet, on any fsspec file system that all workers can reach. Unbounded sources are read up to their "
+    "The directory to which a job in BATCH mode writes its final state, so that other jobs can resume from it. It "
+    "must not exist yet, on any fsspec file system that all workers can reach. Unbounded sources are read up to their "
     "current end.",
 )
 MICRO_BATCH_INTERVAL_MS = unset(
@@ -210,33 +210,33 @@ CHECKPOINTING_INLINE_BYTES = option(
 SIGNING_KEY = unset(
     "penstock.checkpoints.signing-key",
     SECRET,
-    "A secret of 16 characters or more that signs checkpoints and savepoints. A job with it refuses to begin from one "
-    "that was written without it, or changed. If unset, nothing is signed, and signatures are passed over.",
+    "A secret of at least 16 characters that signs checkpoints and savepoints. A job with a key refuses to start from "
+    "one that is unsigned or was changed. If unset, nothing is signed and signatures are ignored.",
 )
 UNALIGNED_ENABLED = option(
     "execution.checkpointing.unaligned.enabled",
     BOOLEAN,
     False,
-    "Whether barriers may overtake records. The checkpoint then includes those records. On the way to an operator with "
-    "a broadcast input they overtake none.",
+    "Whether barriers may overtake records. The checkpoint then includes those records. Barriers do not overtake "
+    "records sent to an operator with a broadcast input.",
 )
 FORCE_UNALIGNED = option(
     "execution.checkpointing.unaligned.forced",
     BOOLEAN,
     False,
-    "Whether to take unaligned checkpoints where Flink refuses to. No effect: Penstock refuses them to no job.",
+    "Whether to take unaligned checkpoints where Flink refuses to. No effect: Penstock never refuses them.",
 )
 ALIGNED_TIMEOUT_MS = option(
     "execution.checkpointing.aligned-checkpoint-timeout",
     TIME_MS,
     0,
-    "How long an unaligned checkpoint tries to align first. With 0 it does not try.",
+    "How long an unaligned checkpoint tries to align first. 0 means not at all.",
 )
 ALIGNMENT_HELD_BACK_BYTES_MAX = unset(
     "execution.checkpointing.max-alignment-bytes",
     SIZE_BYTES,
-    "Approximately how much data an alignment may hold back before the task declines the checkpoint. If unset, there "
-    "is no limit.",
+    "Approximately how much data an alignment may hold back before the task declines the checkpoint. If unset, it is "
+    "unlimited.",
 )
 LOCAL_BACKUP_ENABLED = unset(
     "execution.checkpointing.local-backup.enabled",
@@ -253,40 +253,41 @@ RECOVERY_FROM_LOCAL = option(
     "execution.state-recovery.from-local",
     BOOLEAN,
     False,
-    "Whether a task that restarts in the same worker reads its local copies of state files, not the checkpoint's.",
+    "Whether a task that restarts in the same worker reads its local copies of state files instead of the "
+    "checkpoint's.",
 )
-RECOVERY_PATH = unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint that the job starts from.")
+RECOVERY_PATH = unset("execution.state-recovery.path", STRING, "The savepoint or checkpoint to start the job from.")
 RECOVERY_FROM_LATEST = option(
     "penstock.recovery.from-latest",
     BOOLEAN,
     False,
-    "Whether the job resumes from the newest checkpoint, or from the savepoint it was stopped with, that a job of the "
-    "same name left under execution.checkpointing.dir. If there is none, the job starts as it would without this "
-    "option. If that job has finished, there is nothing left to do. If its driver still runs, that driver is deposed: "
-    "it commits and deletes nothing more.",
+    "Whether the job resumes from the latest checkpoint, or from the savepoint it was stopped with, that a job of the "
+    "same name left under execution.checkpointing.dir. Without one, the job starts as if this option were unset. If "
+    "that job has finished, nothing is left to do. If its driver still runs, that driver is deposed: it no longer "
+    "commits or deletes anything.",
 )
 HIGH_AVAILABILITY_TYPE = option(
     "high-availability.type",
     choice("NONE", "FILE", "ZOOKEEPER"),
     "NONE",
-    "With FILE, one of several drivers of a job on one host runs it. The others stand by until its process ends. Then "
+    "With FILE, one of several drivers of a job on one host runs it. The others stand by until its process ends; then "
     "one of them resumes the job as with penstock.recovery.from-latest. With ZOOKEEPER, the drivers may be on any "
     "hosts, and ZooKeeper elects the one that runs the job. Drivers find each other by the job's name.",
 )
 HIGH_AVAILABILITY_DIR = unset(
     "high-availability.storageDir",
     STRING,
-    "With FILE, the directory of the lock that elects the leader, on this host. If unset, execution.checkpointing.dir. "
-    "A session keeps the programs that it runs there, with ZOOKEEPER too, and cannot do without it.",
+    "With FILE, the directory of the lock that elects the leader, on this host. If unset, "
+    "execution.checkpointing.dir. A session requires it, with ZOOKEEPER too, and stores the programs it runs there.",
 )
 HIGH_AVAILABILITY_CLUSTER_ID = option(
     "high-availability.cluster-id",
     STRING,
     "/default",
-    "Separates jobs of the same name from each other in ZooKeeper: drivers with another id are no standbys.",
+    "Separates jobs of the same name in ZooKeeper: drivers with different ids do not stand by for each other.",
 )
 ZOOKEEPER_QUORUM = unset(
-    "high-availability.zookeeper.quorum", STRING, "The servers of ZooKeeper: host:port,host:port,host:port."
+    "high-availability.zookeeper.quorum", STRING, "The ZooKeeper servers: host:port,host:port,host:port."
 )
 ZOOKEEPER_PATH_ROOT = option(
     "high-availability.zookeeper.path.root",
@@ -298,33 +299,33 @@ ZOOKEEPER_SESSION_TIMEOUT_MS = option(
     "high-availability.zookeeper.client.session-timeout",
     POSITIVE_TIME_MS,
     60_000,
-    "How long ZooKeeper may hear nothing of the driver that runs the job before a standby takes the job over. The "
-    "servers keep this within limits of their own, by default 2 and 20 of their ticks.",
+    "How long ZooKeeper may not hear from the job's driver before a standby takes over. The servers limit it, by "
+    "default to between 2 and 20 ticks.",
 )
 ZOOKEEPER_CONNECTION_TIMEOUT_MS = option(
     "high-availability.zookeeper.client.connection-timeout",
     POSITIVE_TIME_MS,
     15_000,
-    "How long a driver waits for ZooKeeper when it begins, and when it says how its job has ended.",
+    "How long a driver waits for ZooKeeper when it starts and when it reports the end of its job.",
 )
 ZOOKEEPER_TOLERATE_SUSPENDED = option(
     "high-availability.zookeeper.client.tolerate-suspended-connections",
     BOOLEAN,
     False,
-    "Whether a driver that has lost its connection to ZooKeeper still leads, until its session is over. If false, its "
-    "job is suspended at once.",
+    "Whether a driver that has lost its connection to ZooKeeper remains the leader until its session expires. If "
+    "false, its job is suspended at once.",
 )
 ZOOKEEPER_ACL = option(
     "high-availability.zookeeper.client.acl",
     choice("open", "creator"),
     "open",
-    "Who may read and change Penstock's nodes in ZooKeeper: everybody, or only who has the same "
+    "Who may read and change Penstock's nodes in ZooKeeper: everyone, or only clients with the same "
     "high-availability.zookeeper.client.authorization.",
 )
 ZOOKEEPER_AUTHORIZATION = unset(
     "high-availability.zookeeper.client.authorization",
     MAPPING,
-    "As whom drivers come to ZooKeeper: scheme:credentials, such as digest:'user:password'.",
+    "The credentials that drivers present to ZooKeeper: scheme:credentials, such as digest:'user:password'.",
 )
 RECOVERY_IGNORE_UNCLAIMED_STATE = option(
     "execution.state-recovery.ignore-unclaimed-state",
@@ -336,22 +337,22 @@ RECOVERY_MATCH_BY_PLACE = option(
     "penstock.recovery.match-by-place",
     BOOLEAN,
     False,
-    "Whether an operator without a uid takes the state that was written at its place in the program even if the "
-    "operators around it have changed. That state may belong to another operator.",
+    "Whether an operator without a uid takes the state of its position in the program even if the operators around it "
+    "have changed. That state may belong to another operator.",
 )
 RECOVERY_KEEP_EVENT_TIME = option(
     "penstock.recovery.keep-event-time",
     BOOLEAN,
     True,
-    "Whether a job that starts from a savepoint or checkpoint goes on with the event time in it. Records before it are "
-    "late then. Set it to false after a wrong timestamp has moved event time too far ahead.",
+    "Whether a job that starts from a savepoint or checkpoint resumes at its event time, so that earlier records are "
+    "late. Set it to false after a wrong timestamp has advanced event time too far.",
 )
 RECOVERY_PAST_DAMAGED = option(
     "penstock.recovery.past-damaged-checkpoint",
     choice("refuse", "fall-back"),
     "refuse",
-    "What a job with committing sinks does if its newest checkpoint is damaged: fail, or fall back to the previous one "
-    "and commit again what was committed since. Jobs without such sinks always fall back.",
+    "How a job with committing sinks reacts to a damaged latest checkpoint: fail, or fall back to the previous one "
+    "and commit again everything committed since. Jobs without such sinks always fall back.",
 )
 RECOVERY_CLAIM_MODE = option(
     "execution.state-recovery.claim-mode",
@@ -375,51 +376,52 @@ ROCKSDB_BLOCK_CACHE_BYTES = option(
     "state.backend.rocksdb.block.cache-size",
     SIZE_BYTES,
     32 << 20,
-    "The size of RocksDB's block cache, for each operator in each subtask. It has no effect with a budget for the "
-    "worker.",
+    "The size of RocksDB's block cache, for each operator in each subtask. No effect if the worker has a memory "
+    "budget.",
 )
 ROCKSDB_WRITE_BUFFER_BYTES = option(
     "state.backend.rocksdb.writebuffer.size",
     SIZE_BYTES,
     16 << 20,
-    "The size of each of the two buffers that collect rows in memory before RocksDB writes them to a file. With a "
-    "budget for the worker it is the size at most.",
+    "The size of each of the two buffers that collect rows in memory before RocksDB writes them to a file. It is an "
+    "upper limit if the worker has a memory budget.",
 )
 ROCKSDB_OBJECT_CACHE_BYTES = option(
     "state.backend.rocksdb.object-cache-size",
     SIZE_BYTES,
     32 << 20,
-    "The approximate size of the cache of entries kept as Python objects in front of RocksDB, so that hot keys are not "
-    "serialised on each access. It has no effect with a budget for the worker.",
+    "The approximate size of the cache of entries kept as Python objects in front of RocksDB, so that hot keys are "
+    "not serialised on each access. No effect if the worker has a memory budget.",
 )
 MANAGED_MEMORY_BYTES = unset(
     "taskmanager.memory.managed.size",
     SIZE_BYTES,
-    "The memory that all RocksDB stores of a worker, which is one slot, share: blocks, write buffers, and entries kept "
-    "as Python objects. If unset, every store has the sizes above.",
+    "The memory budget of a worker (one slot), shared by all its RocksDB stores: blocks, write buffers, and entries "
+    "kept as Python objects. If unset, every store has the sizes above.",
 )
 ROCKSDB_MEMORY_MANAGED = option(
     "state.backend.rocksdb.memory.managed",
     BOOLEAN,
     True,
-    "Whether the RocksDB stores of a worker share its managed memory, if that is set.",
+    "Whether the RocksDB stores of a worker share its managed memory, if set.",
 )
 ROCKSDB_MEMORY_FIXED_PER_SLOT_BYTES = unset(
     "state.backend.rocksdb.memory.fixed-per-slot",
     SIZE_BYTES,
-    "The memory that all RocksDB stores of a worker share, instead of the managed memory.",
+    "The memory shared by all RocksDB stores of a worker, instead of the managed memory.",
 )
 ROCKSDB_WRITE_BUFFER_RATIO = option(
     "state.backend.rocksdb.memory.write-buffer-ratio",
     ValueType("number", to_inner_fraction),
     0.5,
-    "The part of RocksDB's share of the budget that write buffers may take. Blocks of files have the rest.",
+    "The fraction of RocksDB's share of the budget that write buffers may take. File blocks get the rest.",
 )
 ROCKSDB_OBJECT_CACHE_RATIO = option(
     "state.backend.rocksdb.memory.object-cache-ratio",
     ValueType("number", to_inner_fraction),
     0.33,
-    "The part of the budget for entries kept as Python objects, divided evenly among the stores. RocksDB has the rest.",
+    "The fraction of the budget for entries kept as Python objects, divided evenly among the stores. RocksDB gets the "
+    "rest.",
 )
 
 # Restarts ------------------------------------------------------------------------------------------------------------
@@ -445,73 +447,74 @@ FAILOVER_STRATEGY = option(
     "jobmanager.execution.failover-strategy",
     choice("region", "full"),
     "region",
-    "What begins again after a failure: the regions of the job that failed, which exchange no records with others, or "
-    "all of it.",
+    "What restarts after a failure: the failed regions of the job, which exchange no records with others, or the "
+    "whole job.",
 )
 SCHEDULER = option(
     "jobmanager.scheduler",
     choice("default", "adaptive", aliases={"Default": "default", "Adaptive": "adaptive"}),
     "default",
-    "How a streaming job gets its slots: default waits for all that its parallelism needs; adaptive runs at the "
-    "parallelism that the slots at hand allow, and rescales when slots come or go.",
+    "How a streaming job gets its slots: default waits for all the slots its parallelism needs; adaptive runs with "
+    "the available slots, and rescales when their number changes.",
 )
 SCHEDULER_MODE = unset(
     "scheduler-mode",
     choice("reactive"),
-    "If reactive, the adaptive scheduler takes all slots that there are, whatever parallelism the program sets: each "
-    "operator goes up to its maximum parallelism.",
+    "If reactive, the adaptive scheduler takes all available slots, regardless of the program's parallelism: each "
+    "operator scales up to its maximum parallelism.",
 )
 ADAPTIVE_MIN_PARALLELISM = option(
     "penstock.adaptive-scheduler.min-parallelism",
     POSITIVE,
     1,
-    "The lowest parallelism at which the adaptive scheduler runs an operator; operators of a lower one keep theirs.",
+    "The lowest parallelism at which the adaptive scheduler runs an operator. Operators with a lower parallelism keep "
+    "it.",
 )
 SUBMISSION_WAIT_MS = unset(
     "jobmanager.adaptive-scheduler.submission.resource-wait-timeout",
     TIME_MS,
     "How long the adaptive scheduler waits for the slots of the lowest parallelism before the job fails. If unset, 5 "
-    "minutes, and without limit in reactive mode.",
+    "minutes, or without limit in reactive mode.",
 )
 SUBMISSION_STABILIZATION_MS = unset(
     "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout",
     TIME_MS,
-    "How long a job that has fewer slots than it wants, but enough, waits for more before it begins, also after a "
-    "failure. If unset, 10 s, and 0 in reactive mode.",
+    "How long a job with enough slots, but fewer than it wants, waits for more before it starts or restarts. If "
+    "unset, 10 s, or 0 in reactive mode.",
 )
 EXECUTING_COOLDOWN_MS = option(
     "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
     TIME_MS,
     30_000,
-    "How long a job that was rescaled runs before new slots can lead to the next rescaling.",
+    "How long a rescaled job runs before new slots can rescale it again.",
 )
 EXECUTING_STABILIZATION_MS = unset(
     "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
     TIME_MS,
-    "How long a running job that gets some of the slots that it lacks waits for the rest before it is rescaled. If "
-    "unset, 60 s, and 0 in reactive mode.",
+    "How long a running job that gets some of its missing slots waits for the others before it is rescaled. If unset, "
+    "60 s, or 0 in reactive mode.",
 )
 RESCALE_MAX_CHECKPOINT_FAILURES = option(
     "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures",
     POSITIVE,
     2,
-    "After how many failed checkpoints a job is rescaled from an older one.",
+    "The number of failed checkpoints after which a job is rescaled from an older one.",
 )
 RESCALE_MAX_DELAY_MS = unset(
     "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
     TIME_MS,
-    "How long a job that is to be rescaled waits for a new checkpoint before it goes on from an older one. If unset, "
-    "as long as a checkpoint may take (execution.checkpointing.timeout).",
+    "How long a job waits for a new checkpoint before it is rescaled from an older one. If unset, "
+    "execution.checkpointing.timeout.",
 )
 FIXED_DELAY_ATTEMPTS = option(
-    "restart-strategy.fixed-delay.attempts", COUNT, 1, "The number of restarts before the job fails for good."
+    "restart-strategy.fixed-delay.attempts", COUNT, 1, "The number of restarts before the job fails permanently."
 )
 FIXED_DELAY_MS = option("restart-strategy.fixed-delay.delay", TIME_MS, 1_000, "The wait before each restart.")
 FAILURE_RATE_MAX_FAILURES = option(
     "restart-strategy.failure-rate.max-failures-per-interval",
     POSITIVE,
     1,
-    "The number of failures within the interval that lead to a restart. One more fails the job for good.",
+    "The number of failures within the interval that lead to a restart. One more fails the job permanently.",
 )
 FAILURE_RATE_INTERVAL_MS = option(
     "restart-strategy.failure-rate.failure-rate-interval",
@@ -530,49 +533,49 @@ EXPONENTIAL_MULTIPLIER = option(
     "restart-strategy.exponential-delay.backoff-multiplier",
     at_least(1.0, FLOAT),
     1.5,
-    "The factor by which the wait grows from one restart to the next.",
+    "The growth factor of the wait from one restart to the next.",
 )
 EXPONENTIAL_RESET_THRESHOLD_MS = option(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     POSITIVE_TIME_MS,
     3_600_000,
-    "How long a job must run without failure for the wait to return to its initial value.",
+    "How long a job must run without failure before the wait returns to its initial value.",
 )
 EXPONENTIAL_JITTER_FACTOR = option(
     "restart-strategy.exponential-delay.jitter-factor",
     ValueType("number", to_fraction),
     0.1,
-    "The fraction of the wait by which it varies at random.",
+    "The random variation of the wait, as a fraction.",
 )
 EXPONENTIAL_ATTEMPTS_MAX = option(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     POSITIVE,
     2**31 - 1,
-    "The number of consecutive restarts before the job fails for good. The default is no practical limit.",
+    "The number of consecutive restarts before the job fails permanently. The default is practically unlimited.",
 )
 FAILURE_ENRICHERS = unset(
     "jobmanager.failure-enrichers",
     STRING,
-    "Classes that put labels on failures, as module:Class, separated by commas; the client's process imports them. "
-    "penstock.core.failure:TypeFailureEnricher says whether a failure is the USER's or the SYSTEM's.",
+    "Classes that label failures, as module:Class, separated by commas; the client's process imports them. "
+    "penstock.core.failure:TypeFailureEnricher labels a failure as the USER's or the SYSTEM's.",
 )
 IDENTICAL_FAILURES_MAX = option(
     "penstock.restart.identical-failures-max",
     COUNT,
     10,
-    "The number of identical failures, with no completed checkpoint in between, after which a job fails for good "
+    "The number of identical failures, with no completed checkpoint in between, after which a job fails permanently "
     "whatever its restart strategy. 0 means no limit. Refused connections, time-outs and the like are not counted.",
 )
 
-# The end of tasks ----------------------------------------------------------------------------------------------------
+# Task termination ----------------------------------------------------------------------------------------------------
 
 TIMERS_AFTER_END_MAX = option(
     "penstock.timers.after-end-of-input.max",
     COUNT,
     100_000,
     "The maximum number of timers that a key may set after the end of its input, when all timers are due. Beyond it "
-    "the job fails and names the operator, because it would never end. 0 drops these timers, which the metric "
-    "`numTimersDropped` counts.",
+    "the job fails and names the operator, because it would never end. With 0, these timers are dropped, which the "
+    "metric `numTimersDropped` counts.",
 )
 TASK_CANCELLATION_INTERVAL_MS = option(
     "task.cancellation.interval",
@@ -592,14 +595,14 @@ SLOW_WORKERS_THRESHOLD_MS = option(
     "penstock.slow-workers.threshold",
     POSITIVE_TIME_MS,
     30_000,
-    "How long a worker's loop may stand still, or a checkpoint may wait for a few tasks when the others have "
-    "acknowledged it, before the log and the job's view name the worker. Heartbeats tell of it.",
+    "How long a worker's loop may be blocked, as heartbeats report, or a checkpoint may wait for the last few tasks "
+    "to acknowledge it, before the log and the job's view name the worker.",
 )
 SLOW_WORKERS_REPLACE_AFTER_MS = unset(
     "penstock.slow-workers.replace-after",
     POSITIVE_TIME_MS,
-    "How long a worker's loop may stand still while its tasks run. After that the job gives the worker up like one "
-    "that was lost, and goes back to the last checkpoint. By default no worker is given up for that.",
+    "How long a worker's loop may be blocked while its tasks run. After that the job treats the worker as lost, and "
+    "restarts from the last checkpoint. If unset, workers are not replaced for this reason.",
 )
 
 # REST ----------------------------------------------------------------------------------------------------------------
@@ -607,7 +610,7 @@ SLOW_WORKERS_REPLACE_AFTER_MS = unset(
 REST_PORT = unset(
     "rest.port",
     PORT,
-    "The port of the REST API. If neither this nor rest.bind-port is set, there is no server. 0 is any free port.",
+    "The port of the REST API; 0 picks a free port. If neither this nor rest.bind-port is set, no server is started.",
 )
 REST_BIND_PORT = unset(
     "rest.bind-port",
@@ -615,69 +618,68 @@ REST_BIND_PORT = unset(
     "The ports to try, in order, such as 8081-8090 or 8081,9081. If unset, rest.port.",
 )
 REST_ADDRESS = unset(
-    "rest.address", STRING, "The name by which others reach the server; requests to it by this name are answered."
+    "rest.address", STRING, "The host name under which others reach the server, which answers requests for it."
 )
 REST_BIND_ADDRESS = option(
     "rest.bind-address",
     STRING,
     "127.0.0.1",
-    "The address that the server listens at. Beyond this host it needs security.ssl.rest.enabled, or "
+    "The address that the server binds to. Beyond this host it needs security.ssl.rest.enabled, or "
     "penstock.rest.insecure.",
 )
 REST_INSECURE = option(
     "penstock.rest.insecure",
     BOOLEAN,
     False,
-    "Whether the server may listen beyond this host without TLS. Whoever sees the traffic can then read the tokens.",
+    "Whether the server may listen beyond this host without TLS. Anyone who sees the traffic can then read the tokens.",
 )
 REST_TOKEN = unset(
     "penstock.rest.token",
     TOKEN,
-    "The operator's token: requests that change something or reveal settings, logs or stacks need it as Authorization: "
-    "Bearer. If unset, there is none on this host, and a generated one beyond it.",
+    "The operator's token. Requests that change something or reveal settings, logs or stacks need it as "
+    "Authorization: Bearer. If unset, one is generated if the server listens beyond this host or a reader's token is "
+    "set; otherwise none is needed.",
 )
 REST_READER_TOKEN = unset(
     "penstock.rest.reader-token",
     TOKEN,
-    "The reader's token, another one than the operator's: if set, every request needs one of the two; it changes "
-    "nothing.",
+    "The reader's token, which must differ from the operator's. If set, every request needs one of the two; the "
+    "reader's does not permit changes.",
 )
 REST_TOKEN_DIRECTORY = unset(
     "penstock.rest.token-dir",
     STRING,
-    "Where the file with a generated token is, readable by its user alone. If unset, ~/.penstock.",
+    "The directory of the file with a generated token, readable only by its user. If unset, ~/.penstock.",
 )
 REST_ALLOWED_HOSTS = unset(
     "penstock.rest.allowed-hosts",
     STRING,
-    "Further names, separated by commas, by which browsers may call the server, such as that of a proxy.",
+    "Further host names under which browsers may call the server, such as that of a proxy, separated by commas.",
 )
 REST_ALLOW_ORIGIN = unset(
     "web.access-control-allow-origin",
     STRING,
-    "The origin whose pages may read the answers, such as https://dashboards.example. If unset, none but the server's.",
+    "The origin whose pages may read the answers, such as https://dashboards.example. If unset, only the server's.",
 )
-REST_SSL_ENABLED = option("security.ssl.rest.enabled", BOOLEAN, False, "Whether the server speaks TLS.")
-REST_SSL_CERTIFICATE = unset(
-    "security.ssl.rest.certificate", STRING, "The file of the server's certificate, and of those above it, in PEM."
-)
-REST_SSL_KEY = unset("security.ssl.rest.key", STRING, "The file of the certificate's private key, in PEM.")
+REST_SSL_ENABLED = option("security.ssl.rest.enabled", BOOLEAN, False, "Whether the server uses TLS.")
+REST_SSL_CERTIFICATE = unset("security.ssl.rest.certificate", STRING, "The PEM file of the server's certificate chain.")
+REST_SSL_KEY = unset("security.ssl.rest.key", STRING, "The PEM file of the certificate's private key.")
 REST_SSL_KEY_PASSWORD = unset("security.ssl.rest.key-password", SECRET, "The password of the private key.")
 SHUTDOWN_ON_APPLICATION_FINISH = option(
     "execution.shutdown-on-application-finish",
     BOOLEAN,
     True,
-    "Whether the REST server ends with its program. If false, it goes on when the program has ended, so that its jobs "
-    "can still be looked at: Ctrl-C, SIGTERM or DELETE /cluster ends it. The first job that asks for REST decides.",
+    "Whether the REST server ends with its program. If false, it keeps running so that the jobs can still be "
+    "inspected, until Ctrl-C, SIGTERM or DELETE /cluster. The first job that asks for REST decides.",
 )
 REST_PROFILING_ENABLED = option(
-    "rest.profiling.enabled", BOOLEAN, False, "Not supported: an error if true. Flame graphs show where time goes."
+    "rest.profiling.enabled", BOOLEAN, False, "Not supported: an error if true. Use flame graphs instead."
 )
 REST_CONTENT_BYTES_MAX = option(
     "rest.server.max-content-length",
     SIZE_BYTES,
     100 << 20,
-    "How large an uploaded program may be. Other requests have bodies of at most 1 MiB.",
+    "The maximum size of an uploaded program. The bodies of other requests are limited to 1 MiB.",
 )
 
 # Sessions ------------------------------------------------------------------------------------------------------------
@@ -685,16 +687,17 @@ REST_CONTENT_BYTES_MAX = option(
 UPLOAD_DIRECTORY = unset(
     "web.upload.dir",
     STRING,
-    "Where a session keeps programs that are uploaded. If unset, a directory that goes with the session.",
+    "The directory in which a session stores uploaded programs. If unset, a directory that is deleted with the "
+    "session.",
 )
 JOB_STORE_CAPACITY = option(
-    "jobstore.max-capacity", COUNT, 50, "How many jobs that have ended a session shows; the oldest are forgotten."
+    "jobstore.max-capacity", COUNT, 50, "The maximum number of ended jobs that a session shows; the oldest are removed."
 )
 JOB_STORE_EXPIRATION_MS = option(
-    "jobstore.expiration-time", POSITIVE_TIME_MS, 3_600_000, "How long a session shows a job that has ended."
+    "jobstore.expiration-time", POSITIVE_TIME_MS, 3_600_000, "How long a session shows an ended job."
 )
 
-# Workers and the network between them --------------------------------------------------------------------------------
+# Workers and network -------------------------------------------------------------------------------------------------
 
 HEARTBEAT_INTERVAL_MS = option(
     "heartbeat.interval", POSITIVE_TIME_MS, 10_000, "The interval between heartbeats of a worker."
@@ -709,8 +712,8 @@ REDUNDANT_WORKERS = option(
     "slotmanager.redundant-taskmanager-num",
     COUNT,
     0,
-    "How many workers a streaming job on Spark has beyond those it needs. They are up and idle, each in a slot, and "
-    "take the places of workers that are lost, so that a restart waits for none to start.",
+    "The number of spare workers of a streaming job on Spark. They are idle, each in a slot, and replace lost "
+    "workers, so that a restart need not wait for new ones to start.",
 )
 BUFFERS_PER_CHANNEL = option(
     "taskmanager.network.memory.buffers-per-channel",
@@ -732,7 +735,7 @@ NETWORK_RECORD_BYTES_MAX = option(
     at_least(1024, value_types.BYTES_COUNT),
     1 << 30,
     "The largest record that one worker sends to another, and the largest piece of state or results sent to the job "
-    "master at once. Within a process, records of any size are passed as they are.",
+    "master at once. Within a process, records may have any size.",
 )
 SOURCE_BATCH_RECORDS = option(
     "penstock.source.batch-records", POSITIVE, 4096, "The maximum number of records a source emits at a time."
@@ -743,34 +746,34 @@ SOURCE_BATCH_RECORDS = option(
 LOGS_DIR = unset(
     "penstock.logs.dir",
     STRING,
-    "A directory for logs, which each process of a job has on its machine. Files are in `<dir>/<job id>`: those of the "
-    "driver and of workers, and what functions print. If unset, workers keep theirs until they end, and the driver its "
-    "last lines in memory.",
+    "The directory for the logs of each of the job's processes, on its machine. In `<dir>/<job id>` are the files of "
+    "the driver and the workers, and the output of functions. If unset, workers keep their logs until they end, and "
+    "the driver its last lines in memory.",
 )
 LOGS_LEVEL = option(
-    "penstock.logs.level", choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The least level of what logs keep."
+    "penstock.logs.level", choice("DEBUG", "INFO", "WARNING", "ERROR"), "INFO", "The lowest log level to keep."
 )
 LOGS_FORMAT = option(
-    "penstock.logs.format", choice("text", "json"), "text", "The form of lines: text, or a JSON object each."
+    "penstock.logs.format", choice("text", "json"), "text", "The format of log lines: text, or a JSON object each."
 )
 LOGS_FILE_BYTES_MAX = option(
-    "penstock.logs.max-file-size", SIZE_BYTES, 10 << 20, "The size at which a process begins another log file."
+    "penstock.logs.max-file-size", SIZE_BYTES, 10 << 20, "The size at which a process starts a new log file."
 )
-LOGS_FILES_MAX = option("penstock.logs.max-files", POSITIVE, 5, "How many log files a process keeps.")
+LOGS_FILES_MAX = option("penstock.logs.max-files", POSITIVE, 5, "The number of log files that a process keeps.")
 LOGS_OUTPUT_BYTES_MAX = option(
     "penstock.logs.max-output-size",
     SIZE_BYTES,
     10 << 20,
-    "How much of what functions print a worker keeps, the newest.",
+    "How much of functions' output a worker keeps; the oldest is dropped.",
 )
 EVENT_LISTENERS = unset(
     "penstock.event-listeners",
     STRING,
-    "Classes that hear of what happens to the job, as `module:Class`, separated by commas: each is an `EventListener`, "
-    "made without arguments when the job starts, and called in a thread of its own.",
+    "Classes that are notified of the job's events, as `module:Class`, separated by commas. Each is an "
+    "`EventListener`, created without arguments when the job starts, and called in a thread of its own.",
 )
 EVENTS_FILE = unset(
     "penstock.events.file",
     STRING,
-    "A file of this machine that gets a JSON object a line for whatever happens to the job. It is appended to.",
+    "A file on this machine to which each event of the job is appended as a line of JSON.",
 )

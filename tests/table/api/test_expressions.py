@@ -291,8 +291,8 @@ def test_an_attribute_that_is_no_method_is_a_field() -> None:
 
 def test_properties_have_documentation() -> None:
     """For `help`."""
-    assert inspect.getdoc(Expression.sum) == "The sum, or NULL for no value."
-    assert inspect.getdoc(Expression.minutes) == "An interval of so many minutes."
+    assert inspect.getdoc(Expression.sum) == "The sum, or NULL for zero values."
+    assert inspect.getdoc(Expression.minutes) == "The number of minutes as an interval."
 
 
 def test_expressions_can_be_copied_and_pickled() -> None:

@@ -11,7 +11,7 @@ from penstock.service.commands.options import as_json, build_client, of_client, 
 
 @click.command("cancel")
 @click.argument("job", required=False)
-@click.option("-s", "--withSavepoint", "directory", metavar="DIR", help="Take a savepoint first; prefer stop.")
+@click.option("-s", "--withSavepoint", "directory", metavar="DIR", help="Take a savepoint first (prefer stop).")
 @of_client
 @as_json
 def command(

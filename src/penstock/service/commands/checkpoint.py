@@ -11,7 +11,7 @@ from penstock.service.commands.options import as_json, build_client, of_client, 
 
 @click.command("checkpoint")
 @click.argument("job")
-@click.option("-full", "--full", is_flag=True, help="A full one, where checkpoints are incremental.")
+@click.option("-full", "--full", is_flag=True, help="Take a full checkpoint instead of an incremental one.")
 @of_client
 @as_json
 def command(job: str, full: bool, jobmanager: str | None, properties: Sequence[str], is_json: bool) -> None:

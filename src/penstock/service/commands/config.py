@@ -10,9 +10,9 @@ from penstock.service.commands.options import as_json, print_json
 
 
 @click.command("config")
-@click.option("--explain", "key", metavar="KEY", help="Type, default and purpose of one option, and what holds.")
-@click.option("--all", "everything", is_flag=True, help="Options that nothing sets, too, with their defaults.")
-@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
+@click.option("--explain", "key", metavar="KEY", help="Explain one option: type, default, purpose, effective value.")
+@click.option("--all", "everything", is_flag=True, help="Include unset options, with their defaults.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
 @as_json
 def command(key: str | None, everything: bool, properties: Sequence[str], is_json: bool) -> None:
     """Print the options that apply if a program sets none, and the source of each. Secrets are hidden."""

@@ -15,8 +15,13 @@ from penstock.service.program.consoles import result_console
 @click.command("info", context_settings={"allow_interspersed_args": False})
 @click.argument("job")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: .svg, .mmd or .json.")
-@click.option("-p", "--parallelism", type=click.IntRange(1), help="parallelism.default.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the plan to a file: .svg, .mmd or .json.",
+)
+@click.option("-p", "--parallelism", type=click.IntRange(1), help="Set parallelism.default.")
 @of_client
 @as_json
 def command(

@@ -12,9 +12,9 @@ WIDTH = 62
 
 
 @click.command("list")
-@click.option("-r", "--running", is_flag=True, help="Only jobs that run.")
-@click.option("-s", "--scheduled", is_flag=True, help="Only jobs that have not begun.")
-@click.option("-a", "--all", "everything", is_flag=True, help="Jobs that have ended, too.")
+@click.option("-r", "--running", is_flag=True, help="List only running jobs.")
+@click.option("-s", "--scheduled", is_flag=True, help="List only scheduled jobs.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include ended jobs.")
 @of_client
 @as_json
 def command(

@@ -11,10 +11,12 @@ from penstock.service.commands.options import as_json, build_client, of_client
 
 @click.command("logs")
 @click.argument("job", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now, until Ctrl-C.")
-@click.option("-n", "--lines", type=click.IntRange(0), default=200, show_default=True, help="Only the last ones.")
-@click.option("--worker", metavar="ID", help="Of this worker (its id, or the beginning), not of the driver.")
-@click.option("--stdout", "is_stdout", is_flag=True, help="What functions print, in place of the log.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new lines until Ctrl-C.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=200, show_default=True, help="The number of last lines to print."
+)
+@click.option("--worker", metavar="ID", help="Print the log of this worker (its id or a prefix).")
+@click.option("--stdout", "is_stdout", is_flag=True, help="Print the output of functions instead of the log.")
 @of_client
 @as_json
 def command(

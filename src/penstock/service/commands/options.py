@@ -16,17 +16,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def of_client(function: F) -> F:
     """Add the options for the server's address: `jobmanager` and `properties`."""
-    function = click.option(
-        "-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more."
-    )(function)
+    function = click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")(
+        function
+    )
     return click.option(
-        "-m", "--jobmanager", metavar="HOST:PORT", help="The server; rest.address:rest.port, else localhost:8081."
+        "-m",
+        "--jobmanager",
+        metavar="HOST:PORT",
+        help="The server; by default rest.address:rest.port, or localhost:8081.",
     )(function)
 
 
 def as_json(function: F) -> F:
     """Add the option for JSON output: `is_json`."""
-    return click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")(function)
+    return click.option("--json", "is_json", is_flag=True, help="Print JSON.")(function)
 
 
 def build_client(jobmanager: str | None, properties: Sequence[str]) -> RestClient:

@@ -9,9 +9,9 @@ import click
 
 @click.command("package-env")
 @click.argument("output", type=click.Path(dir_okay=False, path_type=Path), default="environment.tar.gz")
-@click.option("--only", multiple=True, metavar="NAME", help="No other packages than these and what they need.")
-@click.option("--exclude", multiple=True, metavar="NAME", help="Leave this package out.")
-@click.option("--force", is_flag=True, help="Replace OUTPUT if it is there.")
+@click.option("--only", multiple=True, metavar="NAME", help="Pack only this package and its dependencies.")
+@click.option("--exclude", multiple=True, metavar="NAME", help="Exclude this package.")
+@click.option("--force", is_flag=True, help="Overwrite OUTPUT if it exists.")
 def command(output: Path, only: tuple[str, ...], exclude: tuple[str, ...], force: bool) -> None:
     """Pack this Python and its packages into OUTPUT, for executors.
 

@@ -12,7 +12,7 @@ from penstock.service.commands.options import as_json, build_client, of_client, 
 @click.command("rescale")
 @click.argument("job")
 @click.argument("vertices", nargs=-1, required=True, metavar="VERTEX=N...")
-@click.option("-detached", "--detached", is_flag=True, help="Do not wait until the job runs like that.")
+@click.option("-detached", "--detached", is_flag=True, help="Do not wait for the job to be rescaled.")
 @of_client
 @as_json
 def command(

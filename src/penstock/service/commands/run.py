@@ -31,23 +31,29 @@ _ARGUMENTS = {"ignore_unknown_options": False, "allow_interspersed_args": False}
 @click.argument("script", required=False, metavar="[JOB.PY]")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("-py", "--python", "python_file", metavar="FILE", help="The program; the same as JOB.PY.")
-@click.option("-pym", "--pyModule", "module", metavar="NAME", help="Run a module in place of a file.")
+@click.option("-pym", "--pyModule", "module", metavar="NAME", help="Run a module instead of a file.")
 @click.option("-c", "--class", "entry", metavar="NAME", help="The same as -pym.")
-@click.option("-m", "--jobmanager", metavar="HOST:PORT", help="Give the program to this session, which runs it.")
-@click.option("-d", "--detached", is_flag=True, help="Return when the first job has begun; it goes on by itself.")
-@click.option("-p", "--parallelism", type=click.IntRange(1), help="parallelism.default.")
-@click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Begin from this savepoint or checkpoint.")
-@click.option("-n", "--allowNonRestoredState", "allow", is_flag=True, help="State of operators that are gone is left.")
-@click.option("-cm", "--claimMode", "-rm", "--restoreMode", "claim_mode", help="claim, no_claim: who owns it then.")
-@click.option("-pyfs", "--pyFiles", "files", metavar="PATHS", help="python.files.")
-@click.option("-pyarch", "--pyArchives", "archives", metavar="PATHS", help="python.archives.")
-@click.option("-pyreq", "--pyRequirements", "requirements", metavar="FILE", help="Refused: use package-env.")
-@click.option("-pyexec", "--pyExecutable", "executable", metavar="PATH", help="python.executable, of the workers.")
-@click.option("-pyclientexec", "--pyClientExecutable", "interpreter", metavar="PATH", help="That of the program.")
-@click.option("-t", "--target", metavar="TARGET", help="execution.target: spark, or local.")
-@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
-@click.option("--rest/--no-rest", default=True, help="Serve the REST API; at the first free port from 8081.")
-@click.option("--log-dir", metavar="DIR", help="Where a detached program's output goes.")
+@click.option("-m", "--jobmanager", metavar="HOST:PORT", help="Submit the program to this session.")
+@click.option(
+    "-d", "--detached", is_flag=True, help="Return once the first job has started; it continues in the background."
+)
+@click.option("-p", "--parallelism", type=click.IntRange(1), help="Set parallelism.default.")
+@click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Start from this savepoint or checkpoint.")
+@click.option("-n", "--allowNonRestoredState", "allow", is_flag=True, help="Skip the state of removed operators.")
+@click.option(
+    "-cm", "--claimMode", "-rm", "--restoreMode", "claim_mode", help="Who owns the savepoint: claim or no_claim."
+)
+@click.option("-pyfs", "--pyFiles", "files", metavar="PATHS", help="Set python.files.")
+@click.option("-pyarch", "--pyArchives", "archives", metavar="PATHS", help="Set python.archives.")
+@click.option("-pyreq", "--pyRequirements", "requirements", metavar="FILE", help="Not supported: use package-env.")
+@click.option("-pyexec", "--pyExecutable", "executable", metavar="PATH", help="Set python.executable for the workers.")
+@click.option(
+    "-pyclientexec", "--pyClientExecutable", "interpreter", metavar="PATH", help="The Python executable of the program."
+)
+@click.option("-t", "--target", metavar="TARGET", help="Set execution.target: spark or local.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
+@click.option("--rest/--no-rest", default=True, help="Serve the REST API at the first free port from 8081.")
+@click.option("--log-dir", metavar="DIR", help="The directory for a detached program's output.")
 @as_json
 def command(script: str | None, arguments: Sequence[str], detached: bool, is_json: bool, **given: Any) -> None:
     """Run the program JOB.PY with ARGUMENTS, as python does. The options apply unless the program sets them.

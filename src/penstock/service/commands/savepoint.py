@@ -25,7 +25,7 @@ def command() -> None:
 @click.argument("directory", required=False)
 @click.option("-d", "--dispose", "path", metavar="PATH", help="Delete the savepoint at PATH.")
 @click.option("-type", "--type", "form", type=click.Choice(["canonical", "native"], False), default="canonical")
-@click.option("-detached", "--detached", is_flag=True, help="Print the trigger's id, and do not wait.")
+@click.option("-detached", "--detached", is_flag=True, help="Print the trigger id and do not wait.")
 @of_client
 @as_json
 def trigger(

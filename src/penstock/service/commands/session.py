@@ -16,13 +16,15 @@ def command() -> None:
 
 
 @command.command("start")
-@click.option("-d", "--detached", is_flag=True, help="Return when it takes programs; it goes on by itself.")
-@click.option("--name", default=None, help='Its name on this host; "default" unless given.')
-@click.option("-p", "--parallelism", type=click.IntRange(1), help="parallelism.default of its programs.")
-@click.option("-t", "--target", metavar="TARGET", help="execution.target: spark, or local.")
-@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
-@click.option("--rest-port", metavar="PORT", help="rest.port; the first free one from 8081 unless given.")
-@click.option("--log-dir", metavar="DIR", help="Where a detached session's output goes.")
+@click.option(
+    "-d", "--detached", is_flag=True, help="Return once the session accepts programs; it continues in the background."
+)
+@click.option("--name", default=None, help='The session\'s name on this host; by default "default".')
+@click.option("-p", "--parallelism", type=click.IntRange(1), help="Set parallelism.default for its programs.")
+@click.option("-t", "--target", metavar="TARGET", help="Set execution.target: spark or local.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
+@click.option("--rest-port", metavar="PORT", help="Set rest.port; by default the first free port from 8081.")
+@click.option("--log-dir", metavar="DIR", help="The directory for a detached session's output.")
 @as_json
 def start(
     detached: bool,
@@ -79,7 +81,7 @@ def list_sessions(is_json: bool) -> None:
 
 @command.command("stop")
 @click.argument("session", metavar="NAME|HOST:PORT")
-@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
 @as_json
 def stop_session(session: str, properties: Sequence[str], is_json: bool) -> None:
     """Stop a session. Its jobs are cancelled, and no other session resumes them."""

@@ -12,11 +12,11 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("sql")
-@click.option("-f", "--file", type=_FILE, help="Run the statements of this file, and end.")
-@click.option("-i", "--init", multiple=True, type=_FILE, help="Run this file first: SET, CREATE and the like.")
-@click.option("-s", "--session", metavar="NAME", help="The name of the session, with a history of its own.")
-@click.option("-hist", "--history", type=click.Path(dir_okay=False, path_type=Path), help="Keep the history there.")
-@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option; repeat for more.")
+@click.option("-f", "--file", type=_FILE, help="Run the statements of this file and exit.")
+@click.option("-i", "--init", multiple=True, type=_FILE, help="Run this file first, for SET, CREATE and the like.")
+@click.option("-s", "--session", metavar="NAME", help="The session's name; each session has its own history.")
+@click.option("-hist", "--history", type=click.Path(dir_okay=False, path_type=Path), help="The history file.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set an option (repeatable).")
 def command(
     file: Path | None, init: tuple[Path, ...], session: str | None, history: Path | None, properties: tuple[str, ...]
 ) -> None:

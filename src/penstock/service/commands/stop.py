@@ -11,10 +11,12 @@ from penstock.service.commands.options import as_json, build_client, of_client, 
 
 @click.command("stop")
 @click.argument("job")
-@click.option("-d", "--drain", is_flag=True, help="Send the last watermark first: for jobs that are not to go on.")
-@click.option("-p", "--savepointPath", "directory", metavar="DIR", help="Where to write; else the configured one.")
+@click.option("-d", "--drain", is_flag=True, help="Send the final watermark first, for jobs that will not be resumed.")
+@click.option(
+    "-p", "--savepointPath", "directory", metavar="DIR", help="The savepoint directory; by default the configured one."
+)
 @click.option("-type", "--type", "form", type=click.Choice(["canonical", "native"], False), default="canonical")
-@click.option("-detached", "--detached", is_flag=True, help="Print the trigger's id, and do not wait.")
+@click.option("-detached", "--detached", is_flag=True, help="Print the trigger id and do not wait.")
 @of_client
 @as_json
 def command(

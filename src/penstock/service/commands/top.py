@@ -12,8 +12,15 @@ from penstock.service.program.consoles import result_console
 
 @click.command("top")
 @click.argument("job", required=False)
-@click.option("-i", "--interval", type=click.FloatRange(0.5), default=1.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="Print it once; so it is where the output is no terminal, too.")
+@click.option(
+    "-i",
+    "--interval",
+    type=click.FloatRange(0.5),
+    default=1.0,
+    show_default=True,
+    help="The refresh interval in seconds.",
+)
+@click.option("--once", is_flag=True, help="Print once, the default if the output is not a terminal.")
 @of_client
 @as_json
 def command(

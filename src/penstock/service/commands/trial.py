@@ -15,7 +15,7 @@ def command() -> None:
 
 
 @command.command("kafka")
-@click.option("--port", type=_PORT, default=9092, show_default=True, help="Of 127.0.0.1.")
+@click.option("--port", type=_PORT, default=9092, show_default=True, help="The port on 127.0.0.1.")
 def kafka(port: int) -> None:
     """Run Kafka: one broker, which creates topics on first use.
 
@@ -29,7 +29,7 @@ def kafka(port: int) -> None:
 
 
 @command.command("postgres")
-@click.option("--port", type=_PORT, default=5433, show_default=True, help="Of 127.0.0.1.")
+@click.option("--port", type=_PORT, default=5433, show_default=True, help="The port on 127.0.0.1.")
 def postgres(port: int) -> None:
     """Run PostgreSQL with a superuser `postgres` that needs no password.
 

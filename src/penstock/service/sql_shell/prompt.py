@@ -24,7 +24,7 @@ from penstock.service.sql_shell.shell import Shell
 from penstock.service.sql_shell.splitting import is_complete, split
 from penstock.table.sql.statements import ShellCommand
 
-WELCOME = "Penstock SQL. HELP; lists what there is, QUIT; leaves.\n"
+WELCOME = "Penstock SQL. HELP; lists the commands, QUIT; exits.\n"
 
 
 class SqlCompleter(Completer):

@@ -23,18 +23,18 @@ _SAVEPOINT_PATH: Final = "execution.savepoint.path"
 _CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
 _SUCCEEDED: Final = "[INFO] Execute statement succeeded.\n"
 HELP: Final = """\
-Statements end with a semicolon and may have many lines.
+Statements end with a semicolon and may span lines.
 
   SELECT …, VALUES …         run a query and show its rows; Ctrl-C ends it
-  INSERT INTO …              start a job that writes into a table
-  EXECUTE STATEMENT SET      several INSERTs as one job: BEGIN …; …; END;
-  EXPLAIN …                  the plan of a query or an INSERT
-  CREATE, ALTER, DROP        tables, views, functions, catalogs, databases
-  SHOW, DESCRIBE, USE        what there is
-  SET 'key' = 'value'        set an option; SET alone lists all
-  RESET 'key'                take it back; RESET alone takes back all
-  SHOW JOBS                  the jobs of this session
-  STOP JOB 'id'              end one: WITH SAVEPOINT, WITH SAVEPOINT WITH DRAIN
+  INSERT INTO …              start a job that writes to a table
+  EXECUTE STATEMENT SET      run several INSERTs as one job: BEGIN …; …; END;
+  EXPLAIN …                  show the plan of a query or an INSERT
+  CREATE, ALTER, DROP        define tables, views, functions, catalogs, databases
+  SHOW, DESCRIBE, USE        list, describe and select them
+  SET 'key' = 'value'        set an option; SET alone lists all options
+  RESET 'key'                reset an option; RESET alone resets all
+  SHOW JOBS                  list the jobs of this session
+  STOP JOB 'id'              stop a job: WITH SAVEPOINT, WITH SAVEPOINT WITH DRAIN
   CLEAR                      clear the screen
   QUIT, EXIT                 leave the shell
 """

@@ -13,10 +13,7 @@ from penstock.table.plan.changes import ALL
 from penstock.table.plan.logical import Write
 
 IDENTIFIER: Final = (
-    ConfigOptions.key("print-identifier")
-    .string_type()
-    .no_default_value()
-    .with_description("goes in front of each line")
+    ConfigOptions.key("print-identifier").string_type().no_default_value().with_description("The prefix of each line.")
 )
 
 

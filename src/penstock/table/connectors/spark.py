@@ -16,14 +16,14 @@ TABLE: Final = (
     ConfigOptions.key("table")
     .string_type()
     .no_default_value()
-    .with_description("the name of a table or view of Spark's session")
+    .with_description("The name of a table or view in the Spark session.")
 )
-PATH: Final = ConfigOptions.key("path").string_type().no_default_value().with_description("where files are")
+PATH: Final = ConfigOptions.key("path").string_type().no_default_value().with_description("The path of files.")
 FORMAT: Final = (
     ConfigOptions.key("format")
     .string_type()
     .default_value("parquet")
-    .with_description("of the files, as Spark calls it")
+    .with_description("Spark's name of the files' format.")
 )
 
 

@@ -18,7 +18,7 @@ FORMAT: Final = (
     ConfigOptions.key("format")
     .string_type()
     .no_default_value()
-    .with_description("how rows are written as bytes; its own options begin with its name, such as `csv.`")
+    .with_description("The format of rows; its own options are prefixed with its name, such as `csv.`.")
 )
 
 

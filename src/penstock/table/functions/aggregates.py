@@ -161,87 +161,111 @@ _DEFINITIONS: Final = (
         "COUNT",
         (takes(), takes(ANY, repeated=1)),
         lambda call: BIGINT.not_null(),
-        "How many rows there are, or how many where no operand is NULL.",
+        "Returns the number of rows; with arguments, only rows where all of them are not NULL.",
         never_null=True,
     ),
-    _define("SUM", takes(NUMERIC), _sum_type, "The sum, or NULL for no value."),
+    _define("SUM", takes(NUMERIC), _sum_type, "Returns the sum, or NULL for zero values."),
     _define(
-        "SUM0", takes(NUMERIC), lambda call: _sum_type(call).not_null(), "The sum, or 0 for no value.", never_null=True
+        "SUM0",
+        takes(NUMERIC),
+        lambda call: _sum_type(call).not_null(),
+        "Returns the sum, or 0 for zero values.",
+        never_null=True,
     ),
     _define(
-        "$SUM0", takes(NUMERIC), lambda call: _sum_type(call).not_null(), "The sum, or 0 for no value.", never_null=True
+        "$SUM0",
+        takes(NUMERIC),
+        lambda call: _sum_type(call).not_null(),
+        "Returns the sum, or 0 for zero values.",
+        never_null=True,
     ),
-    _define("AVG", takes(NUMERIC), _average_type, "The mean."),
-    _define("MIN", takes(ORDERED), returns_operand(0), "The least value."),
-    _define("MAX", takes(ORDERED), returns_operand(0), "The greatest value."),
+    _define("AVG", takes(NUMERIC), _average_type, "Returns the average."),
+    _define("MIN", takes(ORDERED), returns_operand(0), "Returns the minimum value."),
+    _define("MAX", takes(ORDERED), returns_operand(0), "Returns the maximum value."),
     *(
         # A single value has no sample variance, even if it cannot be NULL.
         _define(name, takes(NUMERIC), _average_type if name.endswith("_POP") else nullable(_average_type), summary)
         for name, summary in (
-            ("STDDEV_POP", "The standard deviation of all values."),
-            ("STDDEV_SAMP", "The standard deviation, of a sample."),
-            ("STDDEV", "The standard deviation, of a sample."),
-            ("VAR_POP", "The variance of all values."),
-            ("VAR_SAMP", "The variance, of a sample."),
-            ("VARIANCE", "The variance, of a sample."),
+            ("STDDEV_POP", "Returns the population standard deviation."),
+            ("STDDEV_SAMP", "Returns the sample standard deviation."),
+            ("STDDEV", "Returns the sample standard deviation."),
+            ("VAR_POP", "Returns the population variance."),
+            ("VAR_SAMP", "Returns the sample variance."),
+            ("VARIANCE", "Returns the sample variance."),
         )
     ),
     _define(
         "COLLECT",
         takes(ANY),
         lambda call: MultisetType(call.types[0], False),
-        "All values, with the number of times that each is there.",
+        "Returns a multiset of all values.",
         never_null=True,
     ),
     _define(
         "LISTAGG",
         takes(TEXT, literal(TEXT), optional=1),
         nullable(returns_operand(0)),
-        "All texts with a separator in between, which is a comma unless it is given.",
+        "Concatenates the strings with a separator, by default a comma.",
     ),
     _define(
         "ARRAY_AGG",
         takes(ANY),
         lambda call: ArrayType(call.types[0]),
-        "All values, with NULL unless IGNORE NULLS says otherwise.",
+        "Returns an array of all values, including NULL unless IGNORE NULLS is given.",
         takes_nulls=True,
     ),
-    _define("FIRST_VALUE", takes(ANY), returns_operand(0), "The first value that is not NULL."),
-    _define("LAST_VALUE", takes(ANY), returns_operand(0), "The last value that is not NULL."),
+    _define("FIRST_VALUE", takes(ANY), returns_operand(0), "Returns the first value that is not NULL."),
+    _define("LAST_VALUE", takes(ANY), returns_operand(0), "Returns the last value that is not NULL."),
     _define(
-        "SINGLE_VALUE", takes(ANY), lambda call: call.types[0].nullable(), "The only value; more than one is an error."
+        "SINGLE_VALUE",
+        takes(ANY),
+        lambda call: call.types[0].nullable(),
+        "Returns the only value; more than one is an error.",
     ),
     _define(
         "APPROX_COUNT_DISTINCT",
         takes(ANY),
         lambda call: BIGINT.not_null(),
-        "About how many distinct values there are.",
+        "Returns the approximate number of distinct values.",
         never_null=True,
     ),
     _define(
         "PERCENTILE",
         takes(NUMERIC, _SHARES, INTEGER, optional=1),
         _percentile_type,
-        "The value below which a share of all values lies.",
+        "Returns the percentile of the values for a fraction from 0 to 1.",
     ),
     *(
-        _define(f"JSON_OBJECTAGG{rule}", takes(TEXT, _JSON), kind, "A JSON object of keys and values.", never_null=True)
+        _define(
+            f"JSON_OBJECTAGG{rule}",
+            takes(TEXT, _JSON),
+            kind,
+            "Creates a JSON object of the keys and values.",
+            never_null=True,
+        )
         for rule, kind in _JSON_RULES
     ),
     *(
-        _define(f"JSON_ARRAYAGG{rule}", takes(_JSON), kind, "A JSON array of all values.", never_null=True)
+        _define(f"JSON_ARRAYAGG{rule}", takes(_JSON), kind, "Creates a JSON array of the values.", never_null=True)
         for rule, kind in _JSON_RULES
     ),
-    _define("BITMAP_BUILD_AGG", takes(_TO_INT), returns_nullable(BitmapType()), "A bitmap of all numbers."),
-    _define("BITMAP_AND_AGG", takes(_BITMAP), returns_nullable(BitmapType()), "What all bitmaps have."),
-    _define("BITMAP_OR_AGG", takes(_BITMAP), returns_nullable(BitmapType()), "What any bitmap has."),
-    _define("BITMAP_XOR_AGG", takes(_BITMAP), returns_nullable(BitmapType()), "What an odd number of bitmaps has."),
+    _define("BITMAP_BUILD_AGG", takes(_TO_INT), returns_nullable(BitmapType()), "Creates a bitmap of the integers."),
+    _define(
+        "BITMAP_AND_AGG", takes(_BITMAP), returns_nullable(BitmapType()), "Returns the intersection of the bitmaps."
+    ),
+    _define("BITMAP_OR_AGG", takes(_BITMAP), returns_nullable(BitmapType()), "Returns the union of the bitmaps."),
+    _define(
+        "BITMAP_XOR_AGG",
+        takes(_BITMAP),
+        returns_nullable(BitmapType()),
+        "Returns the values that are in an odd number of bitmaps.",
+    ),
     *(
         _define(
             f"BITMAP_{word}_CARDINALITY_AGG",
             takes(_BITMAP),
             returns_nullable(BIGINT),
-            f"How many numbers are in BITMAP_{word}_AGG.",
+            f"Returns the cardinality of BITMAP_{word}_AGG.",
         )
         for word in ("AND", "OR", "XOR")
     ),
@@ -249,16 +273,16 @@ _DEFINITIONS: Final = (
         "BITMAP_BUILD_CARDINALITY_AGG",
         takes(_TO_INT),
         returns_nullable(BIGINT),
-        "How many numbers are in BITMAP_BUILD_AGG.",
+        "Returns the cardinality of BITMAP_BUILD_AGG.",
     ),
     *(
         _define(
             name, takes(), lambda call: BIGINT.not_null(), summary, never_null=True, only_over=True, needs_order=True
         )
         for name, summary in (
-            ("ROW_NUMBER", "The number of the row."),
-            ("RANK", "The number of the row; rows that are alike have the first one's."),
-            ("DENSE_RANK", "The number of the value, without gaps."),
+            ("ROW_NUMBER", "Returns the number of the row."),
+            ("RANK", "Returns the rank of the row with gaps; rows with equal values share a rank."),
+            ("DENSE_RANK", "Returns the rank of the row without gaps; rows with equal values share a rank."),
         )
     ),
     *(
@@ -266,15 +290,15 @@ _DEFINITIONS: Final = (
             name, takes(), lambda call: DOUBLE.not_null(), summary, never_null=True, only_over=True, needs_order=True
         )
         for name, summary in (
-            ("PERCENT_RANK", "The share of other rows before the row, from 0 to 1."),
-            ("CUME_DIST", "The share of rows up to the row."),
+            ("PERCENT_RANK", "Returns the relative rank of the row, from 0 to 1."),
+            ("CUME_DIST", "Returns the fraction of rows up to and including the row and its peers."),
         )
     ),
     _define(
         "NTILE",
         takes(literal(INTEGER)),
         lambda call: BIGINT.not_null(),
-        "The number of the part, of so many alike in size.",
+        "Returns the bucket number when the rows are split into n nearly equal buckets.",
         never_null=True,
         only_over=True,
         needs_order=True,
@@ -283,7 +307,7 @@ _DEFINITIONS: Final = (
         "LAG",
         takes(ANY, literal(INTEGER), ANY, optional=2),
         _shifted_type,
-        "The value of an earlier row.",
+        "Returns the value of an earlier row.",
         only_over=True,
         needs_order=True,
         takes_nulls=True,
@@ -292,7 +316,7 @@ _DEFINITIONS: Final = (
         "LEAD",
         takes(ANY, literal(INTEGER), ANY, optional=2),
         _shifted_type,
-        "The value of a later row.",
+        "Returns the value of a later row.",
         only_over=True,
         needs_order=True,
         takes_nulls=True,

@@ -193,10 +193,10 @@ _CAN_FAIL: Final = {
     "/": _may_divide_by_zero,
 }
 _BINARY: Final = (
-    ("+", "plus", "number1 + number2", "The sum of two numbers."),
-    ("-", "minus", "number1 - number2", "The difference of two numbers."),
-    ("*", "times", "number1 * number2", "The product of two numbers."),
-    ("/", "divide", "number1 / number2", "The quotient of two numbers; that of whole numbers is whole."),
+    ("+", "plus", "number1 + number2", "Returns number1 plus number2."),
+    ("-", "minus", "number1 - number2", "Returns number1 minus number2."),
+    ("*", "times", "number1 * number2", "Returns number1 multiplied by number2."),
+    ("/", "divide", "number1 / number2", "Returns number1 divided by number2; the quotient of integers is an integer."),
 )
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (
@@ -219,7 +219,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(_EXACT, _EXACT),
         _result("MOD"),
         _bind("MOD"),
-        "What is left of the first number when it is divided by the second; it has the sign of the first.",
+        "Returns the remainder of number1 divided by number2, with the sign of number1.",
         python_name="mod",
         aliases=("%",),
         usage="MOD(number1, number2)",
@@ -231,7 +231,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _with_times("MINUS_PREFIX", takes(NUMERIC)),
         returns_operand(0),
         _negate,
-        "The number with the other sign.",
+        "Returns the negated number.",
         python_name="minusPrefix",
         usage="-number",
         section="arithmetic",
@@ -241,7 +241,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _with_times("PLUS_PREFIX", takes(NUMERIC)),
         returns_operand(0),
         _same,
-        "The number itself.",
+        "Returns the number.",
         python_name="plusPrefix",
         usage="+number",
         section="arithmetic",

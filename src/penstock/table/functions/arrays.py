@@ -117,7 +117,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _extended,
         array_kernels.append,
         "array, element",
-        "The array with one more element at its end.",
+        "Appends the element to the array.",
     ),
     _define(
         "ARRAY_PREPEND",
@@ -125,7 +125,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _extended,
         array_kernels.prepend,
         "array, element",
-        "The array with one more element before all others.",
+        "Prepends the element to the array.",
     ),
     _define(
         "ARRAY_CONTAINS",
@@ -133,7 +133,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _by_first(BOOLEAN_TYPE),
         array_kernels.contains,
         "array, element",
-        "Whether an element is in the array; NULL may be looked for, too.",
+        "Returns TRUE if the array contains the element, which may be NULL.",
     ),
     _define(
         "ARRAY_POSITION",
@@ -141,7 +141,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(INT),
         array_kernels.position,
         "array, element",
-        "Where an element is in the array for the first time, from 1 on; 0 where it is not.",
+        "Returns the position of the element's first occurrence, counted from 1, or 0 if it is not found.",
     ),
     _define(
         "ARRAY_REMOVE",
@@ -149,7 +149,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _by_first(),
         array_kernels.remove,
         "array, element",
-        "The array without the elements that are the same as this one.",
+        "Removes all elements equal to the given one from the array.",
     ),
     _define(
         "ARRAY_DISTINCT",
@@ -157,7 +157,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_operand(0),
         array_kernels.distinct,
         "array",
-        "Each element of the array once, where it is for the first time.",
+        "Removes duplicates from the array, keeping the first occurrence of each element.",
     ),
     _define(
         "ARRAY_REVERSE",
@@ -165,7 +165,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_operand(0),
         array_kernels.reverse,
         "array",
-        "The elements from last to first.",
+        "Reverses the array.",
     ),
     _define(
         "ARRAY_SLICE",
@@ -173,7 +173,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_operand(0),
         array_kernels.slice_array,
         "array, start[, end]",
-        "The elements from one place to another, both in it; places below zero count from the end.",
+        "Returns the elements from `start` to `end`, both inclusive; negative positions count from the end.",
     ),
     _define(
         "ARRAY_SORT",
@@ -181,7 +181,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_operand(0),
         array_kernels.sort,
         "array[, ascending[, nulls_first]]",
-        "The elements in ascending order, unless the second operand is FALSE.",
+        "Sorts the array in ascending order, or in descending order if the second argument is FALSE.",
     ),
     _define(
         "ARRAY_CONCAT",
@@ -189,7 +189,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_common,
         array_kernels.concat,
         "array, ...",
-        "The elements of all arrays, one array after the other.",
+        "Concatenates the arrays.",
     ),
     _define(
         "ARRAY_UNION",
@@ -197,7 +197,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_common,
         array_kernels.union,
         "array1, array2",
-        "Each element of both arrays once.",
+        "Returns the distinct elements of both arrays.",
     ),
     _define(
         "ARRAY_EXCEPT",
@@ -205,7 +205,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_common,
         partial(array_kernels.compared, False),
         "array1, array2",
-        "Each element of the first array once that is not in the second one.",
+        "Returns the distinct elements of array1 that are not in array2.",
     ),
     _define(
         "ARRAY_INTERSECT",
@@ -213,7 +213,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_common,
         partial(array_kernels.compared, True),
         "array1, array2",
-        "Each element once that is in both arrays.",
+        "Returns the distinct elements that are in both arrays.",
     ),
     _define(
         "ARRAY_MAX",
@@ -221,7 +221,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _nullable_element,
         partial(array_kernels.extreme, True),
         "array",
-        "The greatest element; NULL for an array without elements.",
+        "Returns the greatest element, or NULL for an empty array.",
     ),
     _define(
         "ARRAY_MIN",
@@ -229,7 +229,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _nullable_element,
         partial(array_kernels.extreme, False),
         "array",
-        "The least element; NULL for an array without elements.",
+        "Returns the least element, or NULL for an empty array.",
     ),
     _define(
         "ARRAY_JOIN",
@@ -237,6 +237,6 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         array_kernels.join,
         "array, delimiter[, replacement]",
-        "The texts of the array with a delimiter between them; NULL becomes the replacement, or is left out.",
+        "Joins the strings of the array with the delimiter; NULL elements become the replacement or are omitted.",
     ),
 )

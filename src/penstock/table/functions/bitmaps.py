@@ -110,18 +110,18 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     *(
         _define(name, takes(*_PAIR), BitmapType(), _combined(combine), "bitmap1, bitmap2", summary)
         for name, combine, summary in (
-            ("BITMAP_AND", lambda bitmap, other: bitmap & other, "The numbers that are in both bitmaps."),
+            ("BITMAP_AND", lambda bitmap, other: bitmap & other, "Returns the values in both bitmaps."),
             (
                 "BITMAP_ANDNOT",
                 lambda bitmap, other: bitmap - other,
-                "The numbers of the first that are not in the second.",
+                "Returns the values in bitmap1 that are not in bitmap2.",
             ),
             (
                 "BITMAP_OR",
                 lambda bitmap, other: bitmap | other,
-                "The numbers that are in one of the bitmaps or in both.",
+                "Returns the values in either bitmap.",
             ),
-            ("BITMAP_XOR", lambda bitmap, other: bitmap ^ other, "The numbers that are in just one of the bitmaps."),
+            ("BITMAP_XOR", lambda bitmap, other: bitmap ^ other, "Returns the values in exactly one of the bitmaps."),
         )
     ),
     _define(
@@ -130,7 +130,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         BitmapType(),
         _build,
         "array",
-        "A bitmap of the numbers in an array; numbers below zero count as those from 2147483648 on.",
+        "Creates a bitmap of the integers in an array; negative integers are stored as unsigned values from "
+        "2147483648 on.",
     ),
     _define(
         "BITMAP_CARDINALITY",
@@ -138,7 +139,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         BIGINT,
         lambda raw: len(decode_bitmap(raw)),
         "bitmap",
-        "How many numbers are in the bitmap.",
+        "Returns the number of values in the bitmap.",
     ),
     _define(
         "BITMAP_FROM_BYTES",
@@ -146,7 +147,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         BitmapType(),
         bitmap_from_bytes,
         "bytes",
-        "The bitmap that these bytes are, in the format of Roaring for 32 bits.",
+        "Deserializes a bitmap from bytes in the 32-bit Roaring format.",
         can_fail=True,
     ),
     _define(
@@ -155,7 +156,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         BYTES_TYPE,
         bytes,
         "bitmap",
-        "The bitmap in the format of Roaring for 32 bits.",
+        "Serializes the bitmap to bytes in the 32-bit Roaring format.",
     ),
     _define(
         "BITMAP_TO_ARRAY",
@@ -163,8 +164,15 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         ArrayType(IntType()),
         _to_array,
         "bitmap",
-        "The numbers of the bitmap in ascending order; those from 2147483648 on are below zero.",
+        "Returns the values of the bitmap in ascending unsigned order; values from 2147483648 on are negative.",
         can_fail=True,
     ),
-    _define("BITMAP_TO_STRING", takes(_BITMAP), STRING, bitmap_text, "bitmap", "The numbers of the bitmap as text."),
+    _define(
+        "BITMAP_TO_STRING",
+        takes(_BITMAP),
+        STRING,
+        bitmap_text,
+        "bitmap",
+        "Returns the values of the bitmap as a string.",
+    ),
 )

@@ -259,7 +259,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
             python_name=_PYTHON_NAMES[name],
             section="comparison",
             usage=f"value1 {name} value2",
-            summary=f"Whether the first value is {_MEANINGS[name]} the second one; NULL where one is NULL.",
+            summary=f"Returns TRUE if value1 is {_MEANINGS[name]} value2, or NULL if either is NULL.",
         )
         for name in _KERNELS
     ),
@@ -269,7 +269,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
             takes(_EXACT, _EXACT),
             returns_not_null(BOOLEAN_TYPE),
             _is_distinct(negated),
-            f"Whether two values {'are the same' if negated else 'differ'}; NULL is the same as NULL.",
+            f"Returns TRUE if the values {'are equal' if negated else 'differ'}; two NULLs are equal.",
             usage=f"value1 IS {'NOT ' if negated else ''}DISTINCT FROM value2",
             section="comparison",
         )
@@ -280,7 +280,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(_MEMBER, _MEMBER, repeated=1),
         returns(BOOLEAN_TYPE),
         partial(membership_kernel, _compare("=")),
-        "Whether a value is among others.",
+        "Returns TRUE if the value is in the list.",
         usage="value IN (value1[, value2]*)",
         evaluated_operands=evaluated_operands,
         python_name="in",
@@ -292,7 +292,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
             takes(where("<COMPARABLE>", _extreme), repeated=1),
             returns_common,
             _choice(name == "GREATEST"),
-            f"The {name.lower()} of the values, or NULL where one of them is NULL.",
+            f"Returns the {name.lower()} of the values, or NULL if any of them is NULL.",
             usage=f"{name}(value1[, value2]*)",
             python_name=name.lower(),
             section="conditional",

@@ -153,8 +153,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         (_NUMBERS, _TEXTS),
         _result,
         _bind,
-        "The moment a number of milliseconds since 1970, or with a precision of 0 to 9 of other parts of a second; or "
-        "the moment that a text means by a pattern in a zone, which is UTC unless another is given.",
+        "Converts a number of milliseconds since 1970, or of the unit given by a precision from 0 to 9, to a "
+        "timestamp; or parses a string with a pattern in a time zone, by default UTC.",
         usage="TO_TIMESTAMP_LTZ(number[, precision]) or TO_TIMESTAMP_LTZ(text[, pattern[, zone]])",
         section="time",
         python_name="toTimestampLtz",

@@ -103,7 +103,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(either(TEXT, BOOLEAN, NUMERIC, POINT_IN_TIME)),
         returns(INT),
         _hash_code,
-        "The hash of a value as Java has it; of a text without its sign.",
+        "Returns the Java hash code of the value; for strings, its absolute value.",
         section="hash",
         usage="HASH_CODE(value)",
     ),

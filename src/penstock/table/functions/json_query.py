@@ -269,7 +269,8 @@ def _is_json(name: str, kind: str, negated: bool) -> ScalarFunction:
         takes(TEXT),
         returns_not_null(BOOLEAN_TYPE),
         partial(_bind_is_json, kind, negated),
-        f"Whether a text is {'not ' if negated else ''}{'JSON' if kind == 'VALUE' else f'a JSON {kind.lower()}'}.",
+        f"Returns TRUE if the string is {'not ' if negated else ''}"
+        f"{'valid JSON' if kind == 'VALUE' else f'a JSON {kind.lower()}'}.",
         usage=f"string {name}",
         section="json",
     )
@@ -287,7 +288,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(_JSON, TEXT),
         returns_nullable(BOOLEAN_TYPE),
         _bind_exists,
-        "Whether a path leads to a value in a text of JSON.",
+        "Returns TRUE if the path finds a value in the JSON string.",
         can_fail=True,
         usage="JSON_EXISTS(json, path [{TRUE | FALSE | UNKNOWN | ERROR} ON ERROR])",
         python_name="jsonExists",
@@ -298,7 +299,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _WITH_DEFAULTS,
         _value_type,
         _bind_value,
-        "The single value that a path leads to in a text of JSON: as STRING, or as BOOLEAN, INT or DOUBLE.",
+        "Extracts the scalar at the path from a JSON string, as STRING, BOOLEAN, INT or DOUBLE.",
         can_fail=True,
         usage="JSON_VALUE(json, path [RETURNING type] [{NULL | ERROR | DEFAULT value} ON EMPTY] "
         "[{NULL | ERROR | DEFAULT value} ON ERROR])",
@@ -310,7 +311,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(_JSON, TEXT),
         _query_type,
         _bind_query,
-        "The object or array that a path leads to in a text of JSON, as text or as ARRAY<STRING>.",
+        "Extracts the object or array at the path from a JSON string, as STRING or ARRAY<STRING>.",
         can_fail=True,
         usage="JSON_QUERY(json, path [RETURNING type] [{WITHOUT | WITH [CONDITIONAL | UNCONDITIONAL]} [ARRAY] WRAPPER] "
         "[{NULL | ERROR | EMPTY ARRAY | EMPTY OBJECT} ON EMPTY] "
@@ -324,7 +325,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         (takes(TEXT), takes(TEXT, where("<JSON_TYPE>", _kind))),
         returns_not_null(BOOLEAN_TYPE),
         partial(_bind_is_json, "VALUE", False),
-        "Whether a text is JSON, of this kind: VALUE, OBJECT, ARRAY or SCALAR.",
+        "Returns TRUE if the string is JSON of the kind VALUE, OBJECT, ARRAY or SCALAR.",
         usage="IS_JSON(string[, kind])",
         python_name="isJson",
         section="json",

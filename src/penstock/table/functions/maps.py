@@ -104,16 +104,23 @@ def _define(
 
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (
-    _define("MAP_KEYS", takes(_MAP), _keys_type, _keys, "map", "The keys of the map as an array."),
-    _define("MAP_VALUES", takes(_MAP), _values_type, _values, "map", "The values of the map as an array."),
-    _define("MAP_ENTRIES", takes(_MAP), _entries_type, _entries, "map", "The entries of the map as an array of rows."),
+    _define("MAP_KEYS", takes(_MAP), _keys_type, _keys, "map", "Returns the keys of the map as an array."),
+    _define("MAP_VALUES", takes(_MAP), _values_type, _values, "map", "Returns the values of the map as an array."),
+    _define(
+        "MAP_ENTRIES",
+        takes(_MAP),
+        _entries_type,
+        _entries,
+        "map",
+        "Returns the entries of the map as an array of rows.",
+    ),
     _define(
         "MAP_FROM_ARRAYS",
         takes(_ARRAY, _ARRAY),
         _from_arrays_type,
         _from_arrays,
         "keys, values",
-        "A map of the keys in one array and the values in another one.",
+        "Creates a map from an array of keys and an array of values.",
         can_fail=True,
     ),
     _define(
@@ -122,6 +129,6 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_common,
         _union,
         "map, ...",
-        "The entries of all maps; of those with the same key, that of the last map.",
+        "Merges the maps; if several have the same key, the last one wins.",
     ),
 )

@@ -143,7 +143,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(BOOLEAN_TYPE),
         contains_match,
         "REGEXP(string, regex)",
-        "Whether some part of the text matches a regular expression; FALSE where that is empty or none.",
+        "Returns TRUE if any substring matches the regular expression; FALSE if that is empty or invalid.",
         bind=_contains,
     ),
     _define(
@@ -152,7 +152,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(INT),
         _count,
         "REGEXP_COUNT(string, regex)",
-        "How often a regular expression matches, or NULL where it is none.",
+        "Returns the number of matches of the regular expression, or NULL if it is invalid.",
     ),
     _define(
         "REGEXP_EXTRACT",
@@ -160,7 +160,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(STRING),
         _extract,
         "REGEXP_EXTRACT(string, regex[, group])",
-        "What a group of the first match of a regular expression holds; group 0 is all of the match.",
+        "Returns a group of the first match of the regular expression; group 0, the default, is the whole match.",
         "regexpExtract",
         _extract_group,
     ),
@@ -170,7 +170,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(_TEXTS),
         _extract_all,
         "REGEXP_EXTRACT_ALL(string, regex[, group])",
-        "What a group holds in each match of a regular expression, as an array; group 1 where none is named.",
+        "Returns a group of every match of the regular expression as an array; the default is group 1.",
     ),
     _define(
         "REGEXP_INSTR",
@@ -178,7 +178,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(INT),
         _place,
         "REGEXP_INSTR(string, regex)",
-        "The place, from 1 on, at which a regular expression first matches, or 0 where it does not.",
+        "Returns the position of the first match of the regular expression, counted from 1, or 0 if nothing matches.",
     ),
     _define(
         "REGEXP_REPLACE",
@@ -186,7 +186,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         _replace,
         "REGEXP_REPLACE(string, regex, replacement)",
-        "The text with a replacement, as it is, for each match of a regular expression.",
+        "Replaces every match of the regular expression with a literal replacement.",
         "regexpReplace",
     ),
     _define(
@@ -195,7 +195,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(_TEXTS),
         _split,
         "REGEXP_SPLIT(string, regex)",
-        "The parts of the text between the matches of a regular expression, as an array.",
+        "Splits the string at the matches of the regular expression into an array.",
     ),
     _define(
         "REGEXP_SUBSTR",
@@ -203,6 +203,6 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(STRING),
         _substring,
         "REGEXP_SUBSTR(string, regex)",
-        "The first part of the text that matches a regular expression.",
+        "Returns the first substring that matches the regular expression.",
     ),
 )

@@ -150,16 +150,16 @@ def _extract(call: Call) -> Kernel:
 
 
 _SHORT: Final = {
-    "YEAR": ("YEAR", "The year."),
-    "QUARTER": ("QUARTER", "The quarter of the year, from 1 to 4."),
-    "MONTH": ("MONTH", "The month of the year, from 1 to 12."),
-    "WEEK": ("WEEK", "The week of the year by ISO 8601, from 1 to 53."),
-    "DAYOFYEAR": ("DOY", "The day of the year, from 1 to 366."),
-    "DAYOFMONTH": ("DAY", "The day of the month, from 1 to 31."),
-    "DAYOFWEEK": ("DOW", "The day of the week, from 1, which is Sunday, to 7."),
-    "HOUR": ("HOUR", "The hour of the day, from 0 to 23."),
-    "MINUTE": ("MINUTE", "The minute of the hour, from 0 to 59."),
-    "SECOND": ("SECOND", "The second of the minute, from 0 to 59."),
+    "YEAR": ("YEAR", "Returns the year."),
+    "QUARTER": ("QUARTER", "Returns the quarter of the year, from 1 to 4."),
+    "MONTH": ("MONTH", "Returns the month of the year, from 1 to 12."),
+    "WEEK": ("WEEK", "Returns the ISO 8601 week of the year, from 1 to 53."),
+    "DAYOFYEAR": ("DOY", "Returns the day of the year, from 1 to 366."),
+    "DAYOFMONTH": ("DAY", "Returns the day of the month, from 1 to 31."),
+    "DAYOFWEEK": ("DOW", "Returns the day of the week, from 1 (Sunday) to 7."),
+    "HOUR": ("HOUR", "Returns the hour of the day, from 0 to 23."),
+    "MINUTE": ("MINUTE", "Returns the minute of the hour, from 0 to 59."),
+    "SECOND": ("SECOND", "Returns the second of the minute, from 0 to 59."),
 }
 
 FUNCTIONS: tuple[ScalarFunction, ...] = (
@@ -168,7 +168,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(UNIT, where("<DATETIME or INTERVAL>", _extracted)),
         _result,
         _extract,
-        "A part of a point in time or of an interval, such as its YEAR, its DOW (day of the week) or its SECOND.",
+        "Extracts a part of a point in time or an interval, such as YEAR, DOW (day of the week) or SECOND.",
         usage="EXTRACT(unit FROM point_in_time)",
         section="time",
         python_name="extract",

@@ -197,7 +197,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(TEXT, TEXT, optional=1),
         returns_nullable(DateType()),
         _to_date,
-        "The day that a text means by a pattern, `yyyy-MM-dd` unless another is given.",
+        "Parses a date; the pattern defaults to `yyyy-MM-dd`.",
         usage="TO_DATE(text[, pattern])",
         section="time",
         python_name="toDate",
@@ -208,7 +208,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(TEXT, TEXT, optional=1),
         returns_nullable(TimestampType(3)),
         _to_timestamp,
-        "The point in time that a text means by a pattern, `yyyy-MM-dd HH:mm:ss` unless another is given.",
+        "Parses a timestamp; the pattern defaults to `yyyy-MM-dd HH:mm:ss`.",
         usage="TO_TIMESTAMP(text[, pattern])",
         section="time",
         python_name="toTimestamp",
@@ -219,8 +219,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(TEXT, TEXT, optional=2),
         _unix_type,
         _unix_timestamp,
-        "Seconds since 1970: now, or at what a text means in the session's zone by a pattern, `yyyy-MM-dd HH:mm:ss` "
-        "unless another is given.",
+        "Returns the current time in seconds since 1970, or that of a string in the session time zone; the pattern "
+        "defaults to `yyyy-MM-dd HH:mm:ss`.",
         usage="UNIX_TIMESTAMP([text[, pattern]])",
         section="time",
         python_name="unixTimestamp",

@@ -120,7 +120,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_operand(0),
         _in_case(pc.ascii_upper, str.upper),
         "UPPER(string)",
-        "The text in capital letters.",
+        "Returns the string in upper case.",
         aliases=("UPPERCASE",),
     ),
     _define(
@@ -129,7 +129,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_operand(0),
         _in_case(pc.ascii_lower, str.lower),
         "LOWER(string)",
-        "The text in small letters.",
+        "Returns the string in lower case.",
         aliases=("LOWERCASE",),
     ),
     _define(
@@ -138,7 +138,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_operand(0),
         per_value(_with_initials),
         "INITCAP(string)",
-        "The text with each word in small letters behind a capital one.",
+        "Capitalizes the first letter of each word and lower-cases the rest.",
         python_name="initCap",
     ),
     _define(
@@ -147,7 +147,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(INT),
         arrow(pc.utf8_length),
         "CHAR_LENGTH(string)",
-        "The number of characters.",
+        "Returns the number of characters in the string.",
         aliases=("CHARACTER_LENGTH",),
         python_name="charLength",
     ),
@@ -157,7 +157,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _trim_type,
         _trim_sides,
         "TRIM([BOTH | LEADING | TRAILING] [characters] FROM string)",
-        "The text without these characters, or blanks, at its ends.",
+        "Removes the characters, by default spaces, from the ends of the string.",
     ),
     _define(
         "LTRIM",
@@ -165,7 +165,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_text,
         _trim("LEADING"),
         "LTRIM(string[, characters])",
-        "The text without these characters, or blanks, at its beginning.",
+        "Removes the characters, by default spaces, from the start of the string.",
     ),
     _define(
         "RTRIM",
@@ -173,7 +173,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_text,
         _trim("TRAILING"),
         "RTRIM(string[, characters])",
-        "The text without these characters, or blanks, at its end.",
+        "Removes the characters, by default spaces, from the end of the string.",
     ),
     _define(
         "BTRIM",
@@ -181,7 +181,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         _trim("BOTH"),
         "BTRIM(string[, characters])",
-        "The text without these characters, or blanks, at both ends.",
+        "Removes the characters, by default spaces, from both ends of the string.",
     ),
     _define(
         "REVERSE",
@@ -189,7 +189,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(STRING),
         arrow(pc.utf8_reverse),
         "REVERSE(string)",
-        "The characters from the last to the first.",
+        "Reverses the string.",
     ),
     _define(
         "UUID",
@@ -197,7 +197,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_not_null(CharType(36)),
         _uuids,
         "UUID()",
-        "A new random identifier, such as 3d3c68f7-f608-473f-b60c-b0c44ad4cc4e.",
+        "Returns a random UUID, such as 3d3c68f7-f608-473f-b60c-b0c44ad4cc4e.",
         is_deterministic=False,
         takes_rows=True,
     ),

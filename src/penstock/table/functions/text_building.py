@@ -119,7 +119,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _joined_type,
         arrow(_join),
         "string1 || string2",
-        "The second text behind the first one.",
+        "Concatenates string1 and string2.",
     ),
     _define(
         "CONCAT",
@@ -127,7 +127,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         arrow(_join),
         "CONCAT(string1, string2, ...)",
-        "All texts one behind the other; NULL where one is NULL.",
+        "Concatenates the strings; returns NULL if any of them is NULL.",
     ),
     _define(
         "CONCAT_WS",
@@ -135,7 +135,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         arrow(_concat_ws),
         "CONCAT_WS(separator, string1, string2, ...)",
-        "All texts that are not NULL, with a separator between them; NULL where that is NULL.",
+        "Joins the strings that are not NULL with the separator; returns NULL if the separator is NULL.",
     ),
     _define(
         "LPAD",
@@ -143,7 +143,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         per_value(_lpad),
         "LPAD(string, length, padding)",
-        "The text with padding before it up to a length, to which longer ones are cut.",
+        "Pads the string on the left to a length; a longer string is truncated.",
     ),
     _define(
         "RPAD",
@@ -151,7 +151,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         per_value(_rpad),
         "RPAD(string, length, padding)",
-        "The text with padding behind it up to a length, to which longer ones are cut.",
+        "Pads the string on the right to a length; a longer string is truncated.",
     ),
     _define(
         "REPEAT",
@@ -159,7 +159,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         arrow(_repeat),
         "REPEAT(string, times)",
-        "The text many times, one behind the other.",
+        "Repeats the string the given number of times.",
     ),
     _define(
         "REPLACE",
@@ -167,7 +167,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(STRING),
         _replace,
         "REPLACE(string, old, new)",
-        "The text with the new part wherever it has the old one.",
+        "Replaces every occurrence of `old` in the string with `new`.",
     ),
     _define(
         "TRANSLATE",
@@ -175,7 +175,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _translated_type,
         per_value(_translate, takes_null=True),
         "TRANSLATE(string, before, after)",
-        "The text with each character of `before` become that of `after` at the same place, or gone where none is.",
+        "Replaces each character of `before` with its counterpart in `after`, or removes it without one.",
         aliases=("TRANSLATE3",),
         python_name="TRANSLATE3",
     ),
@@ -185,6 +185,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _overlaid_type,
         per_value(_overlay),
         "OVERLAY(string1 PLACING string2 FROM start [FOR length])",
-        "The first text with the second in place of its characters from a place on.",
+        "Replaces `length` characters of string1 with string2, beginning at `start`; the length defaults to that of "
+        "string2.",
     ),
 )

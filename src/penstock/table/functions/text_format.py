@@ -95,7 +95,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         (takes(TEXT), takes(TEXT, ANY, repeated=1)),
         returns_nullable(STRING),
         _printf,
-        "The values in a format as Java knows it, or NULL where one does not fit.",
+        "Formats the values with a Java format string; returns NULL if a value does not fit the format.",
         section="string",
         usage="PRINTF(format, value1, ...)",
     ),

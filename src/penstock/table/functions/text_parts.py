@@ -263,7 +263,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
             nullable(returns_text),
             _substring,
             usage,
-            "The characters from a place on, as many as a length says; below 0 places count from the end.",
+            "Returns the substring from `start` on, with at most `length` characters; a negative start counts from "
+            "the end.",
         )
         for name, usage in (
             ("SUBSTRING", "SUBSTRING(string FROM start [FOR length])"),
@@ -276,7 +277,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         nullable(returns_text),
         _left,
         "LEFT(string, length)",
-        "The first characters, none for a length below 0.",
+        "Returns the leftmost `length` characters, or an empty string if the length is negative.",
     ),
     _define(
         "RIGHT",
@@ -284,7 +285,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         nullable(returns_text),
         _right,
         "RIGHT(string, length)",
-        "The last characters, none for a length below 0.",
+        "Returns the rightmost `length` characters, or an empty string if the length is negative.",
     ),
     _define(
         "POSITION",
@@ -292,7 +293,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(INT),
         per_value(_position),
         "POSITION(string1 IN string2)",
-        "The place, from 1 on, at which the second text has the first, or 0 where it does not.",
+        "Returns the position of string1 in string2, counted from 1, or 0 if it is not found.",
     ),
     _define(
         "LOCATE",
@@ -300,7 +301,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(INT),
         per_value(_position),
         "LOCATE(string1, string2[, start])",
-        "The place, from a start on, at which the second text has the first, or 0 where it does not.",
+        "Returns the position of string1 in string2 at or after `start`, or 0 if it is not found.",
     ),
     _define(
         "INSTR",
@@ -308,7 +309,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(INT),
         per_value(_instr),
         "INSTR(string1, string2[, start[, occurrence]])",
-        "The place at which the first text has the second, or 0; with a start below 0 it looks from the end on.",
+        "Returns the position of string2 in string1, or 0; a negative start searches backwards from the end.",
         can_fail=True,
     ),
     _define(
@@ -317,7 +318,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(BOOLEAN_TYPE),
         _at_end(pc.starts_with, lambda text, part: text.startswith(part)),
         "STARTSWITH(string1, string2)",
-        "Whether the first text, or bytes, begin with the second.",
+        "Returns TRUE if string1 starts with string2; both are strings or both are bytes.",
     ),
     _define(
         "ENDSWITH",
@@ -325,7 +326,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(BOOLEAN_TYPE),
         _at_end(pc.ends_with, lambda text, part: text.endswith(part)),
         "ENDSWITH(string1, string2)",
-        "Whether the first text, or bytes, end with the second.",
+        "Returns TRUE if string1 ends with string2; both are strings or both are bytes.",
     ),
     _define(
         "SPLIT",
@@ -333,7 +334,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns(ArrayType(STRING)),
         per_value(_split),
         "SPLIT(string, separator)",
-        "The parts between separators as an array; the characters where the separator is empty.",
+        "Splits the string at the separator into an array; an empty separator splits it into characters.",
     ),
     _define(
         "SPLIT_INDEX",
@@ -341,7 +342,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(STRING),
         _split_index,
         "SPLIT_INDEX(string, separator, index)",
-        "One of the parts between separators, from 0 on, or NULL where there are fewer.",
+        "Splits the string at the separator and returns the part at the index, counted from 0, or NULL if the index "
+        "is out of range.",
         python_name="splitIndex",
     ),
     _define(
@@ -350,7 +352,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         _as_first,
         per_value(_up_to_count),
         "SUBSTRING_INDEX(string, separator, count)",
-        "What is before so many separators; below 0, behind so many from the end on.",
+        "Returns the substring before the `count`th separator; if the count is negative, the substring after it, "
+        "counted from the right.",
     ),
     _define(
         "STR_TO_MAP",
@@ -358,7 +361,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         returns_nullable(MapType(STRING, STRING)),
         per_value(_to_map),
         "STR_TO_MAP(string[, pairs, values])",
-        "A map of the pairs in the text; regular expressions say what is between pairs and what before a value.",
+        "Parses a map of strings; `pairs` and `values` are regular expressions for the delimiters between pairs and "
+        "before values.",
         can_fail=True,
         python_name="strToMap",
     ),
@@ -368,6 +372,6 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         nullable(_choice_type),
         lambda call: _elt,
         "ELT(index, value1, value2, ...)",
-        "One of the values, from 1 on, or NULL where there is none.",
+        "Returns the value at the index, counted from 1, or NULL if the index is out of range.",
     ),
 )

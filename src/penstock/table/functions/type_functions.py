@@ -70,7 +70,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         takes(ANY, literal(BOOLEAN), optional=1),
         returns_nullable(STRING),
         _build_typeof_kernel,
-        "The type of an expression as text; with TRUE in the words of standard SQL, from which it can be read again.",
+        "Returns the type of an expression as a string; with TRUE, in standard SQL, which can be parsed again.",
         usage="TYPEOF(input[, force_serializable])",
         section="type conversion",
     ),

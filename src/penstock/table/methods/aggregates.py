@@ -21,18 +21,18 @@ WINDOW_PARTS: Final = {
 class Aggregates(Operand):
     """Aggregate methods."""
 
-    count = Unary("COUNT", "How many rows have a value that is not NULL.")
-    sum = Unary("SUM", "The sum, or NULL for no value.")
-    sum0 = Unary("SUM0", "The sum, or 0 for no value.")
-    avg = Unary("AVG", "The mean.")
-    min = Unary("MIN", "The least value.")
-    max = Unary("MAX", "The greatest value.")
+    count = Unary("COUNT", "The number of rows whose value is not NULL.")
+    sum = Unary("SUM", "The sum, or NULL for zero values.")
+    sum0 = Unary("SUM0", "The sum, or 0 for zero values.")
+    avg = Unary("AVG", "The average.")
+    min = Unary("MIN", "The minimum.")
+    max = Unary("MAX", "The maximum.")
     first_value = Unary("FIRST_VALUE", "The first value that is not NULL.")
     last_value = Unary("LAST_VALUE", "The last value that is not NULL.")
-    stddev_pop = Unary("STDDEV_POP", "The standard deviation of all values.")
-    stddev_samp = Unary("STDDEV_SAMP", "The standard deviation, of a sample.")
-    var_pop = Unary("VAR_POP", "The variance of all values.")
-    var_samp = Unary("VAR_SAMP", "The variance, of a sample.")
+    stddev_pop = Unary("STDDEV_POP", "The population standard deviation.")
+    stddev_samp = Unary("STDDEV_SAMP", "The sample standard deviation.")
+    var_pop = Unary("VAR_POP", "The population variance.")
+    var_samp = Unary("VAR_SAMP", "The sample variance.")
     collect = Unary("COLLECT", "A multiset of all values.")
     array_agg = Unary("ARRAY_AGG", "An array of all values.")
 
@@ -60,7 +60,7 @@ class Aggregates(Operand):
 
     # --- a window ----------------------------------------------------------------------------------------------------
 
-    start = Unary("$START", "The time at which a window begins, of a window that rows are grouped by.")
-    end = Unary("$END", "The time at which a window ends; this moment itself is not in it.")
-    rowtime = Unary("$ROWTIME", "The event time of a window, its last millisecond, as a time attribute.")
-    proctime = Unary("$PROCTIME", "The processing time of a window, as a time attribute.")
+    start = Unary("$START", "The start of the group window, inclusive.")
+    end = Unary("$END", "The end of the group window, exclusive.")
+    rowtime = Unary("$ROWTIME", "The event time of the window, its last millisecond, as a time attribute.")
+    proctime = Unary("$PROCTIME", "The processing time of the window as a time attribute.")

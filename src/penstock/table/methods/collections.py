@@ -11,11 +11,11 @@ from penstock.table.sql import syntax
 class Collections(Operand):
     """Methods of arrays, maps, multisets and rows. Array indexes count from 1."""
 
-    cardinality = Unary("CARDINALITY", "How many elements or entries there are.")
-    element = Unary("ELEMENT", "The only element, or NULL where there is none; more than one is an error.")
-    map_keys = Unary("MAP_KEYS", "An array of the keys of a map.")
-    map_values = Unary("MAP_VALUES", "An array of the values of a map.")
-    map_entries = Unary("MAP_ENTRIES", "An array of the entries of a map, as rows.")
+    cardinality = Unary("CARDINALITY", "The number of elements or entries.")
+    element = Unary("ELEMENT", "The only element, or NULL if the collection is empty; more than one is an error.")
+    map_keys = Unary("MAP_KEYS", "The keys of the map as an array.")
+    map_values = Unary("MAP_VALUES", "The values of the map as an array.")
+    map_entries = Unary("MAP_ENTRIES", "The entries of the map as an array of rows.")
 
     def at(self, index: object) -> Self:
         """Return an array element by its index, or a map value by its key."""

@@ -10,8 +10,8 @@ from penstock.table.methods.operand import Operand, Unary
 class Encodings(Operand):
     """Methods that encode and decode strings and bytes."""
 
-    from_base64 = Unary("FROM_BASE64", "The text that another one in base64 stands for.")
-    to_base64 = Unary("TO_BASE64", "The text in base64.")
+    from_base64 = Unary("FROM_BASE64", "The string decoded from Base64.")
+    to_base64 = Unary("TO_BASE64", "The string encoded in Base64.")
     md5 = Unary("MD5", "The MD5 digest, in 32 hexadecimal digits.")
     sha1 = Unary("SHA1", "The SHA-1 digest, in 40 hexadecimal digits.")
     sha224 = Unary("SHA224", "The SHA-224 digest, in 56 hexadecimal digits.")

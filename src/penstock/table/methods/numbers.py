@@ -12,13 +12,13 @@ from penstock.table.sql import syntax
 class Numbers(Operand):
     """Numeric methods."""
 
-    abs = Unary("ABS", "The number without its sign.")
-    exp = Unary("EXP", "e to the power of the number.")
+    abs = Unary("ABS", "The absolute value.")
+    exp = Unary("EXP", "e raised to the power of the number.")
     ln = Unary("LN", "The natural logarithm.")
-    log2 = Unary("LOG2", "The logarithm to base 2.")
-    log10 = Unary("LOG10", "The logarithm to base 10.")
+    log2 = Unary("LOG2", "The base-2 logarithm.")
+    log10 = Unary("LOG10", "The base-10 logarithm.")
     sqrt = Unary("SQRT", "The square root.")
-    sign = Unary("SIGN", "-1, 0 or 1: the sign of the number.")
+    sign = Unary("SIGN", "The sign of the number: -1, 0 or 1.")
     sin = Unary("SIN", "The sine of an angle in radians.")
     cos = Unary("COS", "The cosine of an angle in radians.")
     tan = Unary("TAN", "The tangent of an angle in radians.")
@@ -26,14 +26,14 @@ class Numbers(Operand):
     sinh = Unary("SINH", "The hyperbolic sine.")
     cosh = Unary("COSH", "The hyperbolic cosine.")
     tanh = Unary("TANH", "The hyperbolic tangent.")
-    asin = Unary("ASIN", "The angle in radians whose sine it is.")
-    acos = Unary("ACOS", "The angle in radians whose cosine it is.")
-    atan = Unary("ATAN", "The angle in radians whose tangent it is.")
-    degrees = Unary("DEGREES", "An angle in radians as degrees.")
-    radians = Unary("RADIANS", "An angle in degrees as radians.")
-    bin = Unary("BIN", "A whole number as a text of binary digits.")
-    hex = Unary("HEX", "A whole number, or a text, as a text of hexadecimal digits.")
-    unhex = Unary("UNHEX", "The bytes that a text of hexadecimal digits stands for.")
+    asin = Unary("ASIN", "The arc sine, in radians.")
+    acos = Unary("ACOS", "The arc cosine, in radians.")
+    atan = Unary("ATAN", "The arc tangent, in radians.")
+    degrees = Unary("DEGREES", "The angle in degrees, converted from radians.")
+    radians = Unary("RADIANS", "The angle in radians, converted from degrees.")
+    bin = Unary("BIN", "The integer in binary digits.")
+    hex = Unary("HEX", "The integer or string in hexadecimal digits.")
+    unhex = Unary("UNHEX", "The bytes decoded from hexadecimal digits.")
 
     def log(self, base: object | None = None) -> Self:
         """Return the logarithm to a base, by default e."""

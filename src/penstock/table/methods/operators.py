@@ -102,12 +102,12 @@ class Operators(Operand):
 
     # --- NULL and truth ----------------------------------------------------------------------------------------------
 
-    is_null = Test("IS NULL", "Whether it is NULL.")
-    is_not_null = Test("IS NOT NULL", "Whether it is not NULL.")
-    is_true = Test("IS TRUE", "Whether it is true: neither false nor NULL.")
-    is_false = Test("IS FALSE", "Whether it is false: neither true nor NULL.")
-    is_not_true = Test("IS NOT TRUE", "Whether it is false or NULL.")
-    is_not_false = Test("IS NOT FALSE", "Whether it is true or NULL.")
+    is_null = Test("IS NULL", "Whether the value is NULL.")
+    is_not_null = Test("IS NOT NULL", "Whether the value is not NULL.")
+    is_true = Test("IS TRUE", "Whether the value is true: neither false nor NULL.")
+    is_false = Test("IS FALSE", "Whether the value is false: neither true nor NULL.")
+    is_not_true = Test("IS NOT TRUE", "Whether the value is false or NULL.")
+    is_not_false = Test("IS NOT FALSE", "Whether the value is true or NULL.")
 
     def if_null(self, null_replacement: object) -> Self:
         """Return the value, or a replacement if it is NULL."""

@@ -11,13 +11,13 @@ from penstock.table.sql import syntax
 class Texts(Operand):
     """String methods. Positions count from 1."""
 
-    char_length = Unary("CHAR_LENGTH", "How many characters the text has.")
-    upper_case = Unary("UPPER", "The text in capitals.")
-    lower_case = Unary("LOWER", "The text in small letters.")
-    init_cap = Unary("INITCAP", "The text with a capital at the beginning of each word.")
-    reverse = Unary("REVERSE", "The text from its end to its beginning.")
-    ascii = Unary("ASCII", "The number of the first character.")
-    chr = Unary("CHR", "The character with this number.")
+    char_length = Unary("CHAR_LENGTH", "The number of characters.")
+    upper_case = Unary("UPPER", "The string in upper case.")
+    lower_case = Unary("LOWER", "The string in lower case.")
+    init_cap = Unary("INITCAP", "The string with the first letter of each word capitalized.")
+    reverse = Unary("REVERSE", "The reversed string.")
+    ascii = Unary("ASCII", "The code of the first character.")
+    chr = Unary("CHR", "The character with this code.")
 
     def concat(self, other: object) -> Self:
         """Concatenate another string to the string."""

@@ -29,7 +29,7 @@ class _Interval(Derived):
     def __init__(self, unit: str) -> None:
         words = "milliseconds" if unit == "MILLI" else f"{unit.lower()}s"
         super().__init__(
-            lambda operand: operand._new(interval(operand._node, unit)), f"An interval of so many {words}."
+            lambda operand: operand._new(interval(operand._node, unit)), f"The number of {words} as an interval."
         )
 
 

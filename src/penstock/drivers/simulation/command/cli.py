@@ -58,28 +58,32 @@ class SeedRange(_RangeType):
 
 
 @click.command()
-@click.option("--seeds", type=SeedRange(), default="100", show_default=True, help="A..B, or a number of fresh seeds.")
+@click.option(
+    "--seeds", type=SeedRange(), default="100", show_default=True, help="A range A..B, or a number of new seeds."
+)
 @click.option("--trace", is_flag=True, help="Print the event log of each history.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="The number of processes.")
 @click.option("--keep-going/--stop-at-first", default=True, help="Whether to continue after a violation.")
-@click.option("--mode", type=click.Choice(MODES), help="Only checkpoints of this mode.")
+@click.option("--mode", type=click.Choice(MODES), help="Use only this checkpointing mode.")
 @click.option(
     "--tempo",
     type=click.Choice(list(TEMPOS)),
     default="streaming",
     show_default=True,
-    help="How jobs run; changing: by chance, each continues in another way than the one before.",
+    help="The execution mode of jobs; with changing, each job continues in a random other mode.",
 )
 @click.option(
     "--store",
     type=click.Choice(KINDS),
     default=FILES,
     show_default=True,
-    help="Where checkpoints are: in a file system, or in objects, whose listings are late, as S3's may be.",
+    help="The checkpoint storage: a file system, or an object store whose listings lag, as S3's may.",
 )
-@click.option("--latency-markers", "markers", is_flag=True, help="Let the sources of half of the jobs send some.")
+@click.option("--latency-markers", "markers", is_flag=True, help="Send latency markers in half of the jobs.")
 @click.option("--crash-points", is_flag=True, help="Crash at every step of the protocol instead; see --pairs.")
-@click.option("--power-cuts", is_flag=True, help="With --crash-points in streaming: all hosts lose power at each step.")
+@click.option(
+    "--power-cuts", is_flag=True, help="With --crash-points in streaming: cut the power of all hosts at each step."
+)
 @click.option("--pairs", type=click.IntRange(0), default=0, help="Also run this many random pairs of crashes.")
 def main(
     seeds: range,

@@ -23,13 +23,16 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.logical import Scan
 
 ROWS_PER_SECOND: Final = (
-    ConfigOptions.key("rows-per-second").int_type().default_value(10_000).with_description("how fast rows come")
+    ConfigOptions.key("rows-per-second")
+    .int_type()
+    .default_value(10_000)
+    .with_description("The number of rows per second.")
 )
 NUMBER_OF_ROWS: Final = (
     ConfigOptions.key("number-of-rows")
     .int_type()
     .no_default_value()
-    .with_description("how many rows there are; without it, and without a sequence, they come for ever")
+    .with_description("The number of rows. If unset, and without a sequence, the table is unbounded.")
 )
 _FIELDS: Final = "fields."
 

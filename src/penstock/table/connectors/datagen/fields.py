@@ -9,33 +9,42 @@ from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.table.connectors.table_options import TableOptions
 from penstock.table.data.errors import ValidationError
 
-KIND: Final = ConfigOptions.key("kind").string_type().default_value("random").with_description("`random` or `sequence`")
-MIN: Final = ConfigOptions.key("min").string_type().no_default_value().with_description("the least number")
-MAX: Final = ConfigOptions.key("max").string_type().no_default_value().with_description("the greatest number")
+KIND: Final = (
+    ConfigOptions.key("kind").string_type().default_value("random").with_description("`random` or `sequence`.")
+)
+MIN: Final = ConfigOptions.key("min").string_type().no_default_value().with_description("The least number.")
+MAX: Final = ConfigOptions.key("max").string_type().no_default_value().with_description("The greatest number.")
 MAX_PAST: Final = (
-    ConfigOptions.key("max-past")
-    .duration_type()
-    .default_value(0)
-    .with_description("how far before the present a timestamp may be")
+    ConfigOptions.key("max-past").duration_type().default_value(0).with_description("The maximum age of a timestamp.")
 )
 LENGTH: Final = (
     ConfigOptions.key("length")
     .int_type()
     .no_default_value()
-    .with_description("how long texts and bytes are (100), and how many elements collections have (3)")
+    .with_description(
+        "The length of strings and bytes (default 100) and the number of elements in collections (default 3)."
+    )
 )
 VAR_LEN: Final = (
     ConfigOptions.key("var-len")
     .boolean_type()
     .default_value(False)
-    .with_description("whether texts and bytes may be shorter")
+    .with_description("Whether strings and bytes may be shorter.")
 )
-START: Final = ConfigOptions.key("start").int_type().no_default_value().with_description("where a sequence begins")
+START: Final = (
+    ConfigOptions.key("start").int_type().no_default_value().with_description("The first value of a sequence.")
+)
 END: Final = (
-    ConfigOptions.key("end").int_type().no_default_value().with_description("where a sequence ends, and the table")
+    ConfigOptions.key("end")
+    .int_type()
+    .no_default_value()
+    .with_description("The last value of a sequence, which ends the table.")
 )
 NULL_RATE: Final = (
-    ConfigOptions.key("null-rate").float_type().default_value(0.0).with_description("which part of the values is NULL")
+    ConfigOptions.key("null-rate")
+    .float_type()
+    .default_value(0.0)
+    .with_description("The fraction of values that are NULL.")
 )
 FIELD_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     KIND,

@@ -24,51 +24,51 @@ def _flag(key: str, description: str) -> ConfigOption[bool]:
 BATCH: Final = "batch"
 STREAMING: Final = "streaming"
 
-PATH: Final = _text("table-path", "the directory of the table, or a URL such as `s3://bucket/table`")
+PATH: Final = _text("table-path", "The directory of the table, or a URL such as `s3://bucket/table`.")
 MODE: Final = (
     ConfigOptions.key("mode")
     .string_type()
     .default_value(BATCH)
-    .with_description("`batch`: one version is read; `streaming`: the table as it is, and then what is added")
+    .with_description("`batch` reads one version; `streaming` reads the current table, then the rows added to it.")
 )
 VERSION_AS_OF: Final = (
     ConfigOptions.key("versionAsOf")
     .long_type()
     .no_default_value()
-    .with_description("with `batch`: which version is read; by default the newest")
+    .with_description("With `batch`, the version to read; by default the latest.")
 )
-TIMESTAMP_AS_OF: Final = _text("timestampAsOf", "the same by a time, such as `2026-01-31T12:00:00Z`")
+TIMESTAMP_AS_OF: Final = _text("timestampAsOf", "The same as a timestamp, such as `2026-01-31T12:00:00Z`.")
 STARTING_VERSION: Final = _text(
     "startingVersion",
-    "with `streaming`: leave out the table as it is, and read from this version on; `latest`: what comes from now on",
+    "With `streaming`, skip the current table and read from this version on; `latest` reads new rows only.",
 )
-STARTING_TIMESTAMP: Final = _text("startingTimestamp", "the same by a time")
+STARTING_TIMESTAMP: Final = _text("startingTimestamp", "The same as a timestamp.")
 INTERVAL: Final = (
     ConfigOptions.key("updateCheckIntervalMillis")
     .long_type()
     .default_value(INTERVAL_MS)
-    .with_description("how often new versions are looked for")
+    .with_description("The interval at which new versions are discovered.")
 )
-IGNORE_DELETES: Final = _flag(
-    "ignoreDeletes", "whether versions that only delete rows are passed over, and do not fail"
+IGNORE_DELETES: Final = _flag("ignoreDeletes", "Whether to skip versions that only delete rows, instead of failing.")
+IGNORE_CHANGES: Final = _flag(
+    "ignoreChanges", "Whether to read the rows of rewritten files as new rows, instead of failing."
 )
-IGNORE_CHANGES: Final = _flag("ignoreChanges", "whether rows of rewritten files are taken as new ones, and do not fail")
 CHANGE_FEED: Final = _flag(
     "readChangeFeed",
-    "with `streaming`: whether the changes of rows are read as such; the table has `delta.enableChangeDataFeed`",
+    "With `streaming`, whether to read a changelog; the table must have `delta.enableChangeDataFeed`.",
 )
-MERGE_SCHEMA: Final = _flag("mergeSchema", "whether a sink adds columns that the table lacks")
+MERGE_SCHEMA: Final = _flag("mergeSchema", "Whether a sink adds missing columns to the table.")
 FILE_SIZE: Final = (
     ConfigOptions.key("targetFileSize")
     .memory_type()
     .default_value(TARGET_BYTES)
-    .with_description("how large a data file grows before the next one begins")
+    .with_description("The size at which a data file is closed.")
 )
 COMPACTION: Final = (
     ConfigOptions.key("compactAfterVersions")
     .int_type()
     .no_default_value()
-    .with_description("after how many versions of the table a sink puts small files together; by default never")
+    .with_description("The number of table versions after which a sink compacts small files. If unset, it never does.")
 )
 OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     MODE,

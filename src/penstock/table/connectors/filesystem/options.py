@@ -10,48 +10,52 @@ from penstock.base.errors import UnsupportedError
 from penstock.connectors.file.rolling import RollingPolicy
 from penstock.table.connectors.table_options import TableOptions
 
-PATH: Final = ConfigOptions.key("path").string_type().no_default_value().with_description("a file or a directory")
+PATH: Final = (
+    ConfigOptions.key("path").string_type().no_default_value().with_description("The path of a file or a directory.")
+)
 INTERVAL: Final = (
     ConfigOptions.key("source.monitor-interval")
     .duration_type()
     .no_default_value()
-    .with_description("how often to look for new files; without it the files at the beginning are read, and no others")
+    .with_description(
+        "The interval at which new files are discovered. If unset, only the files that exist at the start are read."
+    )
 )
 PATTERN: Final = (
     ConfigOptions.key("source.path.regex-pattern")
     .string_type()
     .no_default_value()
-    .with_description("a regular expression for the whole path of the files to read")
+    .with_description("A regular expression that the whole path of a file must match.")
 )
 DEFAULT_NAME: Final = (
     ConfigOptions.key("partition.default-name")
     .string_type()
     .default_value("__HIVE_DEFAULT_PARTITION__")
-    .with_description("the name of the partition of NULL, and of the empty text")
+    .with_description("The name of the partition for NULL and for the empty string.")
 )
 FILE_SIZE: Final = (
     ConfigOptions.key("sink.rolling-policy.file-size")
     .memory_type()
     .default_value(128 << 20)
-    .with_description("a file ends when it is this large")
+    .with_description("The size at which a file is closed.")
 )
 ROLLOVER: Final = (
     ConfigOptions.key("sink.rolling-policy.rollover-interval")
     .duration_type()
     .default_value(30 * 60_000)
-    .with_description("a file ends this long after it was begun")
+    .with_description("The time after which a file is closed.")
 )
 INACTIVITY: Final = (
     ConfigOptions.key("sink.rolling-policy.inactivity-interval")
     .duration_type()
     .default_value(30 * 60_000)
-    .with_description("a file ends when nothing came for this long")
+    .with_description("The time without new rows after which a file is closed.")
 )
 CHECK_INTERVAL: Final = (
     ConfigOptions.key("sink.rolling-policy.check-interval")
     .duration_type()
     .default_value(60_000)
-    .with_description("has no effect: files are looked at with every batch of rows")
+    .with_description("No effect: files are checked with every batch of rows.")
 )
 READ_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (INTERVAL, PATTERN)
 WRITE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (FILE_SIZE, ROLLOVER, INACTIVITY, CHECK_INTERVAL)

@@ -39,18 +39,18 @@ CODEC: Final = ConfigOption(
     "codec",
     choice(*get_args(Codec)),
     "deflate",
-    "how blocks of files are compressed; has no effect on messages. Flink's default is `snappy`",
+    "The compression of blocks in files; no effect on messages. Flink's default is `snappy`.",
 )
 ENCODING: Final = ConfigOption(
-    "encoding", choice("binary"), "binary", "how messages are written; JSON is not supported"
+    "encoding", choice("binary"), "binary", "The encoding of messages; JSON is not supported."
 )
 LEGACY_TIMESTAMPS: Final = ConfigOption(
     "timestamp_mapping.legacy",
     choice("true"),
     "true",
-    "TIMESTAMP and TIMESTAMP_LTZ are both written as a point on the time line; another mapping is not supported",
+    "TIMESTAMP and TIMESTAMP_LTZ are both written as an instant; no other mapping is supported.",
 )
-IGNORE_ERRORS: Final = switch("ignore-parse-errors", "whether messages that are no rows are left out and counted")
+IGNORE_ERRORS: Final = switch("ignore-parse-errors", "Whether to skip and count messages that are not rows.")
 _PLAIN: Final[dict[type[DataType], str]] = {
     types.BooleanType: "boolean",
     types.TinyIntType: "int",

@@ -42,20 +42,26 @@ def _text(key: str, description: str) -> ConfigOption[str | None]:
     return ConfigOptions.key(key).string_type().no_default_value().with_description(description)
 
 
-URL: Final = _text("url", "where the registry is; several addresses with commas between them. It has to be set")
-SUBJECT: Final = _text("subject", "under which the schema is registered; it has to be set for writing")
-SCHEMA: Final = _text("schema", "the schema that is registered for writing; made of the table's columns unless set")
-CERTIFICATES: Final = _text("ssl.truststore.location", "a PEM file of the certificates that are trusted")
-OWN_CERTIFICATE: Final = _text("ssl.keystore.location", "a PEM file with a certificate and its key")
-OWN_PASSWORD: Final = _text("ssl.keystore.password", "the password of that key")
+URL: Final = _text("url", "The URL of the schema registry, or several separated by commas. Required.")
+SUBJECT: Final = _text("subject", "The subject under which the schema is registered. Required for writing.")
+SCHEMA: Final = _text("schema", "The schema to register for writing; by default derived from the table's columns.")
+CERTIFICATES: Final = _text("ssl.truststore.location", "A PEM file with the trusted certificates.")
+OWN_CERTIFICATE: Final = _text("ssl.keystore.location", "A PEM file with a certificate and its key.")
+OWN_PASSWORD: Final = _text("ssl.keystore.password", "The password of that key.")
 BASIC_SOURCE: Final = ConfigOption(
-    "basic-auth.credentials-source", choice("USER_INFO"), "USER_INFO", "where name and password are: in the next option"
+    "basic-auth.credentials-source",
+    choice("USER_INFO"),
+    "USER_INFO",
+    "The source of the name and password: the next option.",
 )
-USER_INFO: Final = _text("basic-auth.user-info", "name and password, with a colon between them")
+USER_INFO: Final = _text("basic-auth.user-info", "The name and password, separated by a colon.")
 TOKEN_SOURCE: Final = ConfigOption(
-    "bearer-auth.credentials-source", choice("STATIC_TOKEN"), "STATIC_TOKEN", "where the token is: in the next option"
+    "bearer-auth.credentials-source",
+    choice("STATIC_TOKEN"),
+    "STATIC_TOKEN",
+    "The source of the token: the next option.",
 )
-TOKEN: Final = _text("bearer-auth.token", "a token")
+TOKEN: Final = _text("bearer-auth.token", "The token.")
 OPTIONS: Final = (
     URL,
     SUBJECT,

@@ -30,13 +30,13 @@ DATABASE_INCLUDE: Final = (
     ConfigOptions.key("database.include")
     .string_type()
     .no_default_value()
-    .with_description("a regular expression: changes of other databases are left out")
+    .with_description("A regular expression for databases; changes of others are skipped.")
 )
 TABLE_INCLUDE: Final = (
     ConfigOptions.key("table.include")
     .string_type()
     .no_default_value()
-    .with_description("a regular expression: changes of other tables are left out")
+    .with_description("A regular expression for tables; changes of others are skipped.")
 )
 
 _Row = dict[str, msgspec.Raw]

@@ -16,46 +16,52 @@ from penstock.table.connectors.table_options import TableOptions
 from penstock.table.plan.row_schema import RowSchema
 
 DELIMITER: Final = (
-    ConfigOptions.key("field-delimiter").string_type().default_value(",").with_description("stands between fields")
+    ConfigOptions.key("field-delimiter")
+    .string_type()
+    .default_value(",")
+    .with_description("The delimiter between fields.")
 )
 DISABLE_QUOTE: Final = (
     ConfigOptions.key("disable-quote-character")
     .boolean_type()
     .default_value(False)
-    .with_description("whether quotes are letters like others")
+    .with_description("Whether to treat quotes like other characters.")
 )
 QUOTE: Final = (
     ConfigOptions.key("quote-character")
     .string_type()
     .no_default_value()
-    .with_description('stands around fields that have a delimiter in them; `"` unless set')
+    .with_description('The quote around fields that contain a delimiter; by default `"`.')
 )
 COMMENTS: Final = (
     ConfigOptions.key("allow-comments")
     .boolean_type()
     .default_value(False)
-    .with_description("whether lines that begin with # are left out")
+    .with_description("Whether to skip lines that begin with #.")
 )
 IGNORE_ERRORS: Final = (
     ConfigOptions.key("ignore-parse-errors")
     .boolean_type()
     .default_value(False)
-    .with_description("whether values that cannot be read are NULL, and lines that cannot be read are left out")
+    .with_description("Whether to read invalid values as NULL, and to skip invalid lines.")
 )
 SEPARATOR: Final = (
     ConfigOptions.key("array-element-delimiter")
     .string_type()
     .default_value(";")
-    .with_description("stands between the elements of an array or row")
+    .with_description("The delimiter between the elements of an array or row.")
 )
 ESCAPE: Final = (
     ConfigOptions.key("escape-character")
     .string_type()
     .no_default_value()
-    .with_description("takes the meaning from the next character")
+    .with_description("The character that escapes the next one.")
 )
 NULL: Final = (
-    ConfigOptions.key("null-literal").string_type().no_default_value().with_description("the text that is NULL")
+    ConfigOptions.key("null-literal")
+    .string_type()
+    .no_default_value()
+    .with_description("The string that represents NULL.")
 )
 
 
@@ -63,7 +69,7 @@ SHORT_DECIMALS: Final = (
     ConfigOptions.key("write-bigdecimal-in-scientific-notation")
     .boolean_type()
     .default_value(True)
-    .with_description("whether decimals are written without zeros at the end, and with an exponent, as 1E+5")
+    .with_description("Whether to write decimals without trailing zeros and with an exponent, as 1E+5.")
 )
 
 

@@ -26,7 +26,7 @@ from penstock.table.data import logical_types as types
 from penstock.table.plan.row_schema import RowSchema
 
 SCHEMA_INCLUDE: Final = switch(
-    "schema-include", "whether messages have a schema beside them, as Kafka Connect writes unless told otherwise"
+    "schema-include", "Whether messages include their schema, as Kafka Connect writes them by default."
 )
 _TEXT: Final = types.VarCharType(types.LENGTH_MAX)
 

@@ -15,36 +15,35 @@ def switch(key: str, description: str) -> ConfigOption[bool]:
     return ConfigOptions.key(key).boolean_type().default_value(False).with_description(description)
 
 
-FAIL_ON_MISSING: Final = switch("fail-on-missing-field", "whether an object that lacks a column is an error")
+FAIL_ON_MISSING: Final = switch("fail-on-missing-field", "Whether a missing column is an error.")
 IGNORE_ERRORS: Final = switch(
     "ignore-parse-errors",
-    "whether values that cannot be read are NULL, and messages that are no rows are left out and counted",
+    "Whether to read invalid values as NULL, and to skip and count messages that are not rows.",
 )
 TIMESTAMPS: Final = ConfigOption(
     "timestamp-format.standard",
     choice("SQL", "ISO-8601"),
     "SQL",
-    "`SQL` for `2020-12-30 12:13:14.123`, `ISO-8601` for `2020-12-30T12:13:14.123`; with a Z for a point on the time "
-    "line",
+    "`SQL` for `2020-12-30 12:13:14.123`, `ISO-8601` for `2020-12-30T12:13:14.123`; TIMESTAMP_LTZ has a trailing Z.",
 )
 NULL_KEY_MODE: Final = ConfigOption(
     NULL_KEYS,
     choice("FAIL", "DROP", "LITERAL"),
     "FAIL",
-    "what becomes of an entry of a map whose key is NULL when it is written: `FAIL` fails the job, `DROP` leaves the "
-    "entry out, `LITERAL` writes the key of `map-null-key.literal`",
+    "How to write a map entry whose key is NULL: `FAIL` fails the job, `DROP` drops the entry, `LITERAL` writes the "
+    "key in `map-null-key.literal`.",
 )
 NULL_KEY: Final = (
     ConfigOptions.key("map-null-key.literal")
     .string_type()
     .default_value("null")
-    .with_description("the key that stands for NULL with `map-null-key.mode` `LITERAL`")
+    .with_description("The key written for NULL if `map-null-key.mode` is `LITERAL`.")
 )
 PLAIN_DECIMALS: Final = switch(
     "encode.decimal-as-plain-number",
-    "whether decimals are written with all their digits and without an exponent; else `1E+5` stands for `100000`",
+    "Whether to write decimals with all their digits and without an exponent; otherwise `100000` becomes `1E+5`.",
 )
-LEAVE_OUT_NULLS: Final = switch("encode.ignore-null-fields", "whether fields that are NULL are left out")
+LEAVE_OUT_NULLS: Final = switch("encode.ignore-null-fields", "Whether to omit fields that are NULL.")
 #: the options shared by JSON changelogs
 CHANGELOG_OPTIONS: Final = (IGNORE_ERRORS, TIMESTAMPS, NULL_KEY_MODE, NULL_KEY, PLAIN_DECIMALS, LEAVE_OUT_NULLS)
 

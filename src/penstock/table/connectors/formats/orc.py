@@ -25,13 +25,13 @@ from penstock.table.data import logical_types as types
 from penstock.table.plan.row_schema import RowSchema
 
 COMPRESS: Final = ConfigOption(
-    "compress", choice("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD"), "ZLIB", "how stripes are compressed"
+    "compress", choice("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD"), "ZLIB", "The compression of stripes."
 )
 STRIPE_SIZE: Final = (
     ConfigOptions.key("stripe.size")
     .memory_type()
     .default_value(STRIPE_BYTES)
-    .with_description("how large a stripe is; readers share a file by stripes")
+    .with_description("The size of a stripe. Readers split a file by stripes.")
 )
 _REFUSED: Final = (*NO_FILE_TYPES, types.TimeType)
 

@@ -40,7 +40,7 @@ COMPRESSION: Final = ConfigOption(
     "compression",
     choice("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI"),
     "SNAPPY",
-    "how columns are compressed",
+    "The compression of columns.",
 )
 
 
@@ -49,9 +49,9 @@ UTC_TIMEZONE: Final = (
     .boolean_type()
     .no_default_value()
     .with_description(
-        "whether timestamps in files are in UTC; `false` means the time zone of the session, as Flink reads and writes "
-        "them by default. Unless set, files that Flink has written are read as with `false`, and all others as they "
-        "say, with UTC for INT96; files are written in UTC"
+        "Whether timestamps in files are in UTC; `false` means the session time zone, as in Flink by default. If "
+        "unset, files written by Flink are read as with `false`, other files as they declare, with UTC for INT96, and "
+        "files are written in UTC."
     )
 )
 

@@ -30,10 +30,10 @@ from penstock.table.data.values import to_column, to_values
 from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 CHARSET: Final = (
-    ConfigOptions.key("charset").string_type().default_value("UTF-8").with_description("how text is encoded")
+    ConfigOptions.key("charset").string_type().default_value("UTF-8").with_description("The character set of strings.")
 )
 ENDIANNESS: Final = ConfigOption(
-    "endianness", choice("big-endian", "little-endian"), "big-endian", "in which order the bytes of a number are"
+    "endianness", choice("big-endian", "little-endian"), "big-endian", "The byte order of numbers."
 )
 #: the `struct` codes of numbers
 _CODES: Final[dict[type[DataType], str]] = {

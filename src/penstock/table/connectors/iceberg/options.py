@@ -28,65 +28,65 @@ def _flag(key: str, default: bool, description: str) -> ConfigOption[bool]:
     return ConfigOptions.key(key).boolean_type().default_value(default).with_description(description)
 
 
-CATALOG_NAME: Final = _text("catalog-name", "the name of the catalog; pyiceberg adds its own configuration for it")
-CATALOG_TYPE: Final = _text("catalog-type", "`rest`, `sql`, `hive`, `glue` and so on; by default what the URI says")
-URI: Final = _text("uri", "where the catalog is")
-WAREHOUSE: Final = _text("warehouse", "where new tables are put")
+CATALOG_NAME: Final = _text("catalog-name", "The name of the catalog; pyiceberg adds its own configuration for it.")
+CATALOG_TYPE: Final = _text("catalog-type", "`rest`, `sql`, `hive`, `glue` and so on; by default derived from the URI.")
+URI: Final = _text("uri", "The URI of the catalog.")
+WAREHOUSE: Final = _text("warehouse", "The location of new tables.")
 DATABASE: Final = (
     ConfigOptions.key("catalog-database")
     .string_type()
     .default_value("default")
-    .with_description("the namespace of the table, `a.b` for one within another")
+    .with_description("The namespace of the table; `a.b` for a nested one.")
 )
-TABLE: Final = _text("catalog-table", "the name of the table in the catalog; by default its name here")
-BRANCH: Final = _text("branch", f"which branch is read, followed or written; `{MAIN}` by default")
+TABLE: Final = _text("catalog-table", "The name of the table in the catalog; by default its name in SQL.")
+BRANCH: Final = _text("branch", f"The branch to read, follow or write; by default `{MAIN}`.")
 
-STREAMING: Final = _flag("streaming", False, "whether to go on with what is appended, without an end")
+STREAMING: Final = _flag("streaming", False, "Whether to keep reading appended rows, as an unbounded table.")
 INTERVAL: Final = (
     ConfigOptions.key("monitor-interval")
     .duration_type()
     .default_value(INTERVAL_MS)
-    .with_description("how often to look for new snapshots")
+    .with_description("The interval at which new snapshots are discovered.")
 )
 STRATEGY: Final = (
     ConfigOptions.key("starting-strategy")
     .string_type()
     .default_value(StreamingStartingStrategy.INCREMENTAL_FROM_LATEST_SNAPSHOT.value)
-    .with_description(f"where following begins: {_STRATEGIES}")
+    .with_description(f"Where a streaming read starts: {_STRATEGIES}.")
 )
-START_ID: Final = _number("start-snapshot-id", "the first snapshot, for the strategy that needs it")
-START_MS: Final = _number("start-snapshot-timestamp", "when the first snapshot was made at the earliest (ms)")
+START_ID: Final = _number("start-snapshot-id", "The first snapshot, for the strategy that needs it.")
+START_MS: Final = _number("start-snapshot-timestamp", "The earliest creation time of the first snapshot (ms).")
 SKIP_OVERWRITES: Final = _flag(
-    "streaming-skip-overwrite-snapshots", False, "pass over snapshots that replace rows, instead of failing"
+    "streaming-skip-overwrite-snapshots", False, "Whether to skip snapshots that replace rows, instead of failing."
 )
 SKIP_DELETES: Final = _flag(
-    "streaming-skip-delete-snapshots", False, "pass over snapshots that remove rows, instead of failing"
+    "streaming-skip-delete-snapshots", False, "Whether to skip snapshots that delete rows, instead of failing."
 )
-SNAPSHOT_ID: Final = _number("snapshot-id", "read this snapshot")
-AS_OF: Final = _number("as-of-timestamp", "read the snapshot that was current at this time (ms since 1970)")
-TAG: Final = _text("tag", "read the snapshot of this tag")
+SNAPSHOT_ID: Final = _number("snapshot-id", "The snapshot to read.")
+AS_OF: Final = _number("as-of-timestamp", "Read the snapshot that was current at this time (ms since 1970).")
+TAG: Final = _text("tag", "Read the snapshot with this tag.")
 
 UPSERT: Final = _flag(
     "write.upsert.enabled",
     True,
-    "for a table with a primary key: write its changes by key; with `false` rows are only added",
+    "For a table with a primary key, whether to write upserts; `false` only appends rows.",
 )
-CREATE: Final = _flag("sink.create-table", True, "make the table where it is not there, from the declared columns")
-EVOLVE: Final = _flag("sink.schema-evolution", False, "add declared columns to the table that it does not have")
+CREATE: Final = _flag("sink.create-table", True, "Whether to create a missing table from the declared columns.")
+EVOLVE: Final = _flag("sink.schema-evolution", False, "Whether to add declared columns that the table lacks.")
 PARTITIONING: Final = _text(
-    "sink.partitioning", "of a table that is made, in place of PARTITIONED BY: `day(ts), bucket(16, id)`"
+    "sink.partitioning", "The partitioning of a new table, instead of PARTITIONED BY: `day(ts), bucket(16, id)`."
 )
 TARGET: Final = (
     ConfigOptions.key("sink.target-file-size")
     .memory_type()
     .default_value(TARGET_BYTES)
-    .with_description("write a file ahead of a checkpoint when a subtask holds so many bytes of rows")
+    .with_description("The number of buffered bytes at which a subtask writes a file before the checkpoint.")
 )
 RETENTION: Final = (
     ConfigOptions.key("sink.ledger-retention")
     .duration_type()
     .default_value(RETENTION_MS)
-    .with_description("for how long the table remembers commits at least: longer than savepoints are kept")
+    .with_description("The minimum time that the table remembers commits; keep it longer than savepoints.")
 )
 OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     CATALOG_TYPE,

@@ -22,84 +22,89 @@ def _number(key: str, default: int, description: str) -> ConfigOption[int]:
     return ConfigOptions.key(key).int_type().default_value(default).with_description(description)
 
 
-URL: Final = _text("url", "`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…` with the parameters of libpq")
-TABLE: Final = _text("table-name", "a table or view, `schema.table` for one of another schema")
-USERNAME: Final = _text("username", "who connects")
-PASSWORD: Final = _text("password", "with which password")
-DRIVER_NAME: Final = _text("driver", "a driver in Java, for tables that name it: only PostgreSQL's is taken")
-PARTITION_COLUMN: Final = _text("scan.partition.column", "of whole numbers, by which the table is cut")
+URL: Final = _text("url", "`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…` with libpq's parameters.")
+TABLE: Final = _text("table-name", "The name of a table or view; `schema.table` if it is in another schema.")
+USERNAME: Final = _text("username", "The user name.")
+PASSWORD: Final = _text("password", "The password.")
+DRIVER_NAME: Final = _text("driver", "The name of a Java driver, for compatibility; only PostgreSQL's is accepted.")
+PARTITION_COLUMN: Final = _text("scan.partition.column", "The integer column that partitions the scan.")
 PARTITION_COUNT: Final = (
-    ConfigOptions.key("scan.partition.num").int_type().no_default_value().with_description("into how many parts")
+    ConfigOptions.key("scan.partition.num").int_type().no_default_value().with_description("The number of partitions.")
 )
 LOWER: Final = (
     ConfigOptions.key("scan.partition.lower-bound")
     .long_type()
     .no_default_value()
-    .with_description("the least value of the column; rows below are read with the first part, as those with NULL are")
+    .with_description(
+        "The least value of the column. Rows below it, and rows with NULL, are read with the first partition."
+    )
 )
 UPPER: Final = (
     ConfigOptions.key("scan.partition.upper-bound")
     .long_type()
     .no_default_value()
-    .with_description("the greatest value of the column; rows above are read with the last part")
+    .with_description("The greatest value of the column. Rows above it are read with the last partition.")
 )
-FETCH: Final = _number("scan.fetch-size", FETCH_SIZE, "how many rows are fetched at a time")
-MAX_ROWS: Final = _number("sink.buffer-flush.max-rows", 5_000, "how many rows are worth a write")
+FETCH: Final = _number("scan.fetch-size", FETCH_SIZE, "The number of rows to fetch at a time.")
+MAX_ROWS: Final = _number("sink.buffer-flush.max-rows", 5_000, "The number of buffered rows that triggers a write.")
 INTERVAL: Final = (
     ConfigOptions.key("sink.buffer-flush.interval")
     .duration_type()
     .default_value(1_000)
-    .with_description("how long rows wait at most; `0` for until there are enough, or a checkpoint comes")
+    .with_description(
+        "The maximum time that rows stay buffered; with `0`, until the buffer is full or a checkpoint is taken."
+    )
 )
-RETRIES: Final = _number("sink.max-retries", MAX_RETRIES, "how often a write is tried again")
+RETRIES: Final = _number("sink.max-retries", MAX_RETRIES, "The maximum number of retries of a failed write.")
 GUARANTEE: Final = (
     ConfigOptions.key("sink.delivery-guarantee")
     .string_type()
     .default_value("at-least-once")
     .with_description(
-        "`exactly-once`: rows are held until the checkpoint is complete, and written with a note in the ledger"
+        "`exactly-once` buffers rows until the checkpoint completes, and writes them together with an entry in the "
+        "ledger."
     )
 )
 LEDGER_TABLE: Final = (
     ConfigOptions.key("sink.ledger-table")
     .string_type()
     .default_value(LEDGER)
-    .with_description("the table of what was written exactly once; it is made if it is not there")
+    .with_description("The table that records exactly-once writes; it is created if it does not exist.")
 )
 UNREPRESENTABLE: Final = (
     ConfigOptions.key(OPTION)
     .string_type()
     .default_value(FAIL)
     .with_description(
-        "what values do that the declared type cannot hold, such as NaN in a DECIMAL or `infinity` in a TIMESTAMP: "
-        "`fail` the job, or become `null`; a column declared as STRING has each value as text"
+        "How to treat values that the declared type cannot represent, such as NaN for DECIMAL or `infinity` for "
+        "TIMESTAMP: `fail` the job, or convert them to `null`. A STRING column holds every value as text."
     )
 )
 LOOKUP_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     ConfigOptions.key("lookup.cache")
     .string_type()
     .default_value("NONE")
-    .with_description("`PARTIAL` remembers rows of some keys, `FULL` holds the whole table"),
+    .with_description("`PARTIAL` caches the rows of some keys, `FULL` the whole table."),
     ConfigOptions.key("lookup.partial-cache.max-rows")
     .long_type()
     .no_default_value()
-    .with_description("how many keys are remembered"),
+    .with_description("The maximum number of cached keys."),
     ConfigOptions.key("lookup.partial-cache.expire-after-write")
     .duration_type()
     .no_default_value()
-    .with_description("for how long after they were asked for"),
+    .with_description("The time after which a key expires once it is fetched."),
     ConfigOptions.key("lookup.partial-cache.expire-after-access")
     .duration_type()
     .no_default_value()
-    .with_description("for how long after they were needed"),
+    .with_description("The time after which a key expires once it is last used."),
     ConfigOptions.key("lookup.partial-cache.cache-missing-key")
     .boolean_type()
     .default_value(True)
-    .with_description("whether it is remembered, too, that a key has no rows"),
+    .with_description("Whether to cache keys without rows."),
     ConfigOptions.key("lookup.max-retries")
     .int_type()
     .default_value(3)
-    .with_description("how often a question is asked again"),
+    .with_description("The maximum number of retries of a failed lookup."),
 )
 OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     USERNAME,

@@ -21,97 +21,101 @@ def _text(key: str, description: str) -> ConfigOption[str | None]:
     return ConfigOptions.key(key).string_type().no_default_value().with_description(description)
 
 
-SERVERS: Final = _text("properties.bootstrap.servers", "the brokers to begin with, as `host:port,host:port`")
-GROUP: Final = _text("properties.group.id", "the consumer group to which offsets of checkpoints are committed")
-TOPIC: Final = _text("topic", "the topics to read, with `;` between them; the one topic to write to")
-TOPIC_PATTERN: Final = _text("topic-pattern", "a regular expression: topics whose whole names match are read")
-VALUE_FORMAT: Final = _text("value.format", "as `format`, whose place it takes")
-KEY_FORMAT: Final = _text("key.format", "how keys are written as bytes; its options begin with `key.` and its name")
-KEY_FIELDS: Final = _text("key.fields", "the columns that are in the key, with `;` between them")
+SERVERS: Final = _text("properties.bootstrap.servers", "The bootstrap servers, as `host:port,host:port`.")
+GROUP: Final = _text("properties.group.id", "The consumer group to which the offsets of checkpoints are committed.")
+TOPIC: Final = _text("topic", "The topics to read, separated by `;`, or the one topic to write.")
+TOPIC_PATTERN: Final = _text("topic-pattern", "A regular expression that the whole names of the topics to read match.")
+VALUE_FORMAT: Final = _text("value.format", "An alternative to `format`.")
+KEY_FORMAT: Final = _text("key.format", "The format of keys; its options are prefixed with `key.` and its name.")
+KEY_FIELDS: Final = _text("key.fields", "The columns of the key, separated by `;`.")
 KEY_PREFIX: Final = (
     ConfigOptions.key("key.fields-prefix")
     .string_type()
     .default_value("")
-    .with_description("what stands in front of the names of the key's columns, and not in the key itself")
+    .with_description("A prefix of the names of key columns, which the key itself does not have.")
 )
 VALUE_INCLUDES: Final = (
     ConfigOptions.key("value.fields-include")
     .string_type()
     .default_value("ALL")
-    .with_description("`EXCEPT_KEY`: the key's columns are not in the value")
+    .with_description("`EXCEPT_KEY`: the value does not include the key columns.")
 )
 STARTUP: Final = (
     ConfigOptions.key("scan.startup.mode")
     .string_type()
     .default_value("group-offsets")
     .with_description(
-        "where to begin: `earliest-offset`, `latest-offset`, `group-offsets`, `timestamp`, `specific-offsets`"
+        "Where to start: `earliest-offset`, `latest-offset`, `group-offsets`, `timestamp`, `specific-offsets`."
     )
 )
 STARTUP_OFFSETS: Final = _text(
-    "scan.startup.specific-offsets", "offsets, as `partition:0,offset:42;partition:1,offset:300`"
+    "scan.startup.specific-offsets", "The start offsets, as `partition:0,offset:42;partition:1,offset:300`."
 )
 STARTUP_TIMESTAMP: Final = (
     ConfigOptions.key("scan.startup.timestamp-millis")
     .long_type()
     .no_default_value()
-    .with_description("the time of the first record, in ms")
+    .with_description("The timestamp of the first record, in ms.")
 )
 BOUNDED: Final = (
     ConfigOptions.key("scan.bounded.mode")
     .string_type()
     .default_value("unbounded")
-    .with_description("where to stop: `unbounded`, `latest-offset`, `group-offsets`, `timestamp`, `specific-offsets`")
+    .with_description("Where to stop: `unbounded`, `latest-offset`, `group-offsets`, `timestamp`, `specific-offsets`.")
 )
-BOUNDED_OFFSETS: Final = _text("scan.bounded.specific-offsets", "as for `scan.startup.specific-offsets`; excluded")
+BOUNDED_OFFSETS: Final = _text(
+    "scan.bounded.specific-offsets", "The end offsets (exclusive), as for `scan.startup.specific-offsets`."
+)
 BOUNDED_TIMESTAMP: Final = (
     ConfigOptions.key("scan.bounded.timestamp-millis")
     .long_type()
     .no_default_value()
-    .with_description("the time of the first record that is not read, in ms")
+    .with_description("The timestamp of the first record that is not read, in ms.")
 )
 DISCOVERY: Final = (
     ConfigOptions.key("scan.topic-partition-discovery.interval")
     .duration_type()
     .default_value(300_000)
-    .with_description("how often new partitions are looked for; 0 for never")
+    .with_description("The interval at which new partitions are discovered; 0 disables discovery.")
 )
 PARTITIONER: Final = (
     ConfigOptions.key("sink.partitioner")
     .string_type()
     .default_value("default")
     .with_description(
-        "the partition of a row: `default`, by its key, else as Kafka's client likes; `fixed`, one for each subtask; "
-        "`round-robin`, in turn, for rows without keys"
+        "How to choose the partition of a row: `default`, by its key, or by the Kafka client's choice without one; "
+        "`fixed`, one per subtask; `round-robin`, for rows without keys."
     )
 )
 GUARANTEE: Final = (
     ConfigOptions.key("sink.delivery-guarantee")
     .string_type()
     .default_value("at-least-once")
-    .with_description("`at-least-once`, `exactly-once` by transactions, or `none`")
+    .with_description("`at-least-once`, `exactly-once` with transactions, or `none`.")
 )
 TRANSACTION_PREFIX: Final = _text(
-    "sink.transactional-id-prefix", "how the ids of transactions begin; `exactly-once` needs one that no other job has"
+    "sink.transactional-id-prefix", "The prefix of transactional ids; `exactly-once` needs one that no other job uses."
 )
-UPSERT_TOPIC: Final = _text("topic", "the topic to read or to write")
+UPSERT_TOPIC: Final = _text("topic", "The topic to read or write.")
 UPSERT_KEY_FORMAT: Final = _text(
-    "key.format", "how the primary key is written as bytes; its options begin with `key.` and its name"
+    "key.format", "The format of the primary key; its options are prefixed with `key.` and its name."
 )
 UPSERT_VALUE_FORMAT: Final = _text(
-    "value.format", "how rows are written as bytes; its options begin with `value.` and its name"
+    "value.format", "The format of rows; its options are prefixed with `value.` and its name."
 )
 BUFFER_ROWS: Final = (
     ConfigOptions.key("sink.buffer-flush.max-rows")
     .int_type()
     .default_value(0)
-    .with_description("how many changes are held back, so that only the last one of each key is written; 0 for none")
+    .with_description(
+        "The maximum number of buffered changes; only the last change per key is written. 0 disables buffering."
+    )
 )
 BUFFER_INTERVAL: Final = (
     ConfigOptions.key("sink.buffer-flush.interval")
     .duration_type()
     .default_value(0)
-    .with_description("how long changes are held back at most; holding back needs both options")
+    .with_description("The maximum time that changes stay buffered; buffering needs both options.")
 )
 
 OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

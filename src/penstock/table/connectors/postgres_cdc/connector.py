@@ -40,30 +40,35 @@ def _text(key: str, description: str) -> ConfigOption[str | None]:
     return ConfigOptions.key(key).string_type().no_default_value().with_description(description)
 
 
-HOSTNAME: Final = _text("hostname", "where the server is")
-USERNAME: Final = _text("username", "who connects; needs REPLICATION, and SELECT on the table")
-PASSWORD: Final = _text("password", "with which password")
-DATABASE: Final = _text("database-name", "the database")
-SCHEMA: Final = _text("schema-name", "the schema of the table; one, no regular expression")
-TABLE: Final = _text("table-name", "the table; one, no regular expression")
-SLOT: Final = _text("slot.name", "the replication slot; it is made if it is not there, and stays when the job ends")
-PORT: Final = ConfigOptions.key("port").int_type().default_value(POSTGRES_PORT).with_description("the server's port")
+HOSTNAME: Final = _text("hostname", "The host name of the server.")
+USERNAME: Final = _text("username", "The user name; the user needs REPLICATION, and SELECT on the table.")
+PASSWORD: Final = _text("password", "The password.")
+DATABASE: Final = _text("database-name", "The name of the database.")
+SCHEMA: Final = _text("schema-name", "The schema of the table; not a regular expression.")
+TABLE: Final = _text("table-name", "The name of the table; not a regular expression.")
+SLOT: Final = _text(
+    "slot.name", "The replication slot; it is created if it does not exist, and kept when the job ends."
+)
+PORT: Final = (
+    ConfigOptions.key("port").int_type().default_value(POSTGRES_PORT).with_description("The port of the server.")
+)
 PLUGIN: Final = (
     ConfigOptions.key("decoding.plugin.name")
     .string_type()
     .default_value("pgoutput")
-    .with_description("what tells the changes; there is no other")
+    .with_description("The logical decoding plugin; only `pgoutput` is supported.")
 )
 PUBLICATION: Final = _text(
-    "publication.name", "the publication, which is made if it is not there; unless set, the slot's with `_publication`"
+    "publication.name",
+    "The publication; it is created if it does not exist. If unset, the slot's name followed by `_publication`.",
 )
 INCOMPLETE: Final = (
     ConfigOptions.key("publication.allow-incomplete")
     .boolean_type()
     .default_value(False)
     .with_description(
-        "whether the publication may leave out rows (`WHERE`) and kinds of changes (`publish`); if not, the job fails "
-        "before it reads anything"
+        "Whether the publication may omit rows (`WHERE`) and kinds of changes (`publish`). If false, the job fails "
+        "before it reads anything."
     )
 )
 STARTUP: Final = (
@@ -71,8 +76,8 @@ STARTUP: Final = (
     .string_type()
     .default_value(INITIAL)
     .with_description(
-        "`initial`: the table, then its changes; `latest-offset`: changes from now on; `committed-offset`: those that "
-        "the slot has kept; `snapshot`: the table alone, and then the end"
+        "`initial`: the table, then its changes; `latest-offset`: new changes only; `committed-offset`: the changes "
+        "retained by the slot; `snapshot`: the table only, bounded."
     )
 )
 MODE: Final = (
@@ -80,38 +85,41 @@ MODE: Final = (
     .string_type()
     .default_value(ALL_CHANGES)
     .with_description(
-        "`all`: updates come with the row before, which needs REPLICA IDENTITY FULL; `upsert`: rows by the primary key"
+        "`all`: updates include the previous row, which needs REPLICA IDENTITY FULL; `upsert`: upserts by primary key."
     )
 )
 TRUNCATES: Final = (
     ConfigOptions.key("truncate.mode")
     .string_type()
     .default_value(FAIL)
-    .with_description("what a TRUNCATE does: `fail` the job, or `skip`: its rows stay")
+    .with_description("How to treat a TRUNCATE: `fail` the job, or `skip` it and keep its rows.")
 )
 CHUNK: Final = (
     ConfigOptions.key("scan.incremental.snapshot.chunk.size")
     .int_type()
     .default_value(CHUNK_SIZE)
-    .with_description("how many rows are read in one transaction")
+    .with_description("The number of rows to read in one transaction.")
 )
 INCREMENTAL: Final = (
     ConfigOptions.key("scan.incremental.snapshot.enabled")
     .boolean_type()
     .default_value(True)
-    .with_description("has no effect: a snapshot is always read in chunks, and goes on where it was")
+    .with_description("No effect: a snapshot is always read in chunks, and resumes where it stopped.")
 )
 HEARTBEAT: Final = (
     ConfigOptions.key("heartbeat.interval.ms")
     .duration_type()
     .default_value(HEARTBEAT_MS)
-    .with_description("how often the server is asked how far its log is, so that a quiet table does not hold it back")
+    .with_description(
+        "The interval at which the server is asked for its log position, so that a quiet table does not hold back its "
+        "log."
+    )
 )
 DELAY: Final = (
     ConfigOptions.key("scan.lsn-commit.checkpoints-num-delay")
     .int_type()
     .default_value(CONFIRM_DELAY)
-    .with_description("for how many completed checkpoints besides the last the server keeps its log")
+    .with_description("The server keeps its log for the last completed checkpoint and this number of earlier ones.")
 )
 _OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
     PASSWORD,

@@ -18,19 +18,21 @@ from penstock.table.data.logical_types import DataType
 from penstock.table.plan.changes import INSERTS
 from penstock.table.plan.logical import Scan
 
-HOSTNAME: Final = ConfigOptions.key("hostname").string_type().no_default_value().with_description("where the server is")
-PORT: Final = ConfigOptions.key("port").int_type().no_default_value().with_description("the server's port")
+HOSTNAME: Final = (
+    ConfigOptions.key("hostname").string_type().no_default_value().with_description("The host name of the server.")
+)
+PORT: Final = ConfigOptions.key("port").int_type().no_default_value().with_description("The port of the server.")
 DELIMITER: Final = (
     ConfigOptions.key("byte-delimiter")
     .int_type()
     .default_value(10)
-    .with_description("the byte that stands between rows, as a number")
+    .with_description("The byte that separates rows, as a number.")
 )
 RETRIES: Final = (
     ConfigOptions.key("max-retries")
     .int_type()
     .default_value(0)
-    .with_description("how often to connect again, once a second; below 0 for ever")
+    .with_description("The maximum number of reconnections, one per second; no limit if negative.")
 )
 _ASCII: Final = 128
 
