@@ -45,7 +45,7 @@ page: ## build the page that shows jobs (needs Node.js 20 or newer)
 	@scripts/page
 
 page-images: env java page browser ## take the pictures of the page for the documents
-	@$(RUN) python -m tests.operations.page.images docs/images
+	@$(RUN) python -m tests.server.page.images docs/images
 	@$(RUN) python -m tests.tutorial --here --pictures docs/images
 
 check: env ## lint, format, types and the import contract
@@ -67,7 +67,7 @@ $(REWRITTEN): $(STAMP)
 	@mkdir -p $(@D)
 	@touch $@
 
-$(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/trial/*.py)
+$(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/cli/trial/*.py)
 	@$(RUN) python -m tests.servers.install
 	@mkdir -p $(@D)
 	@touch $@

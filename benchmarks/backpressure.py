@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.common import Configuration, WatermarkStrategy
+from penstock.connectors.collect import DiscardingSink
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.connectors.print import DiscardingSink
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 

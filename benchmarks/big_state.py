@@ -21,12 +21,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.capture import fetch_files
-from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.state.states import ValueState
+from penstock.state.rocksdb.snapshot import SourceFiles, fetch_files
+from penstock.state.states import ValueState, ValueStateDescriptor
 
 GROUPS = 128
 BATCH = 4096

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.connectors.split_queue import SplitQueue
-from penstock.connectors.split_reader import PositionedReader
-from penstock.core.connector import Boundedness, Source, SplitEnumerator
-from penstock.core.records import Batch
+from penstock.connectors.split_reader import PositionedReader, SplitQueue
+from penstock.runtime.connector import Boundedness, Source, SplitEnumerator
+from penstock.runtime.records import Batch
 
 Event = tuple[int, int, int]
 #: auction, bidder, price, channel, address, timestamp (ms)

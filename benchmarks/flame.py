@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.events import EventsSpec
 from benchmarks.measuring import Settings, run_penstock
 from benchmarks.registry import WORKLOADS
-from penstock.drivers.local.job import LocalJob
+from penstock.drivers.local.mini_cluster import LocalJob
 
 FOLDER = Path("build/benchmarks")
 SECONDS = 8

@@ -25,17 +25,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.sink import CountingSink
-from penstock.base.job_id import JobID
+from penstock.base.job import JobID
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.effects import carry_out
-from penstock.core.job.job_master import JobMaster
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.backends import BackendSettings
-from penstock.drivers.clock import SystemClock
-from penstock.drivers.event_loop import EventLoopThread
-from penstock.drivers.local.cluster import InlineBackground, LocalCluster
-from penstock.drivers.worker_storage import StorageSettings
+from penstock.drivers.event_loop import EventLoopThread, SystemClock
+from penstock.drivers.local.mini_cluster import InlineBackground, LocalCluster
+from penstock.drivers.worker_storage import BackendSettings, StorageSettings
+from penstock.runtime.effects import carry_out
+from penstock.runtime.job.job_master import JobMaster
 
 VERTICES = 4
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.events import share_of
-from penstock.connectors.split_queue import SplitQueue
-from penstock.connectors.split_reader import PositionedReader
-from penstock.core.connector import Boundedness, InputStatus, Sink, SinkWriter, SinkWriterContext, Source
-from penstock.core.records import Batch
+from penstock.connectors.split_reader import PositionedReader, SplitQueue
+from penstock.runtime.connector import Boundedness, InputStatus, Sink, SinkWriter, SinkWriterContext, Source
+from penstock.runtime.records import Batch
 
 #: How long (ms) subtasks wait between two looks whether all are there.
 MEETING_POLL_MS = 5

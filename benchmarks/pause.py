@@ -18,12 +18,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from penstock.core.protocol import ExecutionId
-from penstock.core.task.histories import StateHistories
-from penstock.core.task.snapshot_writer import SnapshotWriter
-from penstock.drivers.spark.background import ThreadBackground
-from penstock.state.descriptors import ValueStateDescriptor
+from penstock.drivers.event_loop import ThreadBackground
+from penstock.runtime.protocol import ExecutionId
+from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories
 from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.states import ValueStateDescriptor
 from penstock.storage.file_store import FileCheckpointStore
 
 KEY_GROUPS = 128

@@ -15,11 +15,11 @@ import psycopg
 from tests.servers.postgres import postgres_server
 
 from penstock.connectors.postgres.cdc.source import PostgresSourceBuilder
-from penstock.connectors.postgres.options import JdbcConnectionOptions
-from penstock.connectors.postgres.scan_source import JdbcSource
+from penstock.connectors.postgres.client import JdbcConnectionOptions
+from penstock.connectors.postgres.scan import JdbcSource
 from penstock.connectors.postgres.sink import JdbcSink
-from penstock.core.records import Batch
-from penstock.table.connectors.held_table import read_whole
+from penstock.runtime.records import Batch
+from penstock.sql.tables.lookup import read_whole
 from penstock.testing.connectors import SinkHost, SourceRun
 
 ROWS = 200_000

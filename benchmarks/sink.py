@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.core.connector import Sink, SinkWriter, SinkWriterContext
+from penstock.runtime.connector import Sink, SinkWriter, SinkWriterContext
 
 KEPT_MAX = 100_000
 

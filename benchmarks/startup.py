@@ -24,7 +24,7 @@ from pathlib import Path
 
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
-from penstock.core.connector import Sink, SinkWriter
+from penstock.runtime.connector import Sink, SinkWriter
 from penstock.datastream import StreamExecutionEnvironment
 
 

@@ -22,23 +22,21 @@ from rich.console import Console
 from rich.table import Table
 from rocksdict import Options, Rdict
 
-from penstock.core.operators.timers import TimerQueue
+from penstock.runtime.operators.timers import TimerQueue
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.descriptors import (
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.budget import MemoryBudget
+from penstock.state.rocksdb.settings import RocksDBSettings, SlotMemory
+from penstock.state.rocksdb.snapshot import RocksCapture, SourceFiles
+from penstock.state.snapshot import read_keyed
+from penstock.state.states import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.budget import MemoryBudget
-from penstock.state.rocksdb.capture import RocksCapture
-from penstock.state.rocksdb.memory import SlotMemory
-from penstock.state.rocksdb.rescale import SourceFiles
-from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.state.snapshot import read_keyed
 
 GROUPS = 128
 #: Accesses between two settling points, as in a batch.

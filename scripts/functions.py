@@ -9,12 +9,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from penstock.table.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
-from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.sql.functions.aggregates import AGGREGATE_FUNCTIONS, AggregateFunction
+from penstock.sql.functions.registry import SCALAR_FUNCTIONS
 
 BEGIN = """# All functions of SQL
 
-This page is generated from the [functions themselves](../src/penstock/table/functions) by `make functions`; a test
+This page is generated from the [functions themselves](../src/penstock/sql/functions) by `make functions`; a test
 checks that it is up to date. Functions have Flink's names, arguments and results, including NULL and result types.
 Scalar functions process whole columns. Subexpressions that are the same for all rows are computed once, when the query
 is planned.

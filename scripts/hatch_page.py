@@ -23,11 +23,11 @@ class PageHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable" or self.target_name != "wheel":
             return
         root = Path(self.root)
-        built = root / "src/penstock/operations/page/dist/index.html"
+        built = root / "src/penstock/server/page/dist/index.html"
         if (root / "web").is_dir():
             subprocess.run([root / "scripts/page", "--if-possible"], check=True)
         if built.is_file():
-            build_data["artifacts"].append("/src/penstock/operations/page/dist/**")
+            build_data["artifacts"].append("/src/penstock/server/page/dist/**")
         elif os.environ.get("PENSTOCK_PAGE") == "required":
             raise RuntimeError("The wheel would lack the page. Build it with Node.js 20 or newer at hand.")
         else:

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from penstock.base import metric_options, options
-from penstock.base.config_options import ConfigOption
-from penstock.base.value_types import BYTES_COUNT, DURATION_MS, render
+from penstock.base.config_options import BYTES_COUNT, DURATION_MS, ConfigOption, render
 
 BEGIN = """# All options
 

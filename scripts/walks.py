@@ -22,17 +22,17 @@ import penstock
 from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.connector import Committer, Sink, SinkWriter
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.runtime.connector import Committer, Sink, SinkWriter
 
 ROOT = f"{Path(penstock.__file__).parent}/"
 PATIENCE_S = 60
 #: Functions by file and name; a call of the first begins the walk, one of the second ends it.
 WALKS = {
     "a record, from the source to the sink's writer": (("walks.py", "generate"), ("walks.py", "write_batch")),
-    "a barrier, from the trigger to the commit": (("split_queue.py", "snapshot_state"), ("walks.py", "commit")),
+    "a barrier, from the trigger to the commit": (("split_reader.py", "snapshot_state"), ("walks.py", "commit")),
     "a savepoint at another parallelism, to the first record": (
         ("job_master.py", "start"),
         ("walks.py", "process_element"),

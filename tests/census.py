@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.core.batch.task import BatchTask
-from penstock.core.epochs.task import EpochTask
-from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.context import OperatorContext
-from penstock.core.task.channels.input_gate import InputGate
-from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.core.task.operator_chain import ChainOutput, OperatorChain
-from penstock.core.task.processing import ProcessingLoop
-from penstock.core.task.stream_task import StreamTask
+from penstock.runtime.batch.task import BatchTask
+from penstock.runtime.epochs.task import EpochTask
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.function_context import OperatorContext
+from penstock.runtime.task.channels.input_gate import InputGate
+from penstock.runtime.task.channels.result_partition import ResultPartition
+from penstock.runtime.task.operator_chain import ChainOutput, OperatorChain
+from penstock.runtime.task.processing import ProcessingLoop
+from penstock.runtime.task.stream_task import StreamTask
 from penstock.state.backend import KeyedStateBackend
+from penstock.state.heap import StateTable
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.states import State
-from penstock.state.table import StateTable
 
 #: the parts of a task
 KINDS = (

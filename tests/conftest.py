@@ -30,9 +30,9 @@ LONG = (
     "tests/simulation/",
     "tests/datastream/test_tempos_agree.py",
     "tests/examples/",
-    "tests/operations/page/",
+    "tests/server/page/",
     "tests/test_reference.py",
-    "tests/trial/",
+    "tests/cli/trial/",
 )
 
 #: How long (s) a test may take with `--store s3`: some take a checkpoint every ten seconds for hours of virtual time,

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import FormatError
+from penstock.codecs.arrow_columns import exact_cast, exact_cast_columns
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.exact_cast import exact_cast, exact_cast_columns
 from penstock.connectors.postgres.scan import ScannedColumn
 from penstock.connectors.postgres.text_columns import parse_batch
-from penstock.formats.csv_columns import CsvColumnsFormat
+from penstock.formats.csv import CsvColumnsFormat
 from penstock.formats.parquet import ParquetWriterFactory
-from penstock.table.data.logical_types import DecimalType
-from penstock.table.functions.decimal_arithmetic import fitted
+from penstock.sql.data.types import DecimalType
+from penstock.sql.functions.decimal import fitted
 
 WIDE = pa.decimal128(38, 0)
 MONEY = pa.decimal128(38, 18)

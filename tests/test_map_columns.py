@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from penstock.codecs.exact_cast import exact_cast
-from penstock.codecs.map_columns import (
+from penstock.codecs.arrow_columns import (
+    exact_cast,
     get_map_key_type,
     get_map_keys,
     has_nullable_keys,
@@ -21,10 +21,10 @@ from penstock.codecs.map_columns import (
     plain_column,
     plain_type,
 )
+from penstock.sql.data.arrow import arrow_type, logical_type
+from penstock.sql.data.types import DoubleType, IntType, MapType, MultisetType, VarCharType
 from penstock.state.equality import build_canonicalizer, canonical_column, hashable_elements
 from penstock.state.key_columns import read_columns
-from penstock.table.data.arrow_types import arrow_type, logical_type
-from penstock.table.data.logical_types import DoubleType, IntType, MapType, MultisetType, VarCharType
 
 PLAIN = pa.map_(pa.string(), pa.int32())
 NULLABLE = map_type(pa.string(), pa.int32())

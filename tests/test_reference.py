@@ -25,4 +25,4 @@ def test_the_reference_is_built_without_warnings(tmp_path: Path) -> None:
     page = (tmp_path / "penstock" / "datastream" / "data_stream.html").read_text()
     assert "lies in savepoints" in page, "uid() has its place at the streams whose operator it names"
     assert "Remove records from a window that fires" in page
-    assert not (tmp_path / "penstock" / "core" / "task.html").exists()
+    assert not (tmp_path / "penstock" / "runtime" / "task.html").exists()

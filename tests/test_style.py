@@ -45,13 +45,13 @@ def leftover_marker(path: Path, source: str) -> Iterator[str]:
 def printing(path: Path, source: str) -> Iterator[str]:
     """Only commands print; a library logs."""
     parts = path.relative_to(SRC).with_suffix("").parts
-    if {"cli", "demo", "service"}.isdisjoint(parts):
+    if {"cli"}.isdisjoint(parts):
         yield from (f"{line}: print()" for line, name in calls(source) if name == "print")
 
 
 def impure_core(path: Path, source: str) -> Iterator[str]:
     """The core decides from its events alone, so that a history can be replayed."""
-    if path.relative_to(SRC).parts[:2] != ("penstock", "core"):
+    if path.relative_to(SRC).parts[:2] != ("penstock", "runtime"):
         return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -104,9 +104,9 @@ def test_source_keeps_rule(rule: Callable[[Path, str], Iterator[str]]) -> None:
         (impure_core, "open('x')\n"),
         (impure_core, "datetime.datetime.now()\n"),
         (heavy_base, "def f():\n    import numpy\n"),
-        (heavy_base, "from penstock.core.records import Batch\n"),
+        (heavy_base, "from penstock.runtime.records import Batch\n"),
     ],
 )
 def test_rule_sees_breach(rule: Callable[[Path, str], Iterator[str]], source: str) -> None:
-    package = "base" if rule is heavy_base else "core"
+    package = "base" if rule is heavy_base else "runtime"
     assert list(rule(SRC / "penstock" / package / "module.py", source))

@@ -21,7 +21,7 @@ export default defineConfig({
   plugins: [contentPolicy],
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: {
-    outDir: "../src/penstock/operations/page/dist",
+    outDir: "../src/penstock/server/page/dist",
     emptyOutDir: true,
     target: "es2022",
     assetsInlineLimit: 0,

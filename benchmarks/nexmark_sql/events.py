@@ -14,20 +14,23 @@ import pyarrow.compute as pc
 from benchmarks.nexmark_sql.kept import Kept, KeptConnector
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS
 from penstock.connectors.rate_limiter import RateLimiterStrategy
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
-from penstock.core.records import Batch
-from penstock.table.connectors.abilities import NestedPushDown, Path, ProjectionPushDown, TableScan
-from penstock.table.connectors.blackhole import BlackholeConnector
-from penstock.table.connectors.connector import Connectors
-from penstock.table.connectors.filesystem.connector import FilesystemConnector
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.nexmark.connector import NexmarkConnector, NexmarkScan
-from penstock.table.connectors.nexmark.settings import NexmarkSettings
-from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, NexmarkColumnsSource, NexmarkSplit
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import TableReader, column_names
-from penstock.table.plan.logical import Scan
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.runtime.records import Batch
+from penstock.sql.connectors.filesystem.connector import FilesystemConnector
+from penstock.sql.connectors.nexmark.connector import (
+    CHUNK_EVENTS,
+    NexmarkColumnsSource,
+    NexmarkConnector,
+    NexmarkScan,
+    NexmarkSplit,
+)
+from penstock.sql.connectors.nexmark.events import NexmarkSettings
+from penstock.sql.connectors.spark import BlackholeConnector
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.logical.nodes import Scan
+from penstock.sql.tables.connector import Connectors, TableOptions
+from penstock.sql.tables.tables import NestedPushDown, Path, ProjectionPushDown, TableReader, TableScan, column_names
 
 #: how many chunks come at once where speed is measured: as many events as a source of files hands over at a time
 AT_ONCE: Final = COLUMN_BATCH_ROWS // CHUNK_EVENTS

@@ -9,14 +9,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC
 from typing import Any, Final, TypeAlias
 
-from penstock.core.connector import Committer, Sink, SinkWriter, SinkWriterContext
-from penstock.table.connectors.connector import TableConnector
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import TableWriter
-from penstock.table.data.conversion import to_external
-from penstock.table.data.logical_types import DataType
-from penstock.table.plan.changes import ALL, SHORT
-from penstock.table.plan.logical import Write
+from penstock.runtime.connector import Committer, Sink, SinkWriter, SinkWriterContext
+from penstock.sql.data.conversion import to_external
+from penstock.sql.data.types import DataType
+from penstock.sql.logical.nodes import ALL, SHORT, Write
+from penstock.sql.tables.connector import TableConnector, TableOptions
+from penstock.sql.tables.tables import TableWriter
 
 #: how often each row is there
 Folded = Counter[tuple[Any, ...]]

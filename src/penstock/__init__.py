@@ -2,6 +2,9 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from penstock.moved_modules import install
+
+install()
 try:
     __version__ = version("penstock")
 except PackageNotFoundError:  # imported from a directory or an archive, as on a Spark worker

@@ -8,9 +8,9 @@ from typing import Any
 from tests.cep.oracle.specifications import Event
 
 from penstock.cep import CEP, Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
-from penstock.core.operators.base import StreamOperator
 from penstock.datastream import OutputTag, StreamExecutionEnvironment
-from penstock.plan.nodes import get_factory
+from penstock.plan.transformation import get_factory
+from penstock.runtime.operators.base import StreamOperator
 from penstock.testing import OneInputOperatorHarness
 
 TIMED_OUT = OutputTag("timed out")

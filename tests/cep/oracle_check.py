@@ -12,7 +12,7 @@ from tests.cep.drawn import Case
 from tests.cep.operators import LATE, TIMED_OUT, operator_factory
 from tests.cep.oracle.answers import Answer, Match, TimeOut, answer
 
-from penstock.state.key_groups import assign_key_group, subtask_of_key_group
+from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.testing import OneInputOperatorHarness
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from penstock.base.output_tag import OutputTag
 from penstock.cep import Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
-from penstock.cep.building import build_search
-from penstock.core.operators.patterns.pattern_operator import EventTimePatternOperator, ProcessingTimePatternOperator
-from penstock.core.operators.patterns.search import PatternSettings
+from penstock.cep.pattern_stream import build_search
+from penstock.runtime.operators.patterns.conditions import PatternSettings
+from penstock.runtime.operators.patterns.pattern_operator import EventTimePatternOperator, ProcessingTimePatternOperator
 from penstock.testing import OneInputOperatorHarness
 
 TIMED_OUT = OutputTag("timed out")

@@ -9,12 +9,11 @@ import pytest
 from tests.cep.searching import TIMED_OUT, feed, letter, make_operator, opened, stage, texts
 
 from penstock.cep import AfterMatchSkipStrategy, Pattern, WithinType
-from penstock.cep.building import build_search
-from penstock.core.operators.patterns.changed_pattern import ChangedPatternError
-from penstock.core.operators.patterns.search import PatternSettings
-from penstock.core.patterns.description import Description, describe_pattern, differences
-from penstock.core.patterns.making import build_automaton
-from penstock.core.records import MAX_WATERMARK
+from penstock.cep.pattern_stream import build_search
+from penstock.runtime.operators.patterns.conditions import PatternSettings
+from penstock.runtime.operators.patterns.pattern_operator import ChangedPatternError
+from penstock.runtime.patterns.automaton import Description, build_automaton, describe_pattern, differences
+from penstock.runtime.records import MAX_WATERMARK
 
 ALLOWED = PatternSettings(allows_change=True)
 

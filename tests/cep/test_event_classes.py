@@ -12,9 +12,9 @@ import pytest
 from tests.cep.searching import opened
 
 from penstock.cep import Pattern
-from penstock.cep.building import build_search
 from penstock.cep.functions import SelectAdapter
-from penstock.core.operators.patterns.pattern_operator import EventTimePatternOperator
+from penstock.cep.pattern_stream import build_search
+from penstock.runtime.operators.patterns.pattern_operator import EventTimePatternOperator
 
 BEFORE = "from dataclasses import dataclass\n\n@dataclass\nclass Event:\n    kind: str\n    number: int\n"
 AFTER = BEFORE + "    place: str = 'nowhere'\n"

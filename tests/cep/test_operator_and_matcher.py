@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from tests.cep.searching import letter, make_operator, opened, stage, text, texts
 
 from penstock.cep import AfterMatchSkipStrategy, IterativeCondition, Pattern, WithinType
-from penstock.core.records import MAX_WATERMARK
+from penstock.runtime.records import MAX_WATERMARK
 from penstock.testing import trace_pattern
 
 

@@ -30,12 +30,12 @@ from penstock.cep import (
     RichIterativeCondition,
     WithinType,
 )
-from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.patterns.pattern_operator import PartialMatchLimitError
-from penstock.core.operators.patterns.search import PatternSettings
-from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.records import MAX_WATERMARK, Watermark
-from penstock.state.key_groups import assign_key_group, subtask_of_key_group
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.patterns.conditions import PatternSettings
+from penstock.runtime.operators.patterns.pattern_operator import PartialMatchLimitError
+from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.runtime.records import MAX_WATERMARK, Watermark
+from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.testing import ProcessingTime, Record, run_hostile
 
 LATE = OutputTag("late")

@@ -29,7 +29,7 @@ from penstock.cep import (
     UnsupportedOperationError,
     WithinType,
 )
-from penstock.cep.building import build_search
+from penstock.cep.pattern_stream import build_search
 from penstock.datastream import StreamExecutionEnvironment
 
 

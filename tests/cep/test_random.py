@@ -14,10 +14,9 @@ from tests.cep.random import check_job, check_seed, main, on_backend
 from tests.effort import tries
 from tests.simulation.planting import around
 
-from penstock.core.patterns.memory import Memory
-from penstock.core.patterns.skipping import Skip as SkipType
-from penstock.core.patterns.skipping import SkipStrategy
-from penstock.core.patterns.ways import Trees
+from penstock.runtime.patterns.automaton import Trees
+from penstock.runtime.patterns.matcher import Memory, SkipStrategy
+from penstock.runtime.patterns.matcher import Skip as SkipType
 
 
 def wrong(seeds: Sequence[int], with_restarts: bool) -> dict[int, list[str]]:

@@ -19,7 +19,7 @@ import pyspark
 from tests.clusters import packaged_job
 from tests.spec.kill_loop import committed
 
-from penstock.drivers.spark.java import find_java
+from penstock.drivers.spark.session import find_java
 
 SPARK = Path(pyspark.__file__).parent
 PROGRAM = Path(packaged_job.__file__)
@@ -45,7 +45,7 @@ class Packed:
 def pack(folder: Path) -> Packed:
     """What `penstock package-env` makes of Penstock's own dependencies."""
     archive = folder / "environment.tar.gz"
-    command = [sys.executable, "-m", "penstock.service.cli", "package-env", str(archive), "--only", "penstock"]
+    command = [sys.executable, "-m", "penstock.cli.main", "package-env", str(archive), "--only", "penstock"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return Packed(archive, commands_in(said))
 

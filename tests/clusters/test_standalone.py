@@ -21,7 +21,7 @@ from tests.clusters.network import ROOT, missing
 from tests.clusters.standalone import SPARK_SETTINGS, WORKERS, Standalone, standalone
 from tests.spec.kill_executor import wait_for
 
-from penstock.drivers.spark.java import find_java
+from penstock.drivers.spark.session import find_java
 
 RECORDS = 6_000
 MARK = "what-only-the-job-may-read"

@@ -14,7 +14,7 @@ from tests.class_archive import SHORT_LIVED_JVM
 from tests.examples.pages import ROOT
 from tests.servers.ports import free_port
 
-from penstock.drivers.spark.java import find_java
+from penstock.drivers.spark.session import find_java
 
 PROGRAM = """
 from penstock.datastream import StreamExecutionEnvironment

@@ -15,8 +15,8 @@ from tests.clusters.network import ROOT
 from tests.clusters.submit_parser import SubmitParser, submit_parser
 
 from penstock.base.unknown_options import unknown_options
+from penstock.cli.package_env import as_shown, submit_commands
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.service.environment.submitting import as_shown, submit_commands
 
 MANIFESTS = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
 PAGES = sorted(ROOT.glob("docs/*.md"))

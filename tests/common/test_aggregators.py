@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from penstock.base.aggregators import (
+from penstock.base.accumulators import (
     Aggregator,
     DoubleMaxAggregator,
     DoubleMinAggregator,

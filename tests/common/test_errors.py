@@ -24,11 +24,11 @@ from penstock.base.errors import (
     UnknownNameError,
     UserFunctionError,
 )
-from penstock.connectors.postgres.cdc.log_stream import ReplicationRefused
-from penstock.core.connector import RecordError
-from penstock.core.operators.base import UserCodeError
-from penstock.core.task.failures import describe_failure
-from penstock.formats.errors import MalformedMessageError, MalformedRecordError
+from penstock.connectors.postgres.cdc.replication import ReplicationRefused
+from penstock.formats.file_format import MalformedMessageError, MalformedRecordError
+from penstock.runtime.connector import RecordError
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.task.failures import describe_failure
 from penstock.state.keys import RefusedKeyError
 from penstock.storage.leadership import DeposedError
 
@@ -40,26 +40,26 @@ ALLOWED = {
     "the same module catches it and raises a FormatError or a StateError with the record": (
         ("drivers/spark/frame_records.py::_fields_of_all", "ValueError"),
         ("formats/json.py::_plain", "TypeError"),
-        ("state_processor/columns.py::_fields", "TypeError"),
+        ("state_processor/table.py::_fields", "TypeError"),
     ),
     "readers and writers of files catch it and name the file and the line, or the record": (
-        ("formats/bulk_format.py::get_field_values", "ValueError"),
+        ("formats/file_format.py::get_field_values", "ValueError"),
         ("formats/columns.py::_*", "ValueError"),
     ),
     "ConfigOption.convert catches it and raises a ConfigurationError with the key": (
-        ("base/option_types.py::*", "ValueError"),
-        ("base/value_types.py::*", "ValueError"),
+        ("base/config_options.py::*", "ValueError"),
+        ("base/config_options.py::*", "ValueError"),
     ),
     "the same module catches it": (
         ("gelly/csv_reader.py::_bool", "ValueError"),
-        ("formats/avro_blocks.py::_snappy", "ValueError"),
-        ("codecs/script.py::_BoundedFile.write", "ValueError"),
+        ("formats/avro.py::_snappy", "ValueError"),
+        ("codecs/cloud.py::_BoundedFile.write", "ValueError"),
         ("connectors/delta/commits.py::DeltaCommitter._check_files", "FileNotFoundError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
         ("storage/files.py::_write_whole", "FileExistsError"),
-        ("core/task/channels/partitioners.py::_Routes.*", "IndexError"),
-        ("drivers/spark/local_port.py::_listen", "OSError"),
-        ("table/catalog/file/store.py::_read", "KeyError"),
+        ("runtime/task/channels/partitioners.py::_Routes.*", "IndexError"),
+        ("drivers/spark/data_links.py::_listen", "OSError"),
+        ("sql/catalogs/file_catalog.py::_read", "KeyError"),
     ),
     "storage/files.py catches it and raises a CheckpointError": (
         ("base/durable_files.py::publish", "FileExistsError"),
@@ -68,21 +68,21 @@ ALLOWED = {
         ("base/durable_files.py::errors_name", "OSError"),
     ),
     "the event loop catches it, refuses the connection or lets it wait, and goes on": (
-        ("operations/rest/connections.py::BoundedSocket.accept", "ConnectionAbortedError"),
-        ("operations/rest/connections.py::BoundedSocket.accept", "BlockingIOError"),
+        ("server/rest/server.py::BoundedSocket.accept", "ConnectionAbortedError"),
+        ("server/rest/server.py::BoundedSocket.accept", "BlockingIOError"),
     ),
     "the protocol of pickle": (
-        ("drivers/spark/keys.py::JobKeys.__reduce__", "TypeError"),
+        ("drivers/spark/sockets.py::JobKeys.__reduce__", "TypeError"),
     ),
     "a fault that the simulator plans, which the code under test must take for a real one": (
-        ("drivers/simulation/calls.py::*", "ConnectionError"),
-        ("drivers/simulation/copies.py::*", "OSError"),
-        ("drivers/simulation/object_disk.py::*", "OSError"),
+        ("drivers/simulation/functions.py::*", "ConnectionError"),
+        ("drivers/simulation/worker.py::*", "OSError"),
         ("drivers/simulation/object_store.py::*", "OSError"),
-        ("drivers/simulation/stepwise/crashes.py::*", "OSError"),
-        ("drivers/simulation/stepwise/task_processes.py::*", "OSError"),
-        ("drivers/simulation/stepwise/world.py::*", "OSError"),
-        ("drivers/simulation/store.py::*", "OSError"),
+        ("drivers/simulation/object_store.py::*", "OSError"),
+        ("drivers/simulation/stepwise_history.py::*", "OSError"),
+        ("drivers/simulation/stepwise_world.py::*", "OSError"),
+        ("drivers/simulation/stepwise_world.py::*", "OSError"),
+        ("drivers/simulation/checkpoint_store.py::*", "OSError"),
     ),
 }
 #: What Python asks of methods of these names, in any class.

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from penstock.base.types import Row, RowKind
-from penstock.codecs.row_batches import dumps_each, loads_each, make_rows, take_apart
+from penstock.codecs.pickling import dumps_each, loads_each, make_rows, take_apart
 
 VALUES = st.integers() | st.text(max_size=3) | st.none()
 ROWS = st.lists(VALUES, max_size=3).map(lambda values: Row(*values)) | st.dictionaries(

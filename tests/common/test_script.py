@@ -13,8 +13,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from penstock.codecs.cloud import ITEM_BYTES_MAX, ScriptError, as_main, pack_script
 from penstock.codecs.pickling import PicklingError, dumps, dumps_all, dumps_named, loads_named
-from penstock.codecs.script import ITEM_BYTES_MAX, ScriptError, as_main, pack_script
 
 SCRIPT = """
 import enum, threading

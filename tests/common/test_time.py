@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.base.memory_size import format_bytes, parse_bytes
+from penstock.base.config_options import format_bytes, parse_bytes
 from penstock.base.time import format_duration, parse_duration, to_millis
 from penstock.common import Duration, Instant, Time
 

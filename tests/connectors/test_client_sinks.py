@@ -8,8 +8,7 @@ import pytest
 
 from penstock.base.errors import ProtocolError
 from penstock.base.types import Row
-from penstock.connectors.collect import CollectedRecords, CollectSink
-from penstock.connectors.print import DiscardingSink, PrintSink
+from penstock.connectors.collect import CollectedRecords, CollectSink, DiscardingSink, PrintSink
 from penstock.testing.connectors import SinkHost
 
 

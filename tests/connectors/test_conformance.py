@@ -15,7 +15,7 @@ import pytest
 
 from penstock.base.typeinfo import Types
 from penstock.codecs.serialization import Encoder
-from penstock.connectors.collect import CollectedRecords, CollectSink
+from penstock.connectors.collect import CollectedRecords, CollectSink, DiscardingSink, PrintSink
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
@@ -23,14 +23,12 @@ from penstock.connectors.file.source import FileSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.nexmark import NexmarkSource
 from penstock.connectors.number_sequence import NumberSequenceSource
-from penstock.connectors.print import DiscardingSink, PrintSink
 from penstock.connectors.rate_limiter import RateLimiterStrategy
 from penstock.connectors.socket_text import SocketTextSource
 from penstock.datastream.connectors.hybrid_source import HybridSource
-from penstock.formats.csv import CsvFormat
-from penstock.formats.csv_writer import CsvWriterFactory
+from penstock.formats.csv import CsvFormat, CsvWriterFactory
+from penstock.formats.file_format import StreamFormat
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
-from penstock.formats.stream_format import StreamFormat
 from penstock.testing import Record
 from penstock.testing.connectors import (
     SINK_CASES,

@@ -13,8 +13,8 @@ import pytest
 from penstock.base.errors import ConfigurationError
 from penstock.base.time import Duration
 from penstock.connectors.file.source import FileSource
-from penstock.core.connector import Boundedness, InputStatus
-from penstock.formats.stream_format import StreamFormat
+from penstock.formats.file_format import StreamFormat
+from penstock.runtime.connector import Boundedness, InputStatus
 from penstock.testing.connectors import EnumeratorHost, SourceRun, read_source
 
 LINES = StreamFormat.text_line_format()

@@ -20,16 +20,14 @@ from tests.connectors.mortal_job import MortalJob
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.base.typeinfo import Types
 from penstock.codecs.serialization import Encoder, SimpleStringSchema
-from penstock.connectors.file.buckets import BucketAssigner
+from penstock.connectors.file.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
 from penstock.connectors.file.committer import CommitError, FileCommittable, FileCommitter
-from penstock.connectors.file.rolling import OutputFileConfig, RollingPolicy
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.source import FileSource
-from penstock.formats.csv import CsvFormat
-from penstock.formats.csv_writer import CsvWriterFactory
+from penstock.formats.csv import CsvFormat, CsvWriterFactory
+from penstock.formats.file_format import StreamFormat
 from penstock.formats.json import JsonLinesEncoder, JsonLinesFormat
 from penstock.formats.parquet import ParquetWriterFactory
-from penstock.formats.stream_format import StreamFormat
 from penstock.testing.connectors import SinkHost, read_source
 
 pytestmark = pytest.mark.one_in(5)

@@ -21,11 +21,11 @@ from penstock.codecs.json_row import JsonRowDeserializationSchema
 from penstock.connectors.file.reader import FileSourceReader
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.file.split import FileSplit
-from penstock.core.records import Batch
 from penstock.formats.csv import CsvFormat
+from penstock.formats.file_format import StreamFormat
 from penstock.formats.json import JsonLinesFormat
 from penstock.formats.parquet import ParquetFormat
-from penstock.formats.stream_format import StreamFormat
+from penstock.runtime.records import Batch
 from penstock.testing.connectors import ReaderHost, read_source
 
 pytestmark = pytest.mark.one_in(6)

@@ -13,10 +13,9 @@ from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import Types
 from penstock.connectors.file.source import FileSource
 from penstock.formats.csv import CsvFormat
-from penstock.formats.errors import MalformedRecordError
+from penstock.formats.file_format import MalformedRecordError, TextLineFormat
 from penstock.formats.json import JsonLinesFormat
 from penstock.formats.parquet import ParquetFormat
-from penstock.formats.stream_format import TextLineFormat
 from penstock.testing.connectors import read_source
 
 TYPES = {"a": int, "b": float, "c": str}
@@ -107,8 +106,8 @@ def test_long_records_are_shortened_and_bounded(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(MalformedRecordError) as caught:
         read_source(source(path, CsvFormat()))
     assert len(caught.value.excerpt) == 200
-    monkeypatch.setattr("penstock.connectors.file.line_reader.RECORD_BYTES_MAX", 1000)
-    monkeypatch.setattr("penstock.connectors.file.line_reader.BLOCK_BYTES", 100)
+    monkeypatch.setattr("penstock.connectors.file.reader.RECORD_BYTES_MAX", 1000)
+    monkeypatch.setattr("penstock.connectors.file.reader.BLOCK_BYTES", 100)
     path.write_text("1\n" + "x" * 600_000)
     with pytest.raises(MalformedRecordError, match="line 2: the record exceeds 1000 bytes"):
         read_source(source(path, TextLineFormat()))

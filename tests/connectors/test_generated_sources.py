@@ -15,8 +15,8 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.nexmark import Auction, Bid, NexmarkSource, Person
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.connectors.rate_limiter import RateLimit, RateLimiterStrategy
-from penstock.core.connector import Boundedness, InputStatus, SplitBatch
-from penstock.core.records import Batch
+from penstock.runtime.connector import Boundedness, InputStatus, SplitBatch
+from penstock.runtime.records import Batch
 from penstock.testing.connectors import SourceRun, read_source
 
 

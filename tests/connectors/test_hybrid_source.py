@@ -13,9 +13,9 @@ from penstock.common import Configuration, JobStatus, WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.number_sequence import NumberSequenceSource
-from penstock.core.connector import Boundedness
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.hybrid_source import HybridSource
+from penstock.runtime.connector import Boundedness
 from penstock.testing.connectors import SourceRun, read_source
 
 

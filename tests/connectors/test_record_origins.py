@@ -15,10 +15,10 @@ from penstock.connectors.file.reader import FileSourceReader
 from penstock.connectors.file.split import FileSplit
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 from penstock.connectors.kafka.records import KafkaRecords
-from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch, describe_origin
-from penstock.core.connector import InputStatus, SplitBatch
-from penstock.core.records import Batch
-from penstock.table.connectors.built_in import built_in
+from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch, describe_origin
+from penstock.runtime.connector import InputStatus, SplitBatch
+from penstock.runtime.records import Batch
+from penstock.sql.connectors.built_in import built_in
 from penstock.testing.connectors import ReaderHost
 
 CSV = "'connector' = 'filesystem', 'format' = 'csv', 'csv.ignore-parse-errors' = 'true'"

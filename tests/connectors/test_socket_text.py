@@ -13,10 +13,10 @@ import pytest
 from penstock.base.errors import ConfigurationError
 from penstock.common import Configuration
 from penstock.connectors.socket_text import RETRY_INTERVAL_MS, SocketTextSource
-from penstock.core.checkpoint.settings import CheckpointSettings
-from penstock.core.connector import InputStatus
-from penstock.core.job.guarantees import guarantees
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.runtime.checkpoint.settings import CheckpointSettings
+from penstock.runtime.connector import InputStatus
+from penstock.runtime.job.checks import guarantees
 from penstock.testing.connectors import SourceRun
 
 POLLS_MAX = 10_000

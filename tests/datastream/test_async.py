@@ -17,7 +17,7 @@ from tests.spec.virtual_job import environment as virtual_environment
 
 from penstock import datastream
 from penstock.base.errors import JobExecutionError, UserFunctionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Duration, Time

@@ -11,7 +11,7 @@ import pytest
 from tests.jobs import BUCKETS, JOBS, SESSIONS, WORD_COUNT, Job, build_word_count
 
 from penstock.base.errors import CheckpointError, ConfigurationError, JobExecutionError, UserFunctionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder, Types

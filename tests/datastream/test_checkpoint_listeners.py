@@ -11,9 +11,8 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.errors import JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.connectors.collect import DiscardingSink
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.connectors.print import DiscardingSink
-from penstock.core.connector import SinkWriter, SinkWriterContext, SourceReader, SourceReaderContext
 from penstock.datastream import (
     CheckpointedFunction,
     CheckpointListener,
@@ -23,6 +22,7 @@ from penstock.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
+from penstock.runtime.connector import SinkWriter, SinkWriterContext, SourceReader, SourceReaderContext
 
 RECORDS = 400
 

@@ -20,8 +20,8 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from penstock.formats.arrow_ipc import ArrowIpcFormat
-from penstock.formats.csv_columns import CsvColumnsFormat
+from penstock.formats.arrow import ArrowIpcFormat
+from penstock.formats.csv import CsvColumnsFormat
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 
 ROWS = 3_000

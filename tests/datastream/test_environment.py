@@ -16,7 +16,6 @@ from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.number_sequence import NumberSequenceSource
-from penstock.core.checkpoint.settings import CheckpointSettings
 from penstock.datastream import CheckpointingMode, ExternalizedCheckpointRetention, StreamExecutionEnvironment
 from penstock.datastream.functions import (
     CheckpointedFunction,
@@ -25,6 +24,7 @@ from penstock.datastream.functions import (
     MapFunction,
 )
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
+from penstock.runtime.checkpoint.settings import CheckpointSettings
 
 
 def test_checkpoint_settings_have_flinks_keys() -> None:

@@ -13,12 +13,14 @@ import pytest
 from tests.datastream.environments import collect, local_environment
 
 from penstock.base.errors import UserFunctionError
-from penstock.base.job_id import JobID
+from penstock.base.job import JobID
 from penstock.base.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkStrategy
 from penstock.codecs.serialization import Encoder
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.connector import (
+from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.functions import KeySelector, Partitioner, ProcessFunction
+from penstock.runtime.connector import (
     Boundedness,
     Committer,
     InputStatus,
@@ -28,9 +30,7 @@ from penstock.core.connector import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.core.records import Batch
-from penstock.datastream.connectors.file_system import FileSink
-from penstock.datastream.functions import KeySelector, Partitioner, ProcessFunction
+from penstock.runtime.records import Batch
 
 BAD = 30
 

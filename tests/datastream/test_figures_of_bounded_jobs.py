@@ -10,10 +10,10 @@ from tests.datastream.environments import local_environment
 from tests.failing import FailsOnce
 
 from penstock.base.restart_strategy import RestartStrategies
-from penstock.core.job.progress import JobProgress, VertexProgress
-from penstock.core.records import MAX_WATERMARK
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
+from penstock.runtime.job.view import JobProgress, VertexProgress
+from penstock.runtime.records import MAX_WATERMARK
 
 BATCH, MICRO = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH
 

@@ -10,9 +10,9 @@ from tests.datastream.environments import local_environment
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.serialization import Encoder
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.checkpoint.settings import CheckpointSettings
-from penstock.core.job.guarantees import guarantees
 from penstock.datastream.connectors.file_system import FileSink
+from penstock.runtime.checkpoint.settings import CheckpointSettings
+from penstock.runtime.job.checks import guarantees
 
 
 def lines(count: int | None, tmp_path: Path, **options: Any) -> list[str]:

@@ -30,15 +30,15 @@ from tests.spec.iteration_programs import (
     sums,
 )
 
-from penstock.base.accumulators import IntCounter
-from penstock.base.aggregators import (
+from penstock.base.accumulators import (
     DoubleSumAggregator,
+    IntCounter,
     LongMaxAggregator,
     LongSumAggregator,
     LongZeroConvergence,
 )
 from penstock.base.errors import ConfigurationError, JobExecutionError, PenstockError, UserFunctionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder, Types
 from penstock.connectors.generator import DataGeneratorSource
@@ -522,7 +522,7 @@ def test_a_stream_keeps_the_result_below_its_checkpoints(tmp_path: Path) -> None
 
 def test_data_that_the_program_cannot_see_fail_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """I3: on a cluster without a common directory; the error says what to set."""
-    monkeypatch.setattr("penstock.drivers.client.superstep_loop.is_whole", lambda directory: False)
+    monkeypatch.setattr("penstock.drivers.client.iterations.is_whole", lambda directory: False)
     loop = env_of().from_collection([1]).iterate(2).name("loop")
     with pytest.raises(PenstockError, match=r"iteration 'loop': .* on a cluster set penstock\.cache\.dir or"):
         collect(loop.close_with(loop.map(int)))

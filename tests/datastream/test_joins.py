@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 
 from penstock.common import Configuration, Time, WatermarkStrategy
-from penstock.core.records import Watermark
-from penstock.core.windowing import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from penstock.datastream import (
     CoGroupFunction,
     DataStream,
@@ -23,7 +21,9 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.datastream.window import CountEvictor, CountTrigger
-from penstock.plan.nodes import get_factory
+from penstock.plan.transformation import get_factory
+from penstock.runtime.records import Watermark
+from penstock.runtime.windowing import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from penstock.testing import Record, run_hostile
 
 Records = list[tuple[str, int, int]]  # key, number, timestamp

@@ -22,8 +22,8 @@ from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.expressions import lit
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
-from penstock.formats.arrow_ipc import ArrowIpcFormat
-from penstock.state.descriptors import ValueStateDescriptor
+from penstock.formats.arrow import ArrowIpcFormat
+from penstock.state.states import ValueStateDescriptor
 
 TEMPOS = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH]
 KEYS: list[Any] = [

@@ -13,8 +13,8 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.hybrid import HybridSource
 from penstock.connectors.split_reader import PositionedReader
-from penstock.core.connector import Boundedness, Source, SplitEnumerator
-from penstock.core.records import Batch
+from penstock.runtime.connector import Boundedness, Source, SplitEnumerator
+from penstock.runtime.records import Batch
 
 
 class Reader(PositionedReader[int]):

@@ -17,7 +17,7 @@ from tests.jobs import JOBS, Job
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import JobExecutionError, UserFunctionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.time import Duration

@@ -14,9 +14,9 @@ from penstock.base.accumulators import Accumulator, DoubleCounter, Histogram, In
 from penstock.base.errors import UserFunctionError
 from penstock.base.metrics import MetricGroup, MetricRegistry
 from penstock.base.restart_strategy import RestartStrategies
-from penstock.core.job.progress import job_progress
-from penstock.core.operators.record.stateless import MapOperator
 from penstock.datastream.functions import MapFunction, RuntimeContext
+from penstock.runtime.job.view import job_progress
+from penstock.runtime.operators.record.stateless import MapOperator
 from penstock.testing import OneInputOperatorHarness, VirtualClock
 
 

@@ -15,19 +15,19 @@ from tests.stores import at
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.cli.demo.program import PacedSource
 from penstock.common import Configuration, Encoder
 from penstock.connectors.generator import DataGeneratorSource, GeneratorSplit
 from penstock.connectors.hybrid import HybridSource
 from penstock.connectors.number_sequence import NumberSequenceSource
-from penstock.core.connector import InputStatus
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.demo.pacing import PacedSource
-from penstock.drivers.stepwise.commits import SinkCommits
+from penstock.drivers.stepwise.sinks import SinkCommits
 from penstock.formats.json import JsonLinesFormat
+from penstock.runtime.connector import InputStatus
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.table import EnvironmentSettings, TableEnvironment
 

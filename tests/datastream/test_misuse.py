@@ -82,7 +82,7 @@ def test_a_returned_tuple_fails_the_job_at_once_with_operator_and_record() -> No
     assert "operator 'pairs'" in text
     assert "record: 7" in text
     assert "process_element() returned (7, 'x') (tuple): it must yield its results or return a list" in text
-    assert "core/operators" not in text
+    assert "runtime/operators" not in text
 
 
 class Groups(CoGroupFunction):

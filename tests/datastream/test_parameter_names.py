@@ -24,7 +24,7 @@ from penstock.common import (
     Types,
     WatermarkStrategy,
 )
-from penstock.connectors.print import DiscardingSink
+from penstock.connectors.collect import DiscardingSink
 from penstock.datastream import (
     BroadcastConnectedStream,
     BroadcastStream,

@@ -20,7 +20,7 @@ def numbers(env, count=None):
     return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
 
 def discard(stream):
-    from penstock.connectors.print import DiscardingSink
+    from penstock.connectors.collect import DiscardingSink
     stream.sink_to(DiscardingSink()).name("nothing")
 """
 

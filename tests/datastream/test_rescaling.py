@@ -19,17 +19,17 @@ from tests.jobs import BUCKETS, JOBS, Count, Job, same
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 
 from penstock.base.errors import JobExecutionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.file.source import FileSource
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, parse_channel
-from penstock.core.connector import Source
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedBroadcastProcessFunction, KeyedProcessFunction
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows
-from penstock.formats.stream_format import TextLineFormat
+from penstock.formats.file_format import TextLineFormat
+from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, parse_channel
+from penstock.runtime.connector import Source
 from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata

@@ -27,7 +27,7 @@ from tests.spec.virtual_job import (
 from tests.stores import at, copy_tree, remove_tree
 
 from penstock.base.errors import CheckpointError, JobExecutionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream.functions import AggregateFunction

@@ -11,7 +11,7 @@ from tests.datastream.test_micro_batch import MICRO, STREAMING, environment, lin
 from tests.stores import at
 
 from penstock.base.errors import CheckpointError, JobExecutionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.time import Duration, Time
 from penstock.base.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from penstock.common import Encoder

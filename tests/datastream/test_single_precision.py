@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.datastream.environments import collect, local_environment
 
-from penstock.base.single_precision import rounding, single
+from penstock.base.declared_values import rounding, single
 from penstock.base.time import Time
 from penstock.common import Row, Types
 from penstock.datastream import AsyncDataStream

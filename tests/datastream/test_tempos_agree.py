@@ -15,9 +15,9 @@ from tests.datastream.pipelines import RUNNING, STEPS, Record, Timed, at, build,
 from tests.effort import tries
 
 from penstock.common import Configuration
-from penstock.core.batch.rows import Rows
-from penstock.core.batch.task import BatchTask
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from penstock.runtime.batch.exchange import Rows
+from penstock.runtime.batch.task import BatchTask
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -12,8 +12,6 @@ from tests.datastream.environments import collect, local_environment
 from penstock.base.errors import JobExecutionError, MisuseError, UserFunctionError
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.common import WatermarkStrategy
-from penstock.core.operators.record.process import KeyedProcessOperator
-from penstock.core.operators.timers import DROPPED_TIMERS
 from penstock.datastream.functions import (
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -31,6 +29,8 @@ from penstock.datastream.window import (
     TriggerResult,
     TumblingProcessingTimeWindows,
 )
+from penstock.runtime.operators.record.process import KeyedProcessOperator
+from penstock.runtime.operators.timers import DROPPED_TIMERS
 from penstock.testing import OneInputOperatorHarness
 
 MODES = ("STREAMING", "MICRO_BATCH", "BATCH")

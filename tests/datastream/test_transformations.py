@@ -14,9 +14,8 @@ from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.typeinfo import Types
 from penstock.base.types import Row
 from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.connectors.collect import DiscardingSink
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.connectors.print import DiscardingSink
-from penstock.core.operators.keyed.keyed_aggregate import AccumulateType
 from penstock.datastream import CloseableIterator, KeyedStream
 from penstock.datastream.functions import (
     BroadcastProcessFunction,
@@ -28,6 +27,7 @@ from penstock.datastream.functions import (
     ProcessWindowFunction,
 )
 from penstock.datastream.state import MapStateDescriptor
+from penstock.runtime.operators.keyed.aggregates import AccumulateType
 
 PAIRS = [("a", 5), ("b", 1), ("a", 2), ("b", 7)]
 

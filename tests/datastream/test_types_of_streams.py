@@ -8,7 +8,6 @@ from penstock.base.configuration import Configuration
 from penstock.base.time import Time
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
-from penstock.core.windowing.time_windows import TumblingEventTimeWindows
 from penstock.datastream import (
     AllWindowedStream,
     BroadcastConnectedStream,
@@ -28,7 +27,8 @@ from penstock.datastream import (
     WindowedStream,
 )
 from penstock.datastream.functions import BroadcastProcessFunction, CoMapFunction
-from penstock.state.descriptors import MapStateDescriptor
+from penstock.runtime.windowing.assigners import TumblingEventTimeWindows
+from penstock.state.states import MapStateDescriptor
 
 WINDOWS = TumblingEventTimeWindows.of(Time.seconds(1))
 

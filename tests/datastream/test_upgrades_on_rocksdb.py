@@ -9,7 +9,7 @@ import pytest
 from tests.datastream.places import Places
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.common import Row, Types
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor

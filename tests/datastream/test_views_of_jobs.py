@@ -8,11 +8,11 @@ import pytest
 from tests.datastream.environments import local_environment
 from tests.failing import FailsOnce
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.restart_strategy import RestartStrategies
-from penstock.core.checkpoint.statistics import CheckpointStatus
-from penstock.core.job.view import JobView
 from penstock.datastream import RuntimeExecutionMode
+from penstock.runtime.checkpoint.statistics import CheckpointStatus
+from penstock.runtime.job.view import JobView
 
 BATCH, MICRO = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.MICRO_BATCH
 

@@ -9,7 +9,7 @@ import pytest
 from tests.datastream.places import Places
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import ProcessWindowFunction
 from penstock.datastream.window import CountEvictor, EventTimeSessionWindows, EventTimeTrigger, TumblingEventTimeWindows

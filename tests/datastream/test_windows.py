@@ -13,14 +13,10 @@ import pytest
 from penstock.base.configuration import Configuration
 from penstock.base.output_tag import OutputTag
 from penstock.base.restart_strategy import RestartStrategies
-from penstock.base.serializer import TypeSerializer
 from penstock.base.time import Duration, Time
-from penstock.base.typeinfo import Types
+from penstock.base.typeinfo import Types, TypeSerializer
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.operators.window.aligned_window import AlignedWindowOperator
-from penstock.core.operators.window.session_window import SessionWindowOperator
-from penstock.core.operators.window.window_operator import WindowOperator
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import (
     AggregateFunction,
@@ -52,7 +48,9 @@ from penstock.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from penstock.plan.nodes import get_factory
+from penstock.plan.transformation import get_factory
+from penstock.runtime.operators.window.aligned import AlignedWindowOperator, SessionWindowOperator
+from penstock.runtime.operators.window.general import WindowOperator
 
 logging.getLogger("penstock").addHandler(logging.NullHandler())
 

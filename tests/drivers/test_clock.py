@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from penstock.drivers.clock import SystemClock
+from penstock.drivers.event_loop import SystemClock
 
 SECOND = 1_000_000_000
 

@@ -15,10 +15,10 @@ from penstock.base.errors import ConfigurationError, ContractError, UserFunction
 from penstock.base.restart_strategy import RestartStrategies
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.failure import FailureEnricher, FailureEnricherContext, FailureType
-from penstock.core.job.history import JobHistory
 from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.failure_enrichers import EnricherLabeller, LabellingThread, failure_enrichers
+from penstock.runtime.failure import FailureEnricher, FailureEnricherContext, FailureType
+from penstock.runtime.job.view import JobHistory
 
 HERE = "tests.drivers.test_failure_enrichers"
 CONTEXT = FailureEnricherContext("id", "job", FailureType.TASK)
@@ -48,8 +48,8 @@ def named(*names: str) -> Configuration:
 
 def test_enrichers_are_found_by_their_paths() -> None:
     """G8: as module:Class, or with a dot; a class that is named twice is one."""
-    made = failure_enrichers(named(f"{HERE}:Team", "penstock.core.failure.TypeFailureEnricher ", f" {HERE}:Team"))
-    assert [labeller.name for labeller in made] == [f"{HERE}.Team", "penstock.core.failure.TypeFailureEnricher"]
+    made = failure_enrichers(named(f"{HERE}:Team", "penstock.runtime.failure.TypeFailureEnricher ", f" {HERE}:Team"))
+    assert [labeller.name for labeller in made] == [f"{HERE}.Team", "penstock.runtime.failure.TypeFailureEnricher"]
     assert failure_enrichers(Configuration()) == []
 
 
@@ -60,7 +60,7 @@ def test_enrichers_are_found_by_their_paths() -> None:
         ("no_such_module:Team", "No module named 'no_such_module'"),
         ("Team", "write module:Class"),
         ("builtins:dict", "is no FailureEnricher"),
-        ("penstock.core.failure:FailureEnricher", "abstract"),
+        ("penstock.runtime.failure:FailureEnricher", "abstract"),
         (f"{HERE}:Team,{HERE}:Waits", "both have the output key 'team'"),
     ],
 )
@@ -99,7 +99,7 @@ class Asked(FailureEnricher):
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.MICRO_BATCH])
 def test_the_view_of_a_job_has_the_labels(mode: Any, tmp_path: Any) -> None:
     """G8: in every tempo."""
-    options = {"jobmanager__failure_enrichers": f"penstock.core.failure:TypeFailureEnricher,{HERE}:Asked"}
+    options = {"jobmanager__failure_enrichers": f"penstock.runtime.failure:TypeFailureEnricher,{HERE}:Asked"}
     env = local_environment(1, **options).set_runtime_mode(mode)
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 1))
     if mode is RuntimeExecutionMode.STREAMING:  # a job that has ended has no view any more

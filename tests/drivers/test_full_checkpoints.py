@@ -13,9 +13,9 @@ import pytest
 from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.checkpoint.statistics import CheckpointRecord, CheckpointStatus
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
+from penstock.runtime.checkpoint.statistics import CheckpointRecord, CheckpointStatus
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, decode_metadata
 
 NO_TIME = WatermarkStrategy.no_watermarks()

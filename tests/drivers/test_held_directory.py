@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.drivers.held_directory import HeldDirectory
+from penstock.drivers.directories import HeldDirectory
 
 
 def test_what_a_killed_process_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_what_a_killed_process_has_left_goes_with_the_next_one(tmp_path: Path) -
     program = f"""
 import os, signal
 from pathlib import Path
-from penstock.drivers.held_directory import HeldDirectory
+from penstock.drivers.directories import HeldDirectory
 made = HeldDirectory("query-", Path({str(tmp_path)!r}))
 (made.path / "offsets").touch()
 os.kill(os.getpid(), signal.SIGKILL)

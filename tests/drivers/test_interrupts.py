@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.drivers.interrupts import ends_on_second_interrupt
+from penstock.drivers.cancellation import ends_on_second_interrupt
 
 PROGRAM = """
 import contextlib, ctypes, os, signal, sys, threading, time

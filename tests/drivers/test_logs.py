@@ -13,14 +13,10 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.configuration import Configuration
 from penstock.base.secrets import HIDDEN
-from penstock.drivers.driver_log import KEPT_CHARS_MAX, DriverLog, set_thread_job
-from penstock.drivers.listener import log_to_stderr_by_default
-from penstock.drivers.log_files import LOGS_PREFIX
-from penstock.drivers.log_output import OutputFile
-from penstock.drivers.log_settings import LogSettings
-from penstock.drivers.questions import AskLog, FileText, LogFiles, Refused
+from penstock.drivers.inspection import AskLog, FileText, LogFiles, Refused
+from penstock.drivers.job_log import KEPT_CHARS_MAX, DriverLog, log_to_stderr_by_default, set_thread_job
+from penstock.drivers.logs import LOGS_PREFIX, TASKS_LOGGER, LogSettings, OutputFile, kept_logs
 from penstock.drivers.running_job import RunningJob
-from penstock.drivers.worker_log import TASKS_LOGGER, kept_logs
 
 MINE = logging.getLogger("mine")
 PENSTOCK = logging.getLogger("penstock.job")

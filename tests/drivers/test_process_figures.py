@@ -13,9 +13,9 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.protocol import ProcessFigures
-from penstock.drivers import process_figures as module
-from penstock.drivers.process_figures import CollectionWatch, ProcessWatch, process_figures
+from penstock.drivers import process_resources as module
+from penstock.drivers.process_resources import CollectionWatch, ProcessWatch, process_figures
+from penstock.runtime.protocol import ProcessFigures
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import AsyncDataStream, DataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import AsyncFunction, MapFunction
-from penstock.drivers.moves import Moves
+from penstock.drivers.running_job import Moves
 from penstock.table import StreamTableEnvironment
 
 RECORDS = 60

@@ -10,7 +10,7 @@ import pytest
 from tests.datastream.environments import local_environment
 
 from penstock.base.errors import CheckpointError, JobExecutionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.common import Encoder, WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink

@@ -13,9 +13,8 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.drivers.questions import AskSamples, AskThreads, Refused, Samples, Threads
+from penstock.drivers.inspection import AskSamples, AskThreads, Refused, Samples, Threads, threads
 from penstock.drivers.running_job import RunningJob
-from penstock.drivers.stacks import threads
 
 HERE = __name__
 
@@ -87,7 +86,7 @@ def test_samples_say_which_task_is_at_which_function(program: Program) -> None:
         assert {stack.subtask for stack in stacks} == {0}
         assert sum(stack.count for stack in stacks) == 20
         assert all(f"{HERE}.Program.compute:" in " ".join(stack.functions) for stack in stacks)
-        assert stacks[0].functions[0].startswith("penstock.core.task.stream_task.StreamTask.step:")
+        assert stacks[0].functions[0].startswith("penstock.runtime.task.stream_task.StreamTask.step:")
         assert samples(job, 0).stacks == ()
 
 

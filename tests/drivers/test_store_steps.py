@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.core.master import steps
-from penstock.drivers.stepwise.store_steps import StoreSteps
-from penstock.storage.job_marks import LeftByJobs
-from penstock.storage.leadership import DeposedError
+from penstock.drivers.stepwise.epoch_job import StoreSteps
+from penstock.runtime.master import steps
+from penstock.storage.leadership import DeposedError, LeftByJobs
 
 
 class HangingStore:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.core.task.fakes import Outbox, Rig
+from tests.runtime.task.fakes import Outbox, Rig
 
-from penstock.core.operators.record.stateless import MapOperator
-from penstock.core.protocol import CancelTask, ExecutionId, TaskStateChanged
-from penstock.core.records import Batch
-from penstock.core.task.channels.partitioners import ForwardPartitioner
-from penstock.drivers.worker_log import LoggedStates
+from penstock.drivers.logs import LoggedStates
+from penstock.runtime.operators.record.stateless import MapOperator
+from penstock.runtime.protocol import CancelTask, ExecutionId, TaskStateChanged
+from penstock.runtime.records import Batch
+from penstock.runtime.task.channels.partitioners import ForwardPartitioner
 
 
 def broken(value: int) -> int:

@@ -15,21 +15,19 @@ from typing import Any
 import pytest
 from tests.state.rocks import keyed
 
-from penstock.core.protocol import ExecutionId
-from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.program import VertexProgram
+from penstock.drivers.directories import WorkerDirectories
 from penstock.drivers.rocksdb_backends import RocksDBBackends
-from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.runtime.protocol import ExecutionId
+from penstock.runtime.task.operator_chain import OperatorChain, VertexProgram
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.budget import MemoryBudget
-from penstock.state.rocksdb.memory import SlotMemory
-from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.settings import RocksDBSettings, SlotMemory
+from penstock.state.states import ValueStateDescriptor
 
 HOLDER = """
 import sys, time
-from penstock.drivers.worker_directories import WorkerDirectories
+from penstock.drivers.directories import WorkerDirectories
 made = WorkerDirectories(sys.argv[1], "job").make()
 (made.path / "state").write_text("precious")
 print(made.path, flush=True)

@@ -164,7 +164,7 @@ PAGES: dict[str, Page] = {
     "docs/ten-minutes.md": Page(targets=()),
     # It needs a broker: tests/connectors/kafka/test_sink_page.py.
     "docs/kafka-sink.md": Page(("[('ann', 3), ('ann', 7), ('bob', 2)]",), targets=()),
-    # Several programs and servers: tests/trial/test_recipe_page.py.
+    # Several programs and servers: tests/cli/trial/test_recipe_page.py.
     "docs/kafka-to-postgresql.md": Page(targets=()),
     "docs/keyed-state.md": Page(),
     "docs/micro-batch.md": Page(("12 counts, each once", "['tea 3', 'tea 7']"), targets=("spark",)),

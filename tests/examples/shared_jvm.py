@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from penstock.drivers.spark.java import find_java
-from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING
+from penstock.drivers.spark.python_workers import DAEMON, DAEMON_SETTING
+from penstock.drivers.spark.session import find_java
 
 #: Threads for Spark tasks: more than any page's job takes at once.
 THREADS = 16

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.one_in(5)
 FIRST_PAGES = ["README.md", "docs/quickstart.md", "docs/connectors.md"]
 #: On Spark the others share a JVM; the workers of the last one look for its files where the program began.
 OWN_JVM = FIRST_PAGES[1:]
-#: Run elsewhere: it kills a worker on Spark, see tests/demo.
+#: Run elsewhere: it kills a worker on Spark, see tests/cli/demo.
 ELSEWHERE = ["penstock demo"]
 
 
@@ -72,6 +72,6 @@ def test_programs_run_on_spark_with_a_jvm_of_their_own(page: str, python: str, t
 
 @pytest.mark.parametrize("command", commands())
 def test_the_commands_of_the_first_pages_run(command: str, python: str, tmp_path: Path) -> None:
-    """A2: those for one process; `penstock demo` on Spark is run by tests/demo."""
+    """A2: those for one process; `penstock demo` on Spark is run by tests/cli/demo."""
     name, *arguments = command.split()
     assert run(str(Path(python).with_name(name)), *arguments, cwd=tmp_path)

@@ -24,20 +24,20 @@ import pyarrow as pa
 from tests.formats.test_protobuf import COLUMNS as PROTOBUF_COLUMNS
 from tests.table.connectors.tables import held_rows
 
-from penstock.base.basic_types import TypeInformation
+from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import Deserialized
+from penstock.codecs.serialization import Deserialized
 from penstock.common import Types
 from penstock.datastream.formats.csv import CsvRowDeserializationSchema
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from penstock.table.catalog.schema import parse_data_type
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.formats.format import Decoding
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.data import logical_types as types
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.data import types
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.types import DataType
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats.format import Decoding
+from penstock.sql.logical.nodes import PlanColumn, RowSchema
+from penstock.sql.tables.connector import TableOptions
 
 Random = random.Random
 #: what a message is: its rows as text, each with its kind, or why it is bad

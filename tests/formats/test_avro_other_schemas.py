@@ -12,14 +12,13 @@ from tests.formats.test_avro_unions import CENTS, MILLIS, TENTHS, parse_record_t
 
 from penstock.base.errors import FormatError
 from penstock.codecs.avro_reading import READ_ERRORS, RecordReader
-from penstock.codecs.avro_values import PythonValues
+from penstock.codecs.avro_row import PythonValues
 from penstock.codecs.avro_writing import RecordWriter
-from penstock.table.catalog.schema import parse_data_type
-from penstock.table.connectors.formats.avro import avro_schema
-from penstock.table.connectors.formats.avro_messages import HeldValues
-from penstock.table.connectors.formats.held_rows import columns_of_rows
-from penstock.table.data.values import to_values
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.data.arrow import to_values
+from penstock.sql.formats.avro import HeldValues, avro_schema
+from penstock.sql.formats.format import columns_of_rows
+from penstock.sql.logical.nodes import PlanColumn, RowSchema
 
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 

@@ -17,7 +17,7 @@ from penstock.datastream.formats.avro import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
 )
-from penstock.formats.schema_registry import RegistrySettings, SchemaRegistry
+from penstock.formats.avro_confluent import RegistrySettings, SchemaRegistry
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.types import Row
-from penstock.codecs.json_structs import StructReader
-from penstock.codecs.messages import BAD_RECORD
+from penstock.codecs.json_row import StructReader
+from penstock.codecs.serialization import BAD_RECORD
 from penstock.common import Types
 from penstock.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 

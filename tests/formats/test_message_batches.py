@@ -12,11 +12,11 @@ from penstock.base.output_tag import OutputTag
 from penstock.base.types import Row
 from penstock.common import Types
 from penstock.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
-from penstock.connectors.messages import MALFORMED_COUNTER, decode_messages
+from penstock.connectors.base import MALFORMED_COUNTER, decode_messages
 from penstock.datastream.formats.avro import AvroRowDeserializationSchema
 from penstock.datastream.formats.csv import CsvRowDeserializationSchema
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from penstock.formats.errors import MalformedMessageError
+from penstock.formats.file_format import MalformedMessageError
 
 TYPE = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
 AVRO = json.dumps(

@@ -14,18 +14,18 @@ from tests.table.connectors.tables import build_reader, held_rows
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError
 from penstock.base.types import Row
-from penstock.codecs.messages import Deserialized
+from penstock.codecs.serialization import Deserialized
 from penstock.datastream.formats.protobuf import (
     ProtobufRowDeserializationSchema,
     ProtobufRowSerializationSchema,
     ProtobufType,
 )
-from penstock.table.catalog.schema import parse_data_type
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import to_column
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.logical.nodes import PlanColumn, RowSchema
+from penstock.sql.tables.connector import TableOptions
 
 Order: Any = shop_pb2.Order  # type: ignore[attr-defined]
 Line: Any = shop_pb2.Line  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Plants small bugs and says which of them no test finds: `python -m tests.mutation [--seed N] [--count 300]`.
 
-A seed chooses bugs of `mutators` in the modules below core, state, storage, connectors, table/streaming and
-operations/rest. Each is run against the test files that import its module and a fixed number of random programs, for at
+A seed chooses bugs of `mutators` in the modules below runtime, state, storage, connectors, sql/stream and
+server/rest. Each is run against the test files that import its module and a fixed number of random programs, for at
 most 3 minutes, until something fails. What was found is kept in `build/mutation/SEED.jsonl`: the same command again
 goes on where it was. `--jobs 2` plants two bugs at a time. `--only PATH` looks at modules whose path has this text.
 """

@@ -24,12 +24,12 @@ LIMIT_S: Final = 180
 TESTS_S: Final = 120
 #: the programs that follow the tests, by the folder of the module
 _RANDOM: Final[dict[str, list[list[str]]]] = {
-    "table": [["tests.table.differential", "--queries", "60"]],
-    "core": [["tests.datastream.random_programs", "--programs", "80"]],
+    "sql": [["tests.table.differential", "--queries", "60"]],
+    "runtime": [["tests.datastream.random_programs", "--programs", "80"]],
     "state": [["tests.datastream.random_programs", "--programs", "80"]],
 }
 #: simulated clusters, after them
-_SIMULATED: Final = ("core", "state", "storage")
+_SIMULATED: Final = ("runtime", "state", "storage")
 #: how many test files one process takes, nearest to the module first: most bugs fall to the first of them
 _FILES_OF_A_RUN: Final = (3, 12, 48)
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -104,7 +104,7 @@ class Tree:
         folder = Path(path).parts[2]
         commands = list(_RANDOM.get(folder, []))
         if folder in _SIMULATED:
-            commands.append(["penstock.drivers.simulation.command.cli", "--seeds", "60"])
+            commands.append(["penstock.drivers.simulation.cli", "--seeds", "60"])
         for command in commands:
             status, _ = self._run(command, deadline)
             if status not in (0, None):

@@ -10,7 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 #: folders of the package below which bugs are planted
-FOLDERS: Final = ("core", "state", "storage", "connectors", "table/streaming", "operations/rest")
+FOLDERS: Final = ("runtime", "state", "storage", "connectors", "sql/stream", "server/rest")
 #: words that say nothing about what a module is about
 _COMMON: Final = frozenset({"test", "operator", "streaming", "state", "core", "table", "base"})
 #: with fewer files than this, those of the mirrored folder are run, too

@@ -52,6 +52,6 @@ def test_bugs_in_modules_are_programs(seed: int) -> None:
 
 @pytest.mark.one_in(5)
 def test_tests_of_a_module_import_it_or_are_beside_it() -> None:
-    assert select_tests("src/penstock/table/streaming/joins/versions.py")[0] == "tests/table/streaming/test_versions.py"
+    assert select_tests("src/penstock/sql/stream/joins/temporal.py")[0] == "tests/table/streaming/test_versions.py"
     for path in modules():
         assert all((ROOT / test).exists() for test in select_tests(path)), path

@@ -10,13 +10,13 @@ from penstock.base.errors import ConfigurationError
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration
 from penstock.base.types import Row
-from penstock.core.graph.execution_graph import ExecutionGraph
-from penstock.core.job.scheduler import deployments
-from penstock.core.task.settings import task_settings
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedBroadcastProcessFunction, MapFunction
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.datastream.state import MapStateDescriptor
+from penstock.runtime.graph.execution_graph import ExecutionGraph
+from penstock.runtime.job.scheduler import deployments
+from penstock.runtime.task.opening import task_settings
 from penstock.state import migrations
 from penstock.testing import VirtualClock
 

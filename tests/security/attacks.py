@@ -14,8 +14,8 @@ import zmq
 from tests.security.live_job import LiveJob, wait_until
 from tests.security.relay import Relay, connection_to
 
-from penstock.core.protocol import ChannelId, Heartbeat
-from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.sockets import JobKeys
+from penstock.runtime.protocol import ChannelId, Heartbeat
 from penstock.wire.messages import VERSION, MessageCodec
 from penstock.wire.streams import StreamSender
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.core.protocol import (
+from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
+from penstock.drivers.spark.sockets import JobKeys
+from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.runtime.protocol import (
     CancelTask,
     ChannelId,
     EndOfDataReached,
@@ -14,10 +17,7 @@ from penstock.core.protocol import (
     RegisterWorker,
     ToWorker,
 )
-from penstock.core.records import Batch, Buffer
-from penstock.drivers.spark.keys import JobKeys
-from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
-from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.runtime.records import Batch, Buffer
 
 HOST = "127.0.0.1"
 FRAME_BYTES = 1 << 20

@@ -15,9 +15,9 @@ from tests.security import attacks
 from tests.security.live_job import FRAME_BYTES, HOST, PORTS, LiveJob, live_job, wait_until
 from tests.security.relay import Relay
 
-from penstock.core.protocol import EndOfDataReached, ExecutionId, Heartbeat, RegisterWorker, WorkerLost
 from penstock.drivers.spark import sockets
-from penstock.drivers.spark.keys import JobKeys
+from penstock.drivers.spark.sockets import JobKeys
+from penstock.runtime.protocol import EndOfDataReached, ExecutionId, Heartbeat, RegisterWorker, WorkerLost
 from penstock.wire.messages import MessageCodec
 
 GROWTH_BYTES_MAX = 16 << 20

@@ -29,8 +29,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.servers.ports import free_port
 from tests.servers.waiting import WAIT_S, await_true
 
-from penstock.connectors.kafka.library import PASSING
-from penstock.trial.kafka import KafkaBroker, serving
+from penstock.cli.trial.kafka import KafkaBroker, serving
+from penstock.connectors.kafka.client import PASSING
 
 #: What only tests want of a broker.
 _FOR_TESTS = {

@@ -22,7 +22,7 @@ import pytest
 from tests.servers.ports import free_port
 
 from penstock.base.errors import PenstockError
-from penstock.trial import postgres
+from penstock.cli.trial import postgres
 
 
 class PostgresServer(postgres.PostgresServer):

@@ -14,13 +14,13 @@ from typing import Any, Final
 from unittest import mock
 
 from penstock.base import options
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.drivers.simulation.crash_runs import planned_scenario
+from penstock.drivers.simulation.checkpoint_store import MemoryStore
+from penstock.drivers.simulation.crash_points import planned_scenario
 from penstock.drivers.simulation.disk import METADATA, PARTIAL
-from penstock.drivers.simulation.engine import BackgroundJob, SimulatedBackground
 from penstock.drivers.simulation.scenario import MODES, FaultRates
+from penstock.drivers.simulation.scheduler import BackgroundJob, SimulatedBackground
 from penstock.drivers.simulation.simulation import History, Simulation
-from penstock.drivers.simulation.store import MemoryStore
+from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 
 JOBS: Final = ("keyed", "union", "shuffles", "wide")
 LOST, LATE = KINDS = ("lost", "late")

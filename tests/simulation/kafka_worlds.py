@@ -13,13 +13,13 @@ from dataclasses import replace
 from unittest import mock
 
 from penstock.base import options
-from penstock.drivers.simulation.kafka_sinks import kafka_sink
+from penstock.drivers.simulation import stepwise_driver as driver
+from penstock.drivers.simulation.file_sinks import kafka_sink
+from penstock.drivers.simulation.jobs import Surroundings
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario
 from penstock.drivers.simulation.simulation import Simulation
-from penstock.drivers.simulation.stepwise import driver
-from penstock.drivers.simulation.stepwise.history import StepwiseSimulation
-from penstock.drivers.simulation.stepwise.scenario import StepwiseScenario, draw
-from penstock.drivers.simulation.surroundings import Surroundings
+from penstock.drivers.simulation.stepwise_history import StepwiseSimulation
+from penstock.drivers.simulation.stepwise_world import StepwiseScenario, draw
 
 _INSTEAD = {"savepoint": "suspend"}
 

@@ -16,32 +16,29 @@ from tests.simulation.mutants_of_rescaling import MUTANTS_OF_RESCALING
 from tests.simulation.mutants_of_tasks import MUTANTS_OF_TASKS
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint import coordinator as coordinator_module
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.checkpoint.garbage import garbage
-from penstock.core.checkpoint.news import CheckpointsFailed
-from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.checkpoint.recovery import Recovery
-from penstock.core.effects import carry_out
-from penstock.core.graph.execution_graph import ExecutionGraph
-from penstock.core.job.job_recovery import JobRecovery
-from penstock.core.job.news import AttemptReady
-from penstock.core.job.source_coordinator import SourceCoordinator
-from penstock.core.job.turns import Turns
-from penstock.core.operators.record.process import EVENT_TIMERS
-from penstock.core.operators.sink.sink import SinkOperator
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
-from penstock.core.records import Batch, CheckpointBarrier
-from penstock.core.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
-from penstock.core.task.channels.input_gate import InputChannel, InputGate
-from penstock.core.task.channels.result_partition import Subpartition
-from penstock.core.task.opening import Opening
-from penstock.core.task.phases import Phase
-from penstock.core.task.snapshot_writer import SnapshotWriter
-from penstock.core.task.stream_task import StreamTask
-from penstock.core.task.task_checkpoints import TaskCheckpoints
-from penstock.drivers.simulation import master as master_module
+from penstock.drivers.simulation import cluster as master_module
+from penstock.runtime.checkpoint import coordinator as coordinator_module
+from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
+from penstock.runtime.checkpoint.pending import PendingCheckpoint
+from penstock.runtime.checkpoint.savepoints import Recovery, garbage
+from penstock.runtime.checkpoint.store_calls import CheckpointsFailed
+from penstock.runtime.effects import carry_out
+from penstock.runtime.graph.execution_graph import ExecutionGraph
+from penstock.runtime.job.events import AttemptReady, Turns
+from penstock.runtime.job.recovery import JobRecovery
+from penstock.runtime.job.sources import SourceCoordinator
+from penstock.runtime.operators.record.process import EVENT_TIMERS
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
+from penstock.runtime.records import Batch, CheckpointBarrier
+from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
+from penstock.runtime.task.channels.input_gate import InputChannel, InputGate
+from penstock.runtime.task.channels.result_partition import Subpartition
+from penstock.runtime.task.checkpoints import SnapshotWriter, TaskCheckpoints
+from penstock.runtime.task.opening import Opening
+from penstock.runtime.task.processing import Phase
+from penstock.runtime.task.stream_task import StreamTask
 from penstock.state.heap import HeapKeyedStateBackend
 
 

@@ -7,12 +7,11 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.task import stream_task as stream_task_module
-from penstock.core.task.barriers import build_barrier_handler
-from penstock.core.task.barriers.forced_aligned import ForcedAlignedBarrierHandler
-from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.core.task.task_checkpoints import TaskCheckpoints
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.task import stream_task as stream_task_module
+from penstock.runtime.task.barriers import ForcedAlignedBarrierHandler, build_barrier_handler
+from penstock.runtime.task.channels.result_partition import ResultPartition
+from penstock.runtime.task.checkpoints import TaskCheckpoints
 
 
 def let_barriers_overtake_on_broadcast_edges() -> Any:

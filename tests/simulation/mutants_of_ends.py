@@ -10,23 +10,22 @@ from unittest import mock
 import msgspec
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint import coordinator as coordinator_module
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.checkpoint.savepoints import savepoint_path
-from penstock.core.job import job_tasks as job_tasks_module
-from penstock.core.job import scheduler as scheduler_module
-from penstock.core.job.job_master import JobMaster
-from penstock.core.job.job_savepoints import JobSavepoints
-from penstock.core.operators.sink.sink import SinkOperator
-from penstock.core.protocol import CancelTask, NotifyCheckpointComplete
-from penstock.core.records import EndOfData, EndOfPartition
-from penstock.core.task.channels.result_partition import ResultPartition
-from penstock.core.task.ending import Ending
-from penstock.core.task.phases import Phase
-from penstock.core.task.processing import ProcessingLoop
-from penstock.core.task.stream_task import StreamTask
-from penstock.drivers.simulation.store import MemoryStore
+from penstock.drivers.simulation.checkpoint_store import MemoryStore
+from penstock.runtime.checkpoint import coordinator as coordinator_module
+from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
+from penstock.runtime.checkpoint.pending import PendingCheckpoint
+from penstock.runtime.checkpoint.savepoints import savepoint_path
+from penstock.runtime.job import scheduler as scheduler_module
+from penstock.runtime.job import tasks as job_tasks_module
+from penstock.runtime.job.job_master import JobMaster
+from penstock.runtime.job.recovery import JobSavepoints
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.protocol import CancelTask, NotifyCheckpointComplete
+from penstock.runtime.records import EndOfData, EndOfPartition
+from penstock.runtime.task.channels.result_partition import ResultPartition
+from penstock.runtime.task.checkpoints import Ending
+from penstock.runtime.task.processing import Phase, ProcessingLoop
+from penstock.runtime.task.stream_task import StreamTask
 from penstock.storage.metadata import StateFile
 
 

@@ -13,16 +13,25 @@ import msgspec
 from tests.simulation.planting import Mutant, around
 
 from penstock.base.errors import JobExecutionError
-from penstock.core.checkpoint.latest import Choice, Forerunners, choose_latest
-from penstock.core.epochs.coordinator import EpochCoordinator
-from penstock.core.master import begin as begin_module
-from penstock.core.master import epochs as epochs_module
-from penstock.core.master.back_fill import BackFillMaster
-from penstock.core.master.batch import BatchMaster
-from penstock.core.master.begin import Latest
-from penstock.core.master.begin import begin_from_latest as real_begin_from_latest
-from penstock.core.master.epochs import EpochMaster
-from penstock.core.master.steps import (
+from penstock.drivers.simulation import connectors as connectors_module
+from penstock.drivers.simulation.crash_points import JOBS
+from penstock.drivers.simulation.simulation import History
+from penstock.drivers.simulation.stepwise_history import (
+    DIES,
+    FAILS_FOR_GOOD,
+    StepwiseCrash,
+    run_batch_seed,
+    run_stepwise_seed,
+)
+from penstock.drivers.stepwise.sinks import BatchCommits
+from penstock.runtime.checkpoint.savepoints import Choice, Forerunners, choose_latest
+from penstock.runtime.epochs.coordinator import EpochCoordinator
+from penstock.runtime.master import epochs as epochs_module
+from penstock.runtime.master import master as begin_module
+from penstock.runtime.master.epochs import BackFillMaster, EpochMaster
+from penstock.runtime.master.master import BatchMaster, Latest
+from penstock.runtime.master.master import begin_from_latest as real_begin_from_latest
+from penstock.runtime.master.steps import (
     Answer,
     Cancelled,
     Complete,
@@ -33,14 +42,7 @@ from penstock.core.master.steps import (
     OpenSources,
     Step,
 )
-from penstock.drivers.simulation import connectors as connectors_module
-from penstock.drivers.simulation.crash_runs import JOBS
-from penstock.drivers.simulation.simulation import History
-from penstock.drivers.simulation.stepwise.batch import run_batch_seed
-from penstock.drivers.simulation.stepwise.crashes import DIES, FAILS_FOR_GOOD, StepwiseCrash
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
-from penstock.drivers.stepwise.commits import BatchCommits
-from penstock.storage.job_marks import BEGUN, LeftByJobs
+from penstock.storage.leadership import BEGUN, LeftByJobs
 
 #: Histories that are looked at, from the one on that is known to find a mutant.
 SEEDS_MAX: Final = 60

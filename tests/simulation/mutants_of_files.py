@@ -7,9 +7,11 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant
 
-from penstock.connectors.file import committer, hidden_files, writer
-from penstock.connectors.file.part_names import PartNames
-from penstock.drivers.simulation.file_system import SimulatedFiles
+from penstock.connectors.file import committer
+from penstock.connectors.file import part_files as hidden_files
+from penstock.connectors.file import sink as writer
+from penstock.connectors.file.part_files import PartNames
+from penstock.drivers.simulation.file_sinks import SimulatedFiles
 
 
 def leave_the_names_of_hidden_files_unsynced() -> Any:

@@ -12,15 +12,16 @@ from tests.simulation.mutants_of_files import (
 from tests.simulation.mutants_of_power import FoundBy
 from tests.simulation.planting import Mutant, around
 
-from penstock.connectors.file import commit_log, committer, hidden_files, staging
+from penstock.connectors.file import commit_log, committer
+from penstock.connectors.file import part_files as hidden_files
+from penstock.connectors.file import part_files as staging
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FileCommitter
 from penstock.connectors.file.filesystem import remove
-from penstock.connectors.file.part_names import is_part
-from penstock.drivers.simulation.stepwise.batch import run_batch_seed
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
-from penstock.drivers.stepwise.commits import SinkCommits
-from penstock.storage.job_marks import LeftByJobs
+from penstock.connectors.file.part_files import is_part
+from penstock.drivers.simulation.stepwise_history import run_batch_seed, run_stepwise_seed
+from penstock.drivers.stepwise.sinks import SinkCommits
+from penstock.storage.leadership import LeftByJobs
 
 
 def commit_epochs_before_the_bytes_are_synced() -> Any:

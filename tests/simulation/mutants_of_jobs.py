@@ -11,11 +11,11 @@ from unittest import mock
 import msgspec
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.job import job_tasks as job_tasks_module
-from penstock.core.job import scheduler as scheduler_module
-from penstock.core.operators.record.process import EVENT_TIMERS
+from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
+from penstock.runtime.checkpoint.pending import PendingCheckpoint
+from penstock.runtime.job import scheduler as scheduler_module
+from penstock.runtime.job import tasks as job_tasks_module
+from penstock.runtime.operators.record.process import EVENT_TIMERS
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorSubtaskState
 

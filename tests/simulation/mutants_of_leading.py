@@ -10,13 +10,12 @@ from unittest import mock
 from msgspec.structs import replace
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint.store_calls import StoreCalls
-from penstock.core.master.epochs import EpochMaster
-from penstock.core.master.steps import DeleteJobs, EndSinks
 from penstock.drivers.simulation import disk as disk_module
+from penstock.drivers.simulation.checkpoint_store import LeadingStore, MemoryStore
 from penstock.drivers.simulation.disk import LEADERS
-from penstock.drivers.simulation.leading_store import LeadingStore
-from penstock.drivers.simulation.store import MemoryStore
+from penstock.runtime.checkpoint.store_calls import StoreCalls
+from penstock.runtime.master.epochs import EpochMaster
+from penstock.runtime.master.steps import DeleteJobs, EndSinks
 from penstock.storage.leadership import MASTER_PREFIX, DeposedError
 
 

@@ -10,12 +10,12 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.drivers.simulation import store as store_module
+from penstock.drivers.simulation import checkpoint_store as store_module
+from penstock.drivers.simulation.checkpoint_store import MemoryStore
 from penstock.drivers.simulation.disk import LEADERS
 from penstock.drivers.simulation.simulation import History, run_seed
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
-from penstock.drivers.simulation.store import MemoryStore
-from penstock.storage.job_marks import MARKS_DIRECTORY
+from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
+from penstock.storage.leadership import MARKS_DIRECTORY
 
 
 def _left_out(step: str) -> Any:

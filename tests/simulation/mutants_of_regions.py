@@ -9,12 +9,10 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.graph.execution_graph import ExecutionGraph
-from penstock.core.graph.regions import Regions
-from penstock.core.job.job_sources import JobSources
-from penstock.core.job.job_tasks import JobTasks
-from penstock.core.job.part_restart import PartRestart
-from penstock.core.job.source_coordinator import SourceCoordinator
+from penstock.runtime.graph.execution_graph import ExecutionGraph, Regions
+from penstock.runtime.job.failover import PartRestart
+from penstock.runtime.job.sources import JobSources, SourceCoordinator
+from penstock.runtime.job.tasks import JobTasks
 
 
 def restart_the_failed_task_alone() -> Any:

@@ -7,15 +7,14 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.graph.execution_graph import ExecutionGraph, ExecutionJobVertex
-from penstock.core.job import scheduler
-from penstock.core.job.departures import Departures
-from penstock.core.job.job_master import JobMaster
-from penstock.core.job.job_sources import JobSources
-from penstock.core.job.job_tasks import JobTasks
-from penstock.core.job.rescaling import RescalePhase, Rescaling
-from penstock.core.job.slot_pool import SlotPool
+from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
+from penstock.runtime.graph.execution_graph import ExecutionGraph, ExecutionJobVertex
+from penstock.runtime.job import scheduler
+from penstock.runtime.job.job_master import JobMaster
+from penstock.runtime.job.rescaling import Departures, RescalePhase, Rescaling
+from penstock.runtime.job.slots import SlotPool
+from penstock.runtime.job.sources import JobSources
+from penstock.runtime.job.tasks import JobTasks
 
 
 def keep_the_readers_that_there_were() -> Any:

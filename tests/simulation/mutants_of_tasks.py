@@ -8,11 +8,11 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.task.barriers import AlignedBarrierHandler, UnalignedBarrierHandler
-from penstock.core.task.channels.input_gate import InputGate
-from penstock.core.task.channels.result_partition import Subpartition
-from penstock.core.task.processing import ProcessingLoop
-from penstock.core.task.stream_task import StreamTask
+from penstock.runtime.task.barriers import AlignedBarrierHandler, UnalignedBarrierHandler
+from penstock.runtime.task.channels.input_gate import InputGate
+from penstock.runtime.task.channels.result_partition import Subpartition
+from penstock.runtime.task.processing import ProcessingLoop
+from penstock.runtime.task.stream_task import StreamTask
 from penstock.state.heap import HeapKeyedStateBackend
 
 

@@ -9,17 +9,17 @@ from unittest import mock
 from msgspec.structs import replace
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint import event_time
-from penstock.core.checkpoint import restore as restore_module
-from penstock.core.checkpoint.coordinator import CheckpointCoordinator
-from penstock.core.checkpoint.coordinator import enumerator_state as real_enumerator_state
-from penstock.core.checkpoint.in_flight_rescaling import check_in_flight as real_check_in_flight
-from penstock.core.epochs import task as task_module
-from penstock.core.epochs.coordinator import EpochCoordinator
-from penstock.core.epochs.task import EpochTask
-from penstock.core.job import job_sources
-from penstock.core.master.epochs import EpochMaster
-from penstock.core.operators.source.source import SPLITS_STATE
+from penstock.runtime.checkpoint import restore as restore_module
+from penstock.runtime.checkpoint import settings as event_time
+from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
+from penstock.runtime.checkpoint.coordinator import enumerator_state as real_enumerator_state
+from penstock.runtime.checkpoint.restore import check_in_flight as real_check_in_flight
+from penstock.runtime.epochs import task as task_module
+from penstock.runtime.epochs.coordinator import EpochCoordinator
+from penstock.runtime.epochs.task import EpochTask
+from penstock.runtime.job import sources as job_sources
+from penstock.runtime.master.epochs import EpochMaster
+from penstock.runtime.operators.source.source import SPLITS_STATE
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
 

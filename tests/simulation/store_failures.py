@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from penstock.drivers.simulation.crash_runs import planned_scenario
-from penstock.drivers.simulation.engine import BackgroundJob, SimulatedBackground
+from penstock.drivers.simulation.crash_points import planned_scenario
 from penstock.drivers.simulation.scenario import MODES, FaultRates, Wishes
+from penstock.drivers.simulation.scheduler import BackgroundJob, SimulatedBackground
 from penstock.drivers.simulation.simulation import History, Simulation
 
 JOBS = ("keyed", "union", "shuffles", "wide")

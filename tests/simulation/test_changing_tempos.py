@@ -13,10 +13,9 @@ from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.mutants_of_tempos import MUTANTS_OF_TEMPOS
 from tests.simulation.planting import Mutant
 
-from penstock.drivers.simulation.changing.history import run_changing_seed
-from penstock.drivers.simulation.changing.scenario import TEMPOS
-from penstock.drivers.simulation.command.cli import main
-from penstock.drivers.simulation.refusals import WORDS
+from penstock.drivers.simulation.cli import main
+from penstock.drivers.simulation.invariants import WORDS
+from penstock.drivers.simulation.tempo_changes import TEMPOS, run_changing_seed
 
 pytestmark = pytest.mark.one_in(9)
 

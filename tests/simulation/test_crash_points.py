@@ -8,14 +8,13 @@ from msgspec.structs import replace
 from tests.effort import EFFORT, tries
 from tests.simulation.fresh_seeds import commit_number
 
-from penstock.core.checkpoint import coordinator
-from penstock.core.checkpoint.garbage import garbage
-from penstock.drivers.simulation.command.crash_command import run_pairs
-from penstock.drivers.simulation.crash_points import CRASH_POINTS, watched
-from penstock.drivers.simulation.crash_runs import JOBS, CrashTable, random_pair
+from penstock.drivers.simulation.checkpoint_store import MemoryStore
+from penstock.drivers.simulation.cli import run_pairs
+from penstock.drivers.simulation.crash_points import CRASH_POINTS, JOBS, CrashTable, random_pair, watched
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.scenario import MODES
-from penstock.drivers.simulation.store import MemoryStore
+from penstock.runtime.checkpoint import coordinator
+from penstock.runtime.checkpoint.savepoints import garbage
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -20,12 +20,11 @@ from penstock.connectors.file.filesystem import (
     write_whole,
 )
 from penstock.drivers.simulation import simulation
+from penstock.drivers.simulation.disk import PageCache
 from penstock.drivers.simulation.file_sinks import SHARE, file_sink, hidden, written
-from penstock.drivers.simulation.outside import Outside, present
-from penstock.drivers.simulation.page_cache import PageCache
+from penstock.drivers.simulation.outside_world import Outside, present
 from penstock.drivers.simulation.simulation import History, Simulation, run_seed
-from penstock.drivers.simulation.stepwise.batch import run_batch_seed
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.simulation.stepwise_history import run_batch_seed, run_stepwise_seed
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -11,11 +11,10 @@ from tests.effort import tries
 from tests.simulation.fresh_seeds import FRESH_SEEDS, fresh_seeds
 from tests.simulation.mutants import MUTANTS, planted
 
-from penstock.drivers.simulation.command.cli import main
-from penstock.drivers.simulation.markers import with_latency_markers
-from penstock.drivers.simulation.person import KINDS
-from penstock.drivers.simulation.reference import outputs
-from penstock.drivers.simulation.scenario import MODES
+from penstock.drivers.simulation.cli import main
+from penstock.drivers.simulation.oracle import outputs
+from penstock.drivers.simulation.participants import KINDS
+from penstock.drivers.simulation.scenario import MODES, with_latency_markers
 from penstock.drivers.simulation.simulation import Simulation, run_seed
 
 pytestmark = pytest.mark.one_in(5)
@@ -66,7 +65,7 @@ def test_same_seed_is_same_history() -> None:
 
 
 def test_history_does_not_depend_on_hash_order() -> None:
-    command = [sys.executable, "-m", "penstock.drivers.simulation.command.cli", "--seeds", "51..53", "--trace"]
+    command = [sys.executable, "-m", "penstock.drivers.simulation.cli", "--seeds", "51..53", "--trace"]
     traces = {
         subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": str(h)}, capture_output=True, text=True, check=False

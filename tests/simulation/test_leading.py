@@ -12,7 +12,7 @@ from tests.simulation.test_mutants import STEPS_MAX
 
 from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.simulation import run_seed
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
 
 pytestmark = pytest.mark.one_in(5)
 

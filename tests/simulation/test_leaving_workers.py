@@ -10,8 +10,7 @@ import pytest
 from tests.effort import tries
 
 from penstock.base import options
-from penstock.drivers.simulation.leaving import Leaving
-from penstock.drivers.simulation.scenario import draw_scenario, fault_free
+from penstock.drivers.simulation.scenario import Leaving, draw_scenario, fault_free
 from penstock.drivers.simulation.simulation import Simulation
 
 pytestmark = pytest.mark.one_in(5)

@@ -9,10 +9,10 @@ from tests.simulation.fresh_seeds import fresh_seeds
 from tests.simulation.mutants_of_objects import MUTANTS_OF_OBJECTS
 from tests.simulation.planting import Mutant
 
-from penstock.drivers.simulation.changing.history import run_changing_seed
+from penstock.drivers.simulation.object_store import OBJECTS, with_store
 from penstock.drivers.simulation.simulation import run_seed
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
-from penstock.drivers.simulation.store_kind import OBJECTS, with_store
+from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
+from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -9,11 +9,11 @@ from tests.simulation.planting import Mutant
 
 from penstock.base.errors import MissingPathError
 from penstock.drivers.simulation import simulation
-from penstock.drivers.simulation.changing.history import run_changing_seed
-from penstock.drivers.simulation.page_cache import PageCache, make_directories
+from penstock.drivers.simulation.disk import PageCache, make_directories
 from penstock.drivers.simulation.scenario import power_cut
 from penstock.drivers.simulation.simulation import run_seed
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
+from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
 pytestmark = pytest.mark.one_in(5)
 

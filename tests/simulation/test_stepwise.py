@@ -12,12 +12,17 @@ from tests.simulation.fresh_seeds import commit_number, fresh_seeds
 from tests.simulation.mutants_of_epochs import MUTANTS_OF_EPOCHS
 from tests.simulation.planting import Mutant
 
-from penstock.core.master import steps
-from penstock.drivers.simulation.command.cli import main
-from penstock.drivers.simulation.crash_runs import JOBS
-from penstock.drivers.simulation.stepwise.batch import run_batch_seed
-from penstock.drivers.simulation.stepwise.crashes import POINTS, STEPS, StepwiseTable, cover_all_steps
-from penstock.drivers.simulation.stepwise.history import run_stepwise_seed
+from penstock.drivers.simulation.cli import main
+from penstock.drivers.simulation.crash_points import JOBS
+from penstock.drivers.simulation.stepwise_history import (
+    POINTS,
+    STEPS,
+    StepwiseTable,
+    cover_all_steps,
+    run_batch_seed,
+    run_stepwise_seed,
+)
+from penstock.runtime.master import steps
 
 pytestmark = pytest.mark.one_in(5)
 
@@ -102,7 +107,7 @@ def test_history_does_not_depend_on_hash_order() -> None:
     command = [
         sys.executable,
         "-m",
-        "penstock.drivers.simulation.command.cli",
+        "penstock.drivers.simulation.cli",
         "--tempo",
         "epochs",
         "--seeds",

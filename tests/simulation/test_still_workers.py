@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 from tests.effort import tries
 
-from penstock.drivers.simulation.scenario import draw_scenario
+from penstock.drivers.simulation.scenario import Stillness, draw_scenario
 from penstock.drivers.simulation.simulation import Simulation
-from penstock.drivers.simulation.stillness import Stillness
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from penstock.base.aggregators import ConvergenceCriterion, DoubleSumAggregator, LongSumAggregator
+from penstock.base.accumulators import ConvergenceCriterion, DoubleSumAggregator, LongSumAggregator
 from penstock.common import Types
 from penstock.datastream.functions import (
     BroadcastProcessFunction,

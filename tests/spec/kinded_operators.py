@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.types import Row, RowKind
-from penstock.core.columns.batch import ColumnBatch, get_row_kinds
-from penstock.core.operators.base import StreamOperator
-from penstock.core.records import Batch
+from penstock.runtime.columns.batch import ColumnBatch, get_row_kinds
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.records import Batch
 
 KEYS = 9
 

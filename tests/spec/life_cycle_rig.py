@@ -18,12 +18,12 @@ from unittest import mock
 from tests.spec.virtual_job import Timed, VirtualJob, environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.records import MAX_WATERMARK, Batch, CheckpointBarrier, EndOfData, EndOfPartition, Watermark
-from penstock.core.task.channels.result_partition import ResultPartition
 from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.records import MAX_WATERMARK, Batch, CheckpointBarrier, EndOfData, EndOfPartition, Watermark
+from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.storage.file_store import FileCheckpointStore
 
 UPSTREAM = ("source", "a1", "a2", "a3")

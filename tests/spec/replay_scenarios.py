@@ -29,21 +29,19 @@ from penstock.base.errors import PenstockError
 from penstock.common import Configuration, Encoder, WatermarkStrategy
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
-from penstock.connectors.split_queue import SplitQueue
-from penstock.connectors.split_reader import PositionedReader
-from penstock.core.connector import Boundedness, Source, SourceReaderContext, SplitEnumerator, SplitEnumeratorContext
-from penstock.core.operators.sink.sink import SinkOperator
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.records import Batch
+from penstock.connectors.split_reader import PositionedReader, SplitQueue
 from penstock.drivers.client.submit import submit
 from penstock.drivers.running_job import RunningJob
-from penstock.drivers.simulation.answers import check_exact, check_superset
 from penstock.drivers.simulation.connectors import JITTER_MS, SimulatedSource, Split, generate_record
-from penstock.drivers.simulation.outside import Outside, outside, present
-from penstock.drivers.simulation.reference import outputs
+from penstock.drivers.simulation.oracle import check_exact, check_superset, outputs
+from penstock.drivers.simulation.outside_world import Outside, outside, present
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.connector import Boundedness, Source, SourceReaderContext, SplitEnumerator, SplitEnumeratorContext
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.records import Batch
 
 #: What takes 1 ms in the simulator takes about this long here.
 TIME_SCALE = 10

@@ -46,19 +46,20 @@ from rich.table import Table
 
 from penstock.base.errors import CheckpointError
 from penstock.base.typeinfo import TypeInformation
+from penstock.cli.demo import answers as plain_python
+from penstock.cli.demo import program
+from penstock.cli.demo.answers import Answer, differences, read_output
+from penstock.cli.demo.flights import Flights, prepare
 from penstock.common import Configuration, Duration, WatermarkStrategy
-from penstock.connectors.file.part_names import is_pins
-from penstock.core.connector import InputStatus, Source
-from penstock.core.job.progress import JobProgress
-from penstock.core.operators.source.source import SPLITS_STATE
-from penstock.core.records import Batch
+from penstock.connectors.file.part_files import is_pins
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors import BucketAssigner, FileSink, OutputFileConfig
 from penstock.datastream.formats.csv import CsvWriterFactory
-from penstock.demo import plain_python, program
-from penstock.demo.answers import Answer, differences, read_output
-from penstock.demo.data import Flights, prepare
 from penstock.drivers.running_job import RunningJob
+from penstock.runtime.connector import InputStatus, Source
+from penstock.runtime.job.view import JobProgress
+from penstock.runtime.operators.source.source import SPLITS_STATE
+from penstock.runtime.records import Batch
 from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.testing.connectors import ReaderHost

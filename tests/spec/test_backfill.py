@@ -32,7 +32,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.hybrid import HybridSource
 from penstock.connectors.number_sequence import NumberSequenceSource
-from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_reader import SplitQueue
 from penstock.datastream.functions import MapFunction
 from penstock.storage.file_store import FileCheckpointStore
 

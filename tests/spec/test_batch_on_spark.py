@@ -11,12 +11,12 @@ from tests.jobs import JOBS, WORD_COUNT, Job
 from tests.spec.batch_programs import ODD, Prices, Rules, Slowly, Split, divide
 
 from penstock.base.errors import JobExecutionError, UserFunctionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Configuration, Encoder
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.drivers.spark.batch_frames import slots
+from penstock.drivers.spark.batch_job import slots
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]

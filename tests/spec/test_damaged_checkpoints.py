@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.print import DiscardingSink
-from penstock.core.connector import Sink
+from penstock.connectors.collect import DiscardingSink
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.runtime.connector import Sink
 
 RECORDS = 100
 FAILS_AT = 60

@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Time
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.cep import CEP, Pattern
 from penstock.common import Row, Types
-from penstock.core.protocol import WorkerLost
 from penstock.datastream import DataStream, ProcessJoinFunction, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction
 from penstock.datastream.window import (
@@ -29,6 +28,7 @@ from penstock.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from penstock.runtime.protocol import WorkerLost
 from penstock.table import Schema, StreamTableEnvironment
 
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")

@@ -16,10 +16,10 @@ from tests.spec.test_regions import openings, written
 
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.job.view import JobView
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
 from penstock.drivers.spark.session import stop_spark
+from penstock.runtime.job.view import JobView
 
 RECORDS = 30_000
 RATE = 1_000

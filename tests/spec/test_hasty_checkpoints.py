@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, VirtualJob, clear_ledger, environment
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.checkpoint import coordinator
+from penstock.runtime.checkpoint import coordinator
 from penstock.testing import VirtualClock
 
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")

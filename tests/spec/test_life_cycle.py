@@ -24,7 +24,7 @@ from tests.spec.life_cycle_rig import (
 )
 from tests.spec.virtual_job import Timed, VirtualJob, environment, get_error
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.plan.transformation import Transformation, Upstream
 
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")

@@ -9,13 +9,13 @@ from unittest import mock
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Types
-from penstock.core.protocol import WorkerLost
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.storage.local_copies import LocalCopies
+from penstock.runtime.protocol import WorkerLost
+from penstock.storage.local_recovery import LocalCopies
 
 RECORDS = 60
 STORAGES: list[LocalCopies] = []

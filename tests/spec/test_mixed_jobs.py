@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, REFUSED, LedgerSink, Timed, VirtualJob, clear_ledger, environment, records
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.protocol import DeclineCheckpoint
 from penstock.datastream import CoProcessFunction, KeyedCoProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.runtime.protocol import DeclineCheckpoint
 from penstock.storage.metadata import OperatorState
 
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")

@@ -36,14 +36,14 @@ from tests.spec.virtual_job import (
 )
 from tests.stores import remove_tree
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.job import scheduler
-from penstock.core.operators.base import StreamOperator
-from penstock.core.records import Batch
 from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.checkpoint.pending import PendingCheckpoint
+from penstock.runtime.job import scheduler
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.records import Batch
 
 #: All subtasks begin again after a failure, those too that have ended and exchange nothing with the one that failed.
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")

@@ -16,9 +16,9 @@ from tests.spec.test_regions import PATIENCE_S, openings, wait_for_output, writt
 from penstock.base.errors import OperationError
 from penstock.common import Configuration, RestartStrategies, WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.job.history import RescaleCause
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
+from penstock.runtime.job.view import RescaleCause
 
 pytestmark = pytest.mark.one_in(3)
 

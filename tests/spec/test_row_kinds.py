@@ -10,11 +10,11 @@ import pytest
 from tests.spec.kinded_operators import KEYS, Changes, Seen, SeenByKey, choose_kind, first
 
 from penstock.base.configuration import Configuration
-from penstock.core.columns.keys import ColumnKey
-from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.columns.batch import ColumnKey
+from penstock.runtime.task.channels.partitioners import HashPartitioner
 
 NUMBERS = 400
 

@@ -15,9 +15,8 @@ from tests.spec.test_driver_is_killed import COUNT, lines, started
 from tests.spec.test_two_drivers import wait_for_output
 
 from penstock.base.errors import ConfigurationError, JobExecutionError
-from penstock.drivers.client.standby import FINISHED, describe_end
-from penstock.drivers.election.file import FileElection
-from penstock.drivers.election.leader import Leader
+from penstock.drivers.client.submit import FINISHED, describe_end
+from penstock.drivers.leader_election import FileElection, Leader
 from penstock.storage.leadership import DeposedError
 
 

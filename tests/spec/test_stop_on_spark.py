@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.spec.stop_and_resume import Series, compare_with_plain
 
-from penstock.core.job.job_master import JobMaster
-from penstock.demo.data import Flights, prepare
+from penstock.cli.demo.flights import Flights, prepare
 from penstock.drivers.running_job import RunningJob
+from penstock.runtime.job.job_master import JobMaster
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LEDGER, LedgerSink, Timed, VirtualJob, clear_ledger, environment
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.job.progress import job_progress
-from penstock.core.operators.record.process import KeyedProcessOperator, TimeDomain
-from penstock.core.records import MAX_WATERMARK
 from penstock.datastream import DataStream
 from penstock.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.state.key_groups import assign_key_group, key_group_range
+from penstock.runtime.job.view import job_progress
+from penstock.runtime.operators.record.process import KeyedProcessOperator, TimeDomain
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.state.keys import assign_key_group, key_group_range
 
 pytestmark = pytest.mark.usefixtures("checkpoints_in_store")
 

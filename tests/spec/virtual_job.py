@@ -22,8 +22,11 @@ import pytest
 from tests.stores import OPTIONS_OF_STORE
 
 from penstock.base.configuration import Configuration
-from penstock.base.job_status import JobStatus
-from penstock.core.connector import (
+from penstock.base.job import JobStatus
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.drivers.local.mini_cluster import LocalJob
+from penstock.drivers.virtual_event_loop import VirtualCoroutines
+from penstock.runtime.connector import (
     Boundedness,
     Committer,
     InputStatus,
@@ -33,11 +36,8 @@ from penstock.core.connector import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.records import Batch
-from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.local.job import LocalJob
-from penstock.drivers.virtual_event_loop import VirtualCoroutines
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.records import Batch
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata
 from penstock.testing import VirtualClock
@@ -88,8 +88,8 @@ class VirtualJob(LocalJob):
         self.listener = Quiet()
         clock = VirtualClock()
         with (
-            mock.patch("penstock.drivers.local.job.SystemClock", return_value=clock),
-            mock.patch("penstock.drivers.local.job.EventLoopThread", return_value=VirtualCoroutines(clock)),
+            mock.patch("penstock.drivers.local.mini_cluster.SystemClock", return_value=clock),
+            mock.patch("penstock.drivers.local.mini_cluster.EventLoopThread", return_value=VirtualCoroutines(clock)),
         ):
             super().__init__(program, configuration, self.listener)
         #: every checkpoint and savepoint that became visible, in order

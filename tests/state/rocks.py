@@ -13,9 +13,8 @@ from typing import Any
 from penstock.codecs.pickling import dumps
 from penstock.state.backend import Entries, KeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.capture import RocksCapture, fetch_files
-from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.snapshot import RocksCapture, SourceFiles, fetch_files
 from penstock.state.snapshot import KeyedCapture, read_keyed
 
 GROUPS = 128

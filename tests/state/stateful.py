@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from penstock.core.operators.record.process import KeyedProcessOperator
-from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.runtime.operators.function_context import RuntimeContext
+from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 GETTERS: dict[str, Callable[..., Any]] = {

@@ -25,7 +25,7 @@ from penstock.datastream.state import (
 )
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.ttl.states import open_aggregating_state, open_list_state, open_reducing_state
+from penstock.state.ttl import open_aggregating_state, open_list_state, open_reducing_state
 
 
 class Total:

@@ -6,13 +6,13 @@ import types
 
 import pytest
 
-from penstock.core.job.scheduler import state_of_subtask
-from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
+from penstock.runtime.job.scheduler import state_of_subtask
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import assign_key_group, key_group_range
+from penstock.state.keys import assign_key_group, key_group_range
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import read_keyed, read_operator
+from penstock.state.states import ListStateDescriptor, ValueStateDescriptor
 from penstock.storage.metadata import (
     KeyedStateHandle,
     OperatorState,

@@ -9,12 +9,12 @@ from tests.state.stateful import harness, read, written
 
 from penstock.codecs.pickling import dumps
 from penstock.common import Types
-from penstock.core.operators.base import UserCodeError
+from penstock.runtime.operators.base import UserCodeError
 from penstock.state import migrations
-from penstock.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateMigrationError
 from penstock.state.loading import StateLoader
 from penstock.state.snapshot import merge_keyed
+from penstock.state.states import ListStateDescriptor, ValueStateDescriptor
 
 MODULE = "shop_of_the_tests"
 PRELUDE = """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.core.operators.timers import TimerQueue
-from penstock.state.descriptors import ValueStateDescriptor
-from penstock.state.heap import HeapKeyedStateBackend
+from penstock.runtime.operators.timers import TimerQueue
+from penstock.state.heap import HeapKeyedStateBackend, StateTable
 from penstock.state.snapshot import read_keyed
-from penstock.state.table import StateTable
+from penstock.state.states import ValueStateDescriptor
 
 MAX = 8
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock.state.errors import StateError
-from penstock.state.key_groups import assign_key_group, assign_key_groups
+from penstock.state.heap import StateTable
+from penstock.state.keys import assign_key_group, assign_key_groups
 from penstock.state.snapshot import read_keyed
-from penstock.state.table import StateTable
 
 
 class Colour(enum.IntEnum):

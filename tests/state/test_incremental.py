@@ -12,17 +12,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from penstock.core.operators.timers import TimerQueue
-from penstock.core.protocol import ExecutionId
-from penstock.core.task.histories import HISTORY_FILES_MAX, StateHistories
-from penstock.core.task.snapshot_writer import SnapshotWriter
-from penstock.core.task.state_transfer import restore_operator
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import assign_key_group
+from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.protocol import ExecutionId
+from penstock.runtime.task.checkpoints import HISTORY_FILES_MAX, SnapshotWriter, StateHistories, restore_operator
+from penstock.state.heap import HeapKeyedStateBackend, StateTable
+from penstock.state.keys import assign_key_group
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import KeyedCapture, merge_keyed, read_keyed
-from penstock.state.table import StateTable
+from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import KeyedStateHandle, OperatorSubtaskState
 
@@ -136,7 +133,7 @@ def whole_from(test: Callable[[list], None]) -> Callable[[list, int], None]:
     """The test with another number of entries from which snapshots are written whole."""
 
     def patched(steps: list, least: int) -> None:
-        with patch("penstock.state.table._WHOLE_ENTRIES_MIN", least):
+        with patch("penstock.state.heap._WHOLE_ENTRIES_MIN", least):
             test(steps)
 
     patched.__name__, patched.__qualname__, patched.__doc__ = test.__name__, test.__qualname__, test.__doc__

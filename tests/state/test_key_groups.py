@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import key_bytes
-from penstock.state.key_groups import assign_key_group, key_group_range, subtask_of_key_group
+from penstock.state.keys import assign_key_group, key_group_range, subtask_of_key_group
 
 
 class Colour(enum.Enum):
@@ -120,7 +120,7 @@ def test_keys_without_stable_value_are_refused(key):
 def test_key_groups_do_not_depend_on_the_process():
     """D4: another process, with another hash seed, finds the same groups."""
     code = (
-        "from penstock.state.key_groups import assign_key_group as g;"
+        "from penstock.state.keys import assign_key_group as g;"
         "print([g(k, 128) for k in ('a', b'a', 1, 1.5, None, ('x', 2), frozenset(['p', 'q', 'r']))])"
     )
     outputs = {

@@ -22,21 +22,20 @@ from tests.state.rocks import GROUPS, FolderRocks, Storage, rocks
 
 from penstock.base.errors import MisuseError
 from penstock.base.types import Row
-from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
-from penstock.core.records import Batch
-from penstock.core.task.channels.partitioners import HashPartitioner
-from penstock.state.descriptors import ValueStateDescriptor
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
+from penstock.runtime.records import Batch
+from penstock.runtime.task.channels.partitioners import HashPartitioner
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.key_bytes import NAN, decode_plain_key, is_plain, key_bytes
-from penstock.state.key_groups import assign_key_group, assign_key_groups
-from penstock.state.keys import KeyGuard, RefusedKeyError, with_one_nan
-from penstock.state.rocksdb import namespace_pane
+from penstock.state.keys import KeyGuard, RefusedKeyError, assign_key_group, assign_key_groups, with_one_nan
+from penstock.state.rocksdb import pane as namespace_pane
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.cache import drop_keys_version
-from penstock.state.rocksdb.rescale import SourceFiles
+from penstock.state.rocksdb.snapshot import SourceFiles
 from penstock.state.snapshot import PUT, KeyedRows
+from penstock.state.states import ValueStateDescriptor
 from penstock.testing import OneInputOperatorHarness, operator_harness
 
 BACKENDS = {"heap": HeapKeyedStateBackend, "RocksDB": FolderRocks}

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from penstock.state.descriptors import (
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.states import (
     AggregatingStateDescriptor,
+    ListState,
     ListStateDescriptor,
+    MapState,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateLatency,
+    ValueState,
     ValueStateDescriptor,
 )
-from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.latency import StateLatency
-from penstock.state.states import ListState, MapState, ValueState
 
 
 def clock() -> Any:

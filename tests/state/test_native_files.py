@@ -9,10 +9,10 @@ import pytest
 
 from penstock.base.typeinfo import Types
 from penstock.state.backend import NativeFiles
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 GROUPS = (0, 7)
 COUNT = ValueStateDescriptor("count", Types.LONG())

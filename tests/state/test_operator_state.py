@@ -4,11 +4,10 @@ import threading
 
 import pytest
 
-from penstock.state.broadcast_state import BroadcastState
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError
-from penstock.state.operator_state import OperatorStateBackend, OperatorStateStore
+from penstock.state.operator_state import BroadcastState, OperatorStateBackend, OperatorStateStore
 from penstock.state.snapshot import read_operator
+from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 
 def captured(backend):

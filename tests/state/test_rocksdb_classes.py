@@ -13,13 +13,13 @@ from tests.state.rocks import GROUPS, TINY, Storage, exported, keyed, rocks
 
 from penstock.state import migrations
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateMigrationError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import assign_key_group
+from penstock.state.keys import assign_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.rescale import SourceFiles
+from penstock.state.rocksdb.snapshot import SourceFiles
 from penstock.state.snapshot import PUT, KeyedRows, iterate_keyed
+from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 MODULE = "shop_of_the_store"
 VISIT = "@dataclass\nclass Visit:\n    page: str\n"

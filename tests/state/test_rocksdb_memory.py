@@ -13,16 +13,15 @@ from tests.state.rocks import GROUPS, Storage, exported, keyed, rocks
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
-from penstock.core.protocol import ExecutionId
-from penstock.drivers.backends import BackendSettings
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.drivers.worker_storage import BackendSettings
+from penstock.runtime.protocol import ExecutionId
 from penstock.state.errors import StateError
-from penstock.state.key_groups import assign_key_group
+from penstock.state.keys import assign_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.budget import MemoryBudget
-from penstock.state.rocksdb.memory import SlotMemory
-from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.settings import RocksDBSettings, SlotMemory
 from penstock.state.rocksdb.store import RowStore
+from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 MANAGED = "taskmanager.memory.managed.size"
 FIXED = "state.backend.rocksdb.memory.fixed-per-slot"

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from tests.state.rocks import GROUPS, MEMORY, Storage, exported
 
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.descriptors import (
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.snapshot import read_keyed
+from penstock.state.states import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.state.snapshot import read_keyed
 
 pytestmark = pytest.mark.one_in(5)
 

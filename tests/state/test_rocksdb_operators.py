@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from tests.state.rocks import CanonicalRocks
 
-from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.record.process import KeyedProcessOperator
-from penstock.core.operators.window.aligned_window import AlignedWindowOperator
-from penstock.core.operators.window.session_window import SessionWindowOperator
-from penstock.core.operators.window.window_contents import ListContents, ReducingContents
-from penstock.core.operators.window.window_operator import WindowOperator
-from penstock.core.windowing import (
+from penstock.datastream.functions import KeyedProcessFunction
+from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
+from penstock.runtime.operators.record.process import KeyedProcessOperator
+from penstock.runtime.operators.window.aligned import AlignedWindowOperator, SessionWindowOperator
+from penstock.runtime.operators.window.base import ListContents, ReducingContents
+from penstock.runtime.operators.window.general import WindowOperator
+from penstock.runtime.windowing import (
     ContinuousEventTimeTrigger,
     CountTrigger,
     EventTimeSessionWindows,
@@ -29,8 +29,7 @@ from penstock.core.windowing import (
     TimeEvictor,
     TumblingEventTimeWindows,
 )
-from penstock.datastream.functions import KeyedProcessFunction
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.testing import OneInputOperatorHarness, operator_harness
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from tests.state.rocks import GROUPS, MEMORY, TINY, Storage, exported, keyed, rocks
 
-from penstock.core.operators.timers import TimerQueue
+from penstock.runtime.operators.timers import TimerQueue
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import assign_key_group, key_group_range
+from penstock.state.keys import assign_key_group, key_group_range
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.rescale import SourceFiles
 from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.snapshot import SourceFiles
 from penstock.state.snapshot import merge_keyed, read_keyed
+from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 
 @pytest.fixture

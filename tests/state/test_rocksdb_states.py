@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from tests.state.rocks import GROUPS, TINY, exported, keyed, rocks
 
-from penstock.core.operators.timers import TimerQueue
-from penstock.state.descriptors import (
+from penstock.runtime.operators.timers import TimerQueue
+from penstock.state.errors import StateError
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.snapshot import read_keyed
+from penstock.state.states import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.errors import StateError
-from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.state.snapshot import read_keyed
 
 BIG = RocksDBSettings()
 
@@ -323,7 +323,7 @@ def test_restored_timers_are_in_order(tmp_path: Path) -> None:
         for time in (500, -3, 70_000, 2**40):
             queue.register(time, "k")
         (capture,) = backend.capture(1)
-        from penstock.state.rocksdb.rescale import SourceFiles
+        from penstock.state.rocksdb.snapshot import SourceFiles
 
         other = RocksDBKeyedStateBackend(GROUPS, tmp_path, settings=TINY)
         other.restore_files([SourceFiles(capture.directory, 0, GROUPS - 1)])

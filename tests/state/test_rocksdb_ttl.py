@@ -16,17 +16,17 @@ from tests.state.stateful import harness
 
 from penstock.common import Time
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.descriptors import (
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.state.rocksdb.table import ROWS_MAX
+from penstock.state.snapshot import read_keyed
+from penstock.state.states import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.state.rocksdb.sweeper import ROWS_MAX
-from penstock.state.snapshot import read_keyed
-from penstock.state.ttl.states import open_list_state, open_map_state, open_reducing_state, open_value_state
+from penstock.state.ttl import open_list_state, open_map_state, open_reducing_state, open_value_state
 from penstock.state.ttl_config import StateTtlConfig
 from penstock.testing import operator_harness
 from penstock.testing.virtual_clock import VirtualClock

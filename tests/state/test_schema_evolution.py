@@ -10,21 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.state.stateful import harness, read, written
 
-from penstock.base.basic_types import BasicType, BasicTypeInfo
+from penstock.base.typeinfo import BasicType, BasicTypeInfo
 from penstock.common import Row, Types
-from penstock.core.operators.base import UserCodeError
-from penstock.state.descriptors import (
+from penstock.runtime.operators.base import UserCodeError
+from penstock.state.errors import StateError
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.schema import (
+    Incompatible,
+    StateSchema,
+    evolve,
+    format_type_node,
+    schema_from_json,
+    to_state_schema,
+    to_type_node,
+)
+from penstock.state.states import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.errors import StateError
-from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.schema.declared import StateSchema, schema_from_json, to_state_schema
-from penstock.state.schema.evolution import Incompatible, evolve
-from penstock.state.schema.nodes import format_type_node, to_type_node
 from penstock.storage.metadata import decode_metadata
 
 

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from tests.state.stateful import harness, read, written
 
 from penstock.common import Duration, Time
-from penstock.core.operators.base import UserCodeError
-from penstock.core.task.failures import describe_failure
 from penstock.datastream.functions import AggregateFunction
 from penstock.datastream.state import (
     AggregatingStateDescriptor,
@@ -19,10 +17,12 @@ from penstock.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.task.failures import describe_failure
+from penstock.state import ttl as states
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.snapshot import read_keyed
-from penstock.state.ttl import states
 from penstock.testing.virtual_clock import VirtualClock
 
 TTL_MS = 100

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_checks import sample_keys
-from penstock.state.key_groups import assign_key_group
+from penstock.state.keys import assign_key_group, sample_keys
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.states import ValueStateDescriptor
 
 MAX = 16
 OWN = (0, 7)

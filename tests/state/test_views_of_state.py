@@ -9,15 +9,21 @@ import pytest
 from tests.state.rocks import FolderRocks
 
 from penstock.base.typeinfo import Types
-from penstock.core.operators.window.window_states import WindowListState, WindowMapState, open_runtime_map
+from penstock.runtime.operators.window.base import WindowListState, WindowMapState, open_runtime_map
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.broadcast_state import BroadcastState
 from penstock.state.declared_values import declared_list_state, declared_map_state
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.operator_state import BroadcastState
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.states import ListState, MapState, StateView
-from penstock.state.ttl.states import open_list_state, open_map_state
+from penstock.state.states import (
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    StateDescriptor,
+    StateView,
+)
+from penstock.state.ttl import open_list_state, open_map_state
 from penstock.state.ttl_config import StateTtlConfig
 
 #: More entries than a RocksDB map reads at once.

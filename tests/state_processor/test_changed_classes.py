@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.spec.virtual_job import LedgerSink, Timed, VirtualJob, clear_ledger, environment
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor

@@ -13,7 +13,7 @@ from penstock.datastream.expressions import col, lit
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.formats.parquet import ParquetFormat
 from penstock.state.errors import StateError
-from penstock.state.key_groups import assign_key_group
+from penstock.state.keys import assign_key_group
 from penstock.state_processor import SavepointReader
 
 

@@ -14,11 +14,11 @@ import pytest
 from penstock.base.typeinfo import Types
 from penstock.base.types import Row
 from penstock.state.errors import StateError
+from penstock.state.heap import StateTable
 from penstock.state.snapshot import read_keyed
-from penstock.state.table import StateTable
-from penstock.state_processor.columns import PICKLED, arrow_type, infer_type, spark_type, to_array
-from penstock.state_processor.history import live_rows
+from penstock.state_processor.layouts import live_rows
 from penstock.state_processor.reader import split_range
+from penstock.state_processor.table import PICKLED, arrow_type, infer_type, spark_type, to_array
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import StateFile, checksum
 

@@ -33,7 +33,6 @@ from penstock.base.time import Duration
 from penstock.base.types import Row
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
-from penstock.core.job.scheduler import state_of_subtask
 from penstock.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
 from penstock.datastream.state import (
     ListStateDescriptor,
@@ -41,8 +40,9 @@ from penstock.datastream.state import (
     ValueStateDescriptor,
 )
 from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.runtime.job.scheduler import state_of_subtask
 from penstock.state.errors import StateError
-from penstock.state.key_groups import assign_key_group
+from penstock.state.keys import assign_key_group
 from penstock.state_processor import SavepointReader, SavepointWriter
 
 USERS = by_user()
@@ -361,7 +361,7 @@ def test_the_max_parallelism_must_be_the_jobs(store_directory: Path) -> None:
 
 def test_long_states_are_cut_into_files(store_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H5: no file grows without bound, and a history of several files says the same."""
-    monkeypatch.setattr("penstock.state_processor.files.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("penstock.state_processor.draft.CHUNK_BYTES", 1000)
     monkeypatch.setattr("penstock.state_processor.writer.CHECKPOINTING_INLINE_BYTES", _Zero)
     rows = [(f"key-{i}", i) for i in range(300)]
     path = (

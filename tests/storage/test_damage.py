@@ -15,19 +15,18 @@ from typing import Any, Final
 
 import fsspec
 import pytest
-from tests.core.job.master_rig import MasterRig
+from tests.runtime.job.master_rig import MasterRig
 
 from penstock.base.errors import CheckpointError
-from penstock.core.checkpoint.recovery import Recovery, read_recovery
-from penstock.core.protocol import AcknowledgeCheckpoint
-from penstock.core.task.histories import StateHistories
-from penstock.core.task.snapshot_writer import SnapshotWriter
-from penstock.state.descriptors import ValueStateDescriptor
+from penstock.runtime.checkpoint.savepoints import Recovery, read_recovery
+from penstock.runtime.protocol import AcknowledgeCheckpoint
+from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import assign_key_group, key_group_range
+from penstock.state.keys import assign_key_group, key_group_range
 from penstock.state.snapshot import read_keyed
+from penstock.state.states import ValueStateDescriptor
 from penstock.storage.file_store import FileCheckpointStore
-from penstock.storage.job_marks import JobMark
+from penstock.storage.leadership import JobMark
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
 
 MUTATIONS: Final = 2_000

@@ -16,16 +16,9 @@ from penstock.base.errors import CheckpointError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.storage.disposal import (
-    ENDED_NAME,
-    check_disposable,
-    delete_snapshot,
-    note_end,
-    open_snapshot,
-)
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import write_metadata
-from penstock.storage.job_marks import BEGUN, JobMark
+from penstock.storage.leadership import BEGUN, JobMark
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -34,6 +27,13 @@ from penstock.storage.metadata import (
     OperatorSubtaskState,
     StateFile,
     checksum,
+)
+from penstock.storage.savepoints import (
+    ENDED_NAME,
+    check_disposable,
+    delete_snapshot,
+    note_end,
+    open_snapshot,
 )
 
 JOB, OTHER = "a" * 32, "b" * 32

@@ -12,7 +12,7 @@ import pytest
 from tests.storage.interruptions import before_metadata, killed
 
 from penstock.base.errors import CheckpointError
-from penstock.core.checkpoint.recovery import read_recovery
+from penstock.runtime.checkpoint.savepoints import read_recovery
 from penstock.storage.file_store import JOB_MASTER_STATE_BYTES_MAX, FileCheckpointStore
 from penstock.storage.metadata import (
     METADATA_NAME,

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.base import durable_files
 from penstock.base.durable_files import create_file, errors_name, write_bytes, write_for_now
-from penstock.connectors.file.hidden_files import discard_part
+from penstock.connectors.file.part_files import discard_part
 from penstock.storage.file_store import FileCheckpointStore
 
 

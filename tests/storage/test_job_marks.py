@@ -8,7 +8,7 @@ import pytest
 
 from penstock.base.errors import CheckpointError
 from penstock.storage.file_store import FileCheckpointStore
-from penstock.storage.job_marks import BEGUN, JobMark
+from penstock.storage.leadership import BEGUN, JobMark
 from penstock.storage.metadata import CheckpointMetadata
 
 

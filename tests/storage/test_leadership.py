@@ -10,11 +10,10 @@ import pytest
 from tests.storage.test_file_store import build_metadata
 
 from penstock.base.errors import CheckpointError
-from penstock.core.checkpoint.latest import Choice, choose_latest, forerunners
+from penstock.runtime.checkpoint.savepoints import Choice, choose_latest, forerunners
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import lists_exactly
-from penstock.storage.job_marks import BEGUN, JobMark
-from penstock.storage.leadership import DeposedError, Found, checkpoint_counts, mark_counts
+from penstock.storage.leadership import BEGUN, DeposedError, Found, JobMark, checkpoint_counts, mark_counts
 
 pytestmark = pytest.mark.one_in(6)
 

@@ -9,10 +9,10 @@ import pytest
 from tests.said import said
 
 from penstock.base.configuration import Configuration
-from penstock.drivers.worker_directories import LOCK_NAME, WorkerDirectories
+from penstock.drivers.directories import LOCK_NAME, WorkerDirectories
 from penstock.drivers.worker_storage import FilesByPath, StorageSettings
 from penstock.storage.file_store import FileCheckpointStore
-from penstock.storage.local_copies import LocalCopies
+from penstock.storage.local_recovery import LocalCopies
 
 BIG = b"state" * 100
 

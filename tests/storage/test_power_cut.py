@@ -28,14 +28,18 @@ from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import write_whole
 from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.storage.disposal import delete_snapshot, open_snapshot
 from penstock.storage.file_store import FileCheckpointStore
-from penstock.storage.job_marks import JobMark
-from penstock.storage.keyed_files import ObjectFiles
+from penstock.storage.files import ObjectFiles
 from penstock.storage.keyed_leadership import KeyedLeaders
-from penstock.storage.leadership import DeposedError
+from penstock.storage.leadership import DeposedError, JobMark
 from penstock.storage.metadata import METADATA_NAME
-from penstock.storage.savepoint_directories import claim_savepoint, delete_directory, empty_savepoint
+from penstock.storage.savepoints import (
+    claim_savepoint,
+    delete_directory,
+    delete_snapshot,
+    empty_savepoint,
+    open_snapshot,
+)
 
 
 @pytest.fixture
@@ -285,7 +289,7 @@ PLANTED: dict[str, tuple[str, Any, Callable[..., None]]] = {
         test_what_a_job_goes_on_from_survives,
     ),
     "marks of another job master": (
-        "penstock.storage.job_marks.sync_found",
+        "penstock.storage.leadership.sync_found",
         lambda fs, directory: None,
         test_what_a_job_goes_on_from_survives,
     ),

@@ -24,7 +24,7 @@ from penstock.storage.metadata import (
     StateFile,
     checksum,
 )
-from penstock.storage.savepoint_directories import CLAIMED_NAME, claim_savepoint, empty_savepoint, release_savepoint
+from penstock.storage.savepoints import CLAIMED_NAME, claim_savepoint, empty_savepoint, release_savepoint
 
 
 def files_below(path: str) -> list[str]:
@@ -312,7 +312,7 @@ def savepoint_at(path: Path) -> str:
 def test_of_two_that_see_nothing_at_a_path_one_takes_it(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both have looked before either has claimed it."""
     path = f"{root}/savepoint"
-    monkeypatch.setattr("penstock.storage.savepoint_directories.is_taken", lambda path: False)
+    monkeypatch.setattr("penstock.storage.savepoints.is_taken", lambda path: False)
     claim_savepoint(path, "one")
     with pytest.raises(CheckpointError, match="already exists"):
         claim_savepoint(path, "another")

@@ -17,6 +17,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.worker_storage import StorageSettings
 from penstock.state_processor import SavepointReader, sign_savepoint
 from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.files import FILE_MARK, parse_signing_key
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -27,7 +28,6 @@ from penstock.storage.metadata import (
     checksum,
     encode_metadata,
 )
-from penstock.storage.signatures import FILE_MARK, parse_signing_key
 
 KEY, OTHER = b"0123456789abcdef", b"fedcba9876543210"
 JOB = "a" * 32

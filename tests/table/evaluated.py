@@ -7,11 +7,11 @@ from typing import Any
 
 from tests.table.functions import Row, results, session_of, typed_sql
 
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.functions.signatures import STRING
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.types import DataType
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.functions.definition import STRING
 
 
 def value(sql: str) -> Any:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.table.data import logical_types as types
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.temporal_text import parse_date, parse_time, parse_timestamp
-from penstock.table.functions.variants import Variant
-from penstock.table.sql.type_parser import TypeParser
+from penstock.sql.data import types
+from penstock.sql.data.datetimes import parse_date, parse_time, parse_timestamp
+from penstock.sql.data.types import DataType
+from penstock.sql.functions.variants import Variant
+from penstock.sql.parser.types import TypeParser
 
 _LEGACY = {
     "Integer": "INT",
@@ -116,7 +116,7 @@ def type_of_value(value: Any) -> DataType:
 
 
 def held(value: Any, kind: DataType) -> Any:
-    """A value of a file as `penstock.table.data.values` holds it."""
+    """A value of a file as `penstock.sql.data.arrow` holds it."""
     if value is None:
         return None
     if isinstance(value, dict) and "$" not in value:

@@ -24,10 +24,12 @@ from tests.table.flink_values import UnknownTypeError, alike, calcite_type, held
 from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError
-from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import (
+from penstock.sql.analyzer.calls import Calls
+from penstock.sql.analyzer.expressions import ScalarAnalyser
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.datetimes import moment_ns
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,
     BinaryType,
@@ -45,15 +47,13 @@ from penstock.table.data.logical_types import (
     VarCharType,
     YearMonthIntervalType,
 )
-from penstock.table.data.values import to_column, to_values
-from penstock.table.data.zones import moment_ns
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.functions.bitmaps import bitmap_bytes, bitmap_class
-from penstock.table.functions.cast_numbers import fitted
-from penstock.table.functions.definition import Session
-from penstock.table.sql import SqlParserError, parse_statement, syntax
-from penstock.table.typed.nodes import Field, FunctionCall, Typed
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.functions.bitmaps import bitmap_bytes, bitmap_class
+from penstock.sql.functions.definition import Session
+from penstock.sql.functions.value_casts import fitted
+from penstock.sql.parser import SqlParserError, parse_statement, syntax
+from penstock.sql.typed import Field, FunctionCall, Typed
 
 NOW_NS = 1_700_000_000_123_456_789
 
@@ -366,7 +366,7 @@ def native_in_spark(data: dict[str, Any], only: str, quiet: bool) -> None:
     """Ask Spark for all expressions that it has natively, the sets of many cases in a query, and compare."""
     from tests.table.batch.batches import in_spark, shifted
 
-    from penstock.table.batch.native import native_text
+    from penstock.sql.spark.native import native_text
 
     types: list[DataType] = []
     values: list[Any] = []

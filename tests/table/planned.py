@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.table.catalog.catalog import Catalog
-from penstock.table.catalog.from_ddl import build_catalog_table
-from penstock.table.catalog.manager import CatalogManager
-from penstock.table.catalog.objects import CatalogBaseTable
-from penstock.table.functions.definition import Session
-from penstock.table.plan.logical import Node
-from penstock.table.plan.text import plan_text
-from penstock.table.sql import parse_statement, statements
+from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable
+from penstock.sql.catalogs.ddl import build_catalog_table
+from penstock.sql.catalogs.manager import CatalogManager
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.logical.nodes import Node
+from penstock.sql.parser import parse_statement, statements
 
 NOW_NS = 1_700_000_000_000_000_000
 ORDERS = """

@@ -16,11 +16,11 @@ from tests.table.waiting_columns import ColumnsThenWait
 
 from penstock.base.errors import UnsupportedError
 from penstock.connectors.collect import CollectSink
-from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
-from penstock.table.connectors.tables import TableReader, TableWriter
-from penstock.table.data.values import to_column
-from penstock.table.plan import logical
-from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
+from penstock.sql.data.arrow import to_column
+from penstock.sql.logical import nodes as logical
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Changes
+from penstock.sql.tables.lookup import ColumnsLookup, TableLookup
+from penstock.sql.tables.tables import TableReader, TableWriter
 
 KINDS: Final = {short: number for number, short in enumerate(SHORT)}
 #: the mark of each kind of row in a changelog mode
@@ -126,7 +126,7 @@ def watermark_stops(table: dict[str, Any], rows: Sequence[Sequence[Any]]) -> lis
 
 
 def _milliseconds(value: dict[str, Any]) -> int:
-    from penstock.table.data.temporal_text import parse_timestamp
+    from penstock.sql.data.datetimes import parse_timestamp
 
     found = parse_timestamp(value["v"].removesuffix("Z"))
     assert found is not None

@@ -27,31 +27,29 @@ from tests.table.program_tables import Source, fold_changes, writer_of
 from penstock.base.configuration import Configuration
 from penstock.base.errors import PenstockError
 from penstock.connectors.collect import CollectedRecords, CollectSink
-from penstock.core.operators.sink.sink import SinkOperator
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.clock import SystemClock
-from penstock.drivers.local import job as local_job
+from penstock.drivers.event_loop import SystemClock
+from penstock.drivers.local import mini_cluster as local_job
 from penstock.plan.transformation import Transformation
-from penstock.table.catalog.catalog import Catalog
-from penstock.table.catalog.sink_plans import write_plan
-from penstock.table.connectors.lookup import TableLookup
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DataType
-from penstock.table.functions.row_text import row_text
-from penstock.table.plan import logical
-from penstock.table.plan.changes import ALL, SHORT
-from penstock.table.session.session import TableSession
-from penstock.table.session.table_config import LEGACY_CAST, TableConfig
-from penstock.table.session.time_zones import parse_zone
-from penstock.table.sql import SqlParserError, parse_script, statements
-from penstock.table.statements.insert import plan_insert, target
-from penstock.table.statements.run import run
-from penstock.table.streaming.planning.lookups import Lookups
-from penstock.table.streaming.planning.options import plan_options
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.user_functions.options import async_settings
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.sql.catalogs.catalog import Catalog
+from penstock.sql.catalogs.sinks import write_plan
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.functions.text_casts import row_text
+from penstock.sql.logical import nodes as logical
+from penstock.sql.logical.nodes import ALL, SHORT
+from penstock.sql.parser import SqlParserError, parse_script, statements
+from penstock.sql.session.config import LEGACY_CAST, TableConfig, parse_zone
+from penstock.sql.session.session import TableSession
+from penstock.sql.statements.insert import plan_insert, target
+from penstock.sql.statements.run import run
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import Lookups, plan_options
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.lookup import TableLookup
+from penstock.sql.tables.tables import TableReader
+from penstock.sql.user_functions.definition import async_settings
 
 PATIENCE_S: Final = 20.0
 ON_CONFLICT: Final = "table.exec.sink.require-on-conflict"

@@ -13,22 +13,21 @@ import pyarrow as pa
 from tests.table.planned import manager_of, plan_query
 
 from penstock.common import Configuration
-from penstock.connectors.columns import ColumnsSource
+from penstock.connectors.collection import ColumnsSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import ALL, INSERTS, SHORT
-from penstock.table.plan.logical import Scan
-from penstock.table.streaming.planning.options import plan_options
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.rows_operator import ToRowsOperator
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.types import DataType
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Scan
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import plan_options
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.tables.tables import TableReader
 
 NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
-#: a kind, such as `+I`, and the values of a row, as `penstock.table.data.values` holds them
+#: a kind, such as `+I`, and the values of a row, as `penstock.sql.data.arrow` holds them
 Change = tuple[str, tuple[Any, ...]]
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from penstock.table.sql import SqlParserError, parse_script
+from penstock.sql.parser import SqlParserError, parse_script
 
 
 class Answer(NamedTuple):

@@ -12,11 +12,11 @@ from typing import Final
 
 from tests.table.flink_values import duration, parse_type, period
 
-from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.literals import constant, number
-from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import (
+from penstock.sql.analyzer.calls import Calls, constant, number
+from penstock.sql.analyzer.expressions import ScalarAnalyser
+from penstock.sql.data.datetimes import fraction_digits, parse_date, parse_time, parse_timestamp
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import (
     BigIntType,
     BinaryType,
     BooleanType,
@@ -30,12 +30,11 @@ from penstock.table.data.logical_types import (
     TimeType,
     YearMonthIntervalType,
 )
-from penstock.table.data.temporal_text import fraction_digits, parse_date, parse_time, parse_timestamp
-from penstock.table.functions.java_text import without_halves
-from penstock.table.functions.json_construction import MISPLACED_JSON
-from penstock.table.functions.registry import PYTHON_NAMES
-from penstock.table.sql import parse_statement
-from penstock.table.typed.nodes import Constant, Typed
+from penstock.sql.functions.characters import without_halves
+from penstock.sql.functions.json import MISPLACED_JSON
+from penstock.sql.functions.registry import PYTHON_NAMES
+from penstock.sql.parser import parse_statement
+from penstock.sql.typed import Constant, Typed
 
 _CALL = re.compile(r"(?s)(\w+)\((.*)\)")
 #: Words that the options of JSON functions are in SQL.

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 
 from tests.table.functions import NOW_NS, Row, typed_sql
 
-from penstock.table.data.logical_types import LENGTH_MAX, DataType, VarCharType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.functions.definition import Session
-from penstock.table.typed.nodes import FunctionCall, Typed
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.types import LENGTH_MAX, DataType, VarCharType
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.functions.definition import Session
+from penstock.sql.typed import FunctionCall, Typed
 
 
 def session(zone: str = "UTC") -> Session:

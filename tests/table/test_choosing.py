@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from tests.table.functions import Row, session_of, typed_sql
 
-from penstock.table.data.logical_types import DataType, DateType, DoubleType, IntType, TimestampType
-from penstock.table.evaluation.choosing import first_that_holds
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
+from penstock.sql.data.types import DataType, DateType, DoubleType, IntType, TimestampType
+from penstock.sql.expressions.columns import Columns, first_that_holds
+from penstock.sql.expressions.evaluator import Evaluator
 
 ROWS = 10_000
 KINDS = {

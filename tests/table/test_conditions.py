@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from tests.table.functions import Row, session_of, typed_sql
 
-from penstock.table.data.errors import TableRuntimeError
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.condition import Condition
-from penstock.table.evaluation.evaluator import Evaluator, compile_expressions
-from penstock.table.functions.signatures import BIGINT
-from penstock.table.typed.nodes import Typed, conjuncts
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Condition, Evaluator, compile_expressions
+from penstock.sql.functions.definition import BIGINT
+from penstock.sql.typed import Typed, conjuncts
 
 NUMBERS = st.lists(st.tuples(*[st.one_of(st.none(), st.integers(-3, 3))] * 2), min_size=1, max_size=30)
 CONDITIONS = (

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 
-from penstock.table.data.flat import apply_validity, as_answers, as_mask, drop_masked_nulls, flat_values, truths
+from penstock.sql.data.arrow import apply_validity, as_answers, as_mask, drop_masked_nulls, flat_values, truths
 
 ANSWERS = st.lists(st.sampled_from([True, False, None]), max_size=40)
 START = st.integers(0, 20)

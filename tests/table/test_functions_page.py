@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.sql.functions.registry import SCALAR_FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
 

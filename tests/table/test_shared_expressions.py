@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from tests.table.evaluated import column
 from tests.table.functions import Row, session_of, typed_sql
 
-from penstock.table.data.values import to_values
-from penstock.table.evaluation import evaluator
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import compile_expressions
-from penstock.table.evaluation.sharing import repeated
-from penstock.table.functions.signatures import STRING
-from penstock.table.typed.nodes import Typed
+from penstock.sql.data.arrow import to_values
+from penstock.sql.expressions import evaluator
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import compile_expressions
+from penstock.sql.expressions.sharing import repeated
+from penstock.sql.functions.definition import STRING
+from penstock.sql.typed import Typed
 
 
 def typed(sql: str) -> Typed:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.table.data import temporal_text as text
+from penstock.sql.data import datetimes as text
 
 EPOCH = dt.date(1970, 1, 1)
 

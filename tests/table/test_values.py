@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.catalog.schema import parse_data_type
-from penstock.table.data.arrow_types import arrow_type, logical_type
-from penstock.table.data.logical_types import DataType, RowType
-from penstock.table.data.values import to_column, to_full_array, to_scalar, to_values
+from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.data.arrow import arrow_type, logical_type, to_column, to_full_array, to_scalar, to_values
+from penstock.sql.data.types import DataType, RowType
 
 DAY_NS = 86_400 * 10**9
 SAMPLES: dict[str, list[Any]] = {

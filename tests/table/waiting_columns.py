@@ -7,10 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.connectors.collection import CollectionSplit
-from penstock.connectors.columns import ColumnsSource
-from penstock.core.connector import Boundedness, InputStatus, SourceReader, SourceReaderContext
-from penstock.core.records import Batch
+from penstock.connectors.collection import CollectionSplit, ColumnsSource
+from penstock.runtime.connector import Boundedness, InputStatus, SourceReader, SourceReaderContext
+from penstock.runtime.records import Batch
 
 
 class ColumnsThenWait(ColumnsSource):

@@ -6,10 +6,6 @@ from typing import Any
 
 import pytest
 
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE, ChannelState, Direction
-from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
-from penstock.core.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
-from penstock.core.records import Batch, Watermark
 from penstock.datastream.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -19,8 +15,12 @@ from penstock.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from penstock.state.descriptors import ValueStateDescriptor
+from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction
+from penstock.runtime.operators.record.process import KeyedProcessOperator, ProcessOperator
+from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
+from penstock.runtime.records import Batch, Watermark
 from penstock.state.snapshot import operator_bytes
+from penstock.state.states import ValueStateDescriptor
 from penstock.storage.metadata import (
     CheckpointMetadata,
     OperatorState,

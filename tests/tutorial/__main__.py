@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
-from tests.operations.page.browser import open_browser
-from tests.operations.page.images import GATHERS_S
+from tests.server.page.browser import open_browser
+from tests.server.page.images import GATHERS_S
 from tests.tutorial.page import ROOT
 from tests.tutorial.pictures import Photographer
 from tests.tutorial.reader import INSTALL, Reader

@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from playwright.sync_api import Browser, Page, ViewportSize, expect
-from tests.operations.page.browser import PATIENCE_MS, patient
-from tests.operations.page.images import BYTES_MAX
+from tests.server.page.browser import PATIENCE_MS, patient
+from tests.server.page.images import BYTES_MAX
 from tests.tutorial.page import FOLDER, Picture
 
 #: Shows another folder in place of the one in which this runs.

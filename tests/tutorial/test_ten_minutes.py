@@ -13,13 +13,13 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
-from tests.operations.page.browser import NoBrowserError, open_browser
+from tests.server.page.browser import NoBrowserError, open_browser
 from tests.tutorial.page import PAGE, Change, Command, Picture, things
 from tests.tutorial.pictures import VIEWS, Photographer
 from tests.tutorial.reader import Reader
 
 from penstock.base.errors import MissingPathError
-from penstock.operations.page import files
+from penstock.server.page import files
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.columns.batch import ColumnBatch, make_batch
-from penstock.core.records import (
+from penstock.runtime.columns.batch import ColumnBatch, make_batch
+from penstock.runtime.records import (
     Batch,
     Buffer,
     CancelCheckpointMarker,
@@ -23,10 +23,8 @@ from penstock.core.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.wire.buffers import BufferCodec, Part
-from penstock.wire.errors import RecordSerializationError, RecordTooLargeError
-from penstock.wire.messages import FRAME_BYTES_MIN
-from penstock.wire.payload import OUT_OF_BAND_BYTES_MIN
+from penstock.wire.buffers import OUT_OF_BAND_BYTES_MIN, BufferCodec, Part
+from penstock.wire.messages import FRAME_BYTES_MIN, RecordSerializationError, RecordTooLargeError
 
 EVENTS: Buffer = [
     Watermark(-(2**63)),

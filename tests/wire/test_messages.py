@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ProtocolError
-from penstock.core.protocol import (
+from penstock.runtime.protocol import (
     AnnounceWatermark,
     AssignSplits,
     CancelTask,
@@ -21,8 +21,14 @@ from penstock.core.protocol import (
     ToWorker,
     WorkerLost,
 )
-from penstock.wire.errors import MessageTooLargeError
-from penstock.wire.messages import FRAME_BYTES_MIN, VERSION, MessageCodec, MessageReceiver, OutOfTurnError
+from penstock.wire.messages import (
+    FRAME_BYTES_MIN,
+    VERSION,
+    MessageCodec,
+    MessageReceiver,
+    MessageTooLargeError,
+    OutOfTurnError,
+)
 
 FRAME_BYTES = 1 << 16
 EXECUTION = ExecutionId(1, 2, 3)

@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ProtocolError
-from penstock.core.columns.batch import make_batch
-from penstock.core.records import Batch, Buffer, Element, Event, Watermark
-from penstock.wire.buffers import ELEMENTS_MAX, BufferCodec
-from penstock.wire.errors import RecordSerializationError
-from penstock.wire.messages import FRAME_BYTES_MIN, VERSION
-from penstock.wire.payload import FRAMES_MAX, Frame
+from penstock.runtime.columns.batch import make_batch
+from penstock.runtime.records import Batch, Buffer, Element, Event, Watermark
+from penstock.wire.buffers import ELEMENTS_MAX, FRAMES_MAX, BufferCodec, Frame
+from penstock.wire.messages import FRAME_BYTES_MIN, VERSION, RecordSerializationError
 from penstock.wire.streams import BufferArrived, CreditArrived, StreamBroken, StreamReceiver, StreamSender
 
 VERSION_BYTE = VERSION.to_bytes(1, "big")

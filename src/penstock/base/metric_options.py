@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.base.option_types import POSITIVE, Option, option, unset
-from penstock.base.value_types import BOOLEAN, DURATION_MS, STRING, choice
+from penstock.base.config_options import BOOLEAN, DURATION_MS, POSITIVE, STRING, Option, choice, option, unset
 
 # Metrics -------------------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,16 @@
 
 A metric belongs to the subtask that registered it. It is reported with the subtask's own figures, about once a second
 and at the end of the subtask. A metric is not state: after a failure it starts over.
+
+Histograms over the last numbers of a series, like Flink's `DescriptiveStatisticsHistogram`.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from penstock.base.errors import WrongValueError
 
@@ -180,3 +183,37 @@ class MetricGroup:
         if not isinstance(metric, kind):
             raise WrongValueError(f"metric {full_name!r} is already a {type(metric).__name__}, not a {kind.__name__}")
         return metric
+
+
+#: The quantiles (0 to 1) that a histogram reports.
+QUANTILES: Final = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.999)
+
+#: The count of all numbers; then, for the last ones, minimum, maximum, mean, standard deviation, and the quantiles
+#: above.
+HistogramFigures: TypeAlias = tuple[int, float, float, float, float, tuple[float, ...]]
+
+
+class SlidingHistogram:
+    """The last numbers of a series.
+
+    Args:
+        size: how many numbers to keep.
+    """
+
+    __slots__ = ("_last", "count")
+
+    def __init__(self, size: int) -> None:
+        #: the count of all numbers
+        self.count = 0
+        self._last: deque[float] = deque(maxlen=size)
+
+    def update(self, value: float) -> None:
+        """Add a number."""
+        self.count += 1
+        self._last.append(value)
+
+    def figures(self) -> HistogramFigures:
+        """Return the statistics; zeros without any numbers."""
+        last = sorted(self._last) or [0.0]
+        quantiles = tuple(last[min(len(last) - 1, int(share * len(last)))] for share in QUANTILES)
+        return self.count, last[0], last[-1], statistics.fmean(last), statistics.pstdev(last), quantiles

@@ -6,18 +6,27 @@ for bytes. An option without a default reads as None when it is not set. Keys ar
 
 from __future__ import annotations
 
+from penstock.base import config_options as value_types
 from penstock.base import metric_options as metric_options  # registers its options in REGISTRY
-from penstock.base import value_types
-from penstock.base.option_types import (
+from penstock.base.config_options import (
+    BOOLEAN,
     COUNT,
+    DURATION_MS,
+    FLOAT,
+    MAPPING,
     PORT,
     POSITIVE,
     POSITIVE_TIME_MS,
     REGISTRY,
+    SECRET,
     SIZE_BYTES,
+    STRING,
     TIME_MS,
+    TOKEN,
     Option,
+    ValueType,
     at_least,
+    choice,
     option,
     to_fraction,
     to_inner_fraction,
@@ -25,7 +34,6 @@ from penstock.base.option_types import (
     to_ports,
     unset,
 )
-from penstock.base.value_types import BOOLEAN, DURATION_MS, FLOAT, MAPPING, SECRET, STRING, TOKEN, ValueType, choice
 
 __all__ = ["REGISTRY", "Option"]
 
@@ -557,7 +565,7 @@ FAILURE_ENRICHERS = unset(
     "jobmanager.failure-enrichers",
     STRING,
     "Classes that label failures, as module:Class, separated by commas; the client's process imports them. "
-    "penstock.core.failure:TypeFailureEnricher labels a failure as the USER's or the SYSTEM's.",
+    "penstock.runtime.failure:TypeFailureEnricher labels a failure as the USER's or the SYSTEM's.",
 )
 IDENTICAL_FAILURES_MAX = option(
     "penstock.restart.identical-failures-max",

@@ -16,8 +16,8 @@ from itertools import repeat
 from typing import Any, Literal
 
 from penstock.base.errors import WrongTypeError, WrongValueError
-from penstock.base.fields import get_field
 from penstock.base.time import Duration, Time, to_millis
+from penstock.base.types import get_field
 
 __all__ = [
     "NO_TIMESTAMP",

@@ -6,8 +6,6 @@
 'end'
 """
 
-from penstock.cep.after_match_skip_strategy import AfterMatchSkipStrategy
-from penstock.cep.cep import CEP
 from penstock.cep.conditions import (
     BooleanConditions,
     IterativeCondition,
@@ -18,8 +16,6 @@ from penstock.cep.conditions import (
     SimpleCondition,
     SubtypeCondition,
 )
-from penstock.cep.errors import MalformedPatternException, UnsupportedOperationError
-from penstock.cep.event_comparator import EventComparator
 from penstock.cep.functions import (
     PatternFlatSelectFunction,
     PatternFlatTimeoutFunction,
@@ -30,9 +26,17 @@ from penstock.cep.functions import (
     RichPatternSelectFunction,
     TimedOutPartialMatchHandler,
 )
-from penstock.cep.pattern import GroupPattern, Pattern
-from penstock.cep.pattern_stream import PatternStream
-from penstock.cep.quantifier import ConsumingStrategy, Quantifier, QuantifierProperty, Times, WithinType
+from penstock.cep.pattern import AfterMatchSkipStrategy, GroupPattern, Pattern
+from penstock.cep.pattern_stream import CEP, EventComparator, PatternStream
+from penstock.cep.quantifier import (
+    ConsumingStrategy,
+    MalformedPatternException,
+    Quantifier,
+    QuantifierProperty,
+    Times,
+    UnsupportedOperationError,
+    WithinType,
+)
 
 __all__ = [
     "CEP",

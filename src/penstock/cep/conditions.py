@@ -13,8 +13,8 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
 from penstock.base.errors import WrongTimeError, WrongTypeError
-from penstock.core.operators.patterns.conditions import ConditionContext
-from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.runtime.operators.function_context import RuntimeContext
+from penstock.runtime.operators.patterns.conditions import ConditionContext
 
 Test = Callable[..., Any]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from penstock.base.output_tag import OutputTag
-from penstock.core.operators.patterns.pattern_operator import MatchContext
 from penstock.datastream.function import Function
+from penstock.runtime.operators.patterns.pattern_operator import MatchContext
 
 Match: TypeAlias = Mapping[str, list[Any]]
 

@@ -1,12 +1,22 @@
-"""Quantifiers: how often a stage of a pattern takes an event, and which events may lie in between."""
+"""Quantifiers: how often a stage of a pattern takes an event, and which events may lie in between.
+
+Errors for rejected patterns.
+"""
 
 from __future__ import annotations
 
 import enum
 
-from penstock.base.errors import WrongValueError
+from penstock.base.errors import UnsupportedError, WrongValueError
 from penstock.base.time import Duration
-from penstock.cep.errors import MalformedPatternException
+
+
+class MalformedPatternException(WrongValueError):
+    """The parts of a pattern do not fit together."""
+
+
+class UnsupportedOperationError(UnsupportedError):
+    """The pattern is meaningful, but neither Flink nor Penstock supports it."""
 
 
 class WithinType(enum.Enum):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ContractError
 from penstock.base.types import Row
-from penstock.codecs.row_batches import make_rows
+from penstock.codecs.pickling import make_rows
 
 #: The maximum number of records that a source emits as columns at a time.
 COLUMN_BATCH_ROWS: Final = 1 << 16

@@ -15,30 +15,34 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.base.basic_types import (
+from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
+from penstock.base.typeinfo import (
+    BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-)
-from penstock.base.composite_types import (
-    BasicArrayTypeInfo,
     ListTypeInfo,
     ObjectArrayTypeInfo,
     PrimitiveArrayTypeInfo,
     RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
 )
-from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
 from penstock.base.types import Row, values_by_names
-from penstock.codecs.arrow_types import arrow_schema
+from penstock.codecs.arrow_types import BAD_VALUE, arrow_schema, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import BAD_RECORD, Deserialized, decode_each, format_reason
-from penstock.codecs.number_text import number_text, read_decimal
-from penstock.codecs.row_batches import make_rows
-from penstock.codecs.row_columns import BAD_VALUE, columns_by_name, fields_of_rows, to_columns
-from penstock.codecs.serialization import DeserializationSchema, SerializationSchema
+from penstock.codecs.pickling import make_rows
+from penstock.codecs.serialization import (
+    BAD_RECORD,
+    DeserializationSchema,
+    Deserialized,
+    SerializationSchema,
+    decode_each,
+    format_reason,
+    number_text,
+    read_decimal,
+)
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 

@@ -1,23 +1,239 @@
 """Schemas and encoders, which convert between records and bytes at the edges of a job.
 
 PyFlink's schemas and encoders only wrap Java classes. These do the work themselves and can be subclassed.
+
+Batch decoding of messages: the records, the message each came from, and the malformed messages.
+
+A source passes all fetched messages to a `DeserializationSchema`, which returns a `Deserialized` and never raises for a
+malformed message: only the source knows where that message came from and how the user wants it handled.
+
+Renders records of a declared type as text like Java's `toString`, for print and for files of lines.
+
+Number text in messages. Python accepts more forms than Java, whose rules Flink's formats follow.
 """
 
 from __future__ import annotations
 
 import codecs
 import copy
+import csv
+import datetime
+import decimal
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, BinaryIO, Generic, Self, TypeVar
+from decimal import Decimal
+from typing import Any, BinaryIO, Final, Generic, Literal, NamedTuple, Self, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
 
 from penstock.base.copies import with_own_results
 from penstock.base.errors import FormatError, WrongValueError
 from penstock.base.output_tag import OutputTag
-from penstock.base.typeinfo import TypeInformation, Types
+from penstock.base.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.messages import Deserialized, OnError, decode_each
-from penstock.codecs.rendering import renderer
+
+X = TypeVar("X")
+
+#: How to handle unreadable data: fail the job, or skip and count it.
+OnError = Literal["fail", "skip"]
+
+#: Exceptions that parsing one record may raise; any other is a bug in the program rather than bad data. A
+#: RecursionError comes from values that are nested too deeply.
+BAD_RECORD: Final = (
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    csv.Error,
+    msgspec.MsgspecError,
+    RecursionError,
+)
+
+
+class BadMessage(NamedTuple):
+    """A message that does not match the format.
+
+    Attributes:
+        place: its index among the messages, from 0.
+        reason: a one-line description of the error, naming the invalid field if there is one.
+        cause: the exception that it raised, if any.
+    """
+
+    place: int
+    reason: str
+    cause: BaseException | None = None
+
+
+class Deserialized(NamedTuple):
+    """The decoded messages, in order.
+
+    Attributes:
+        values: the records, as a list or as columns; together with their timestamps they make a batch.
+        places: the message index of each record; None if each message is one record.
+        bad: the malformed messages, in order.
+        kinds: the row kind of each record, one byte each as in `Batch.kinds`; None if all are inserts.
+    """
+
+    values: list[Any] | ColumnData
+    places: Sequence[int] | None = None
+    bad: Sequence[BadMessage] = ()
+    kinds: bytes | None = None
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The records; they must be columns."""
+        assert isinstance(self.values, ColumnData)
+        return self.values.columns
+
+    def of_records(self, of_messages: Sequence[X]) -> Sequence[X]:
+        """Select each record's entry from a sequence with one entry per message, such as timestamps."""
+        return of_messages if self.places is None else [of_messages[position] for position in self.places]
+
+
+def decode_each(decode: Callable[[bytes], Any], messages: Sequence[bytes]) -> Deserialized:
+    """Decode messages one by one; `decode` returns None for a message without a record."""
+    try:
+        values = list(map(decode, messages))
+        bad: list[BadMessage] = []
+    except BAD_RECORD:
+        values, bad = [], []
+        for index, message in enumerate(messages):
+            try:
+                values.append(decode(message))
+            except BAD_RECORD as error:
+                values.append(None)
+                bad.append(BadMessage(index, format_reason(error), error))
+    if None not in values:
+        return Deserialized(values)
+    positions = [position for position, value in enumerate(values) if value is not None]
+    return Deserialized([values[position] for position in positions], positions, bad)
+
+
+def format_reason(error: BaseException) -> str:
+    """Return a one-line reason why a record could not be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is not {error.encoding}"
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+Renderer = Callable[[Any], str]
+
+_ELEMENTS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
+
+
+def renderer(type_info: TypeInformation | None) -> Renderer:
+    """Return the function that renders a record of this type; `str` if no type is declared.
+
+    A ROW is `+I[1, a]`, a TUPLE `(1,a)`, a list `[1, 2]`, a MAP `{a=1}`; None is `null`, True is `true`, 1e10 as a
+    DOUBLE or FLOAT `1.0E10`, a TIMESTAMP `2026-01-31 12:00:00.0`, a TIME `12:00:00`. Arrays look like lists.
+    """
+    if isinstance(type_info, RowTypeInfo):
+        return _row(type_info)
+    if isinstance(type_info, TupleTypeInfo):
+        fields = [_or_null(field) for field in type_info.get_field_types()]
+        return lambda value: f"({','.join([render(item) for render, item in zip(fields, value, strict=True)])})"
+    if isinstance(type_info, _ELEMENTS):
+        element = _or_null(type_info.element_type)
+        return lambda value: f"[{', '.join(map(element, value))}]"
+    if isinstance(type_info, MapTypeInfo):
+        key, item = _or_null(type_info.key_type_info), _or_null(type_info.value_type_info)
+        return lambda value: f"{{{', '.join([f'{key(k)}={item(v)}' for k, v in value.items()])}}}"
+    return str if type_info is None or isinstance(type_info, PickledBytesTypeInfo) else _or_null(type_info)
+
+
+def _row(type_info: RowTypeInfo) -> Renderer:
+    fields = [_or_null(field) for field in type_info.get_field_types()]
+    names = tuple(type_info.get_field_names())
+
+    def render(value: Any) -> str:
+        kind, values = "+I", value
+        if isinstance(value, Row):
+            kind, values = value.get_row_kind().short_string, values_by_names(value, names)
+        return f"{kind}[{', '.join([render_field(item) for render_field, item in zip(fields, values, strict=True)])}]"
+
+    return render
+
+
+def _or_null(type_info: TypeInformation | None) -> Renderer:
+    """Return the function that renders values within a record, and values of basic types."""
+    inner = _inner(type_info)
+
+    def render(value: Any) -> str:
+        if value is None:
+            return "null"
+        if value is True or value is False:
+            return "true" if value else "false"
+        return inner(value)
+
+    return render
+
+
+def _inner(type_info: TypeInformation | None) -> Renderer:
+    if isinstance(type_info, BasicTypeInfo):
+        return {BasicType.DOUBLE: java_double, BasicType.FLOAT: java_float}.get(type_info.basic_type, str)
+    if isinstance(type_info, TimestampTypeInfo):
+        return _timestamp
+    if isinstance(type_info, TimeTypeInfo):
+        return _time
+    if isinstance(type_info, (RowTypeInfo, TupleTypeInfo, MapTypeInfo, *_ELEMENTS)):
+        return renderer(type_info)
+    return str
+
+
+def java_double(value: Any) -> str:
+    """Format a number like Java's `Double.toString`."""
+    return _java(float(value), repr(float(value)))
+
+
+def java_float(value: Any) -> str:
+    """Format a number in single precision like Java's `Float.toString`."""
+    single = np.float32(value)
+    return _java(float(single), str(single))
+
+
+def _java(value: float, shortest: str) -> str:
+    """Format the digits of `shortest`; use scientific notation below 0.001 and from 10,000,000 on."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return f"{Decimal(shortest):f}" if "e" in shortest else shortest
+    sign, digits, exponent = Decimal(shortest).as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{exponent + len(digits) - 1}"
+
+
+def _timestamp(value: Any) -> str:
+    if not isinstance(value, datetime.datetime):
+        return str(value)
+    fraction = f"{value.microsecond:06d}".rstrip("0") or "0"
+    return f"{value:%Y-%m-%d %H:%M:%S}.{fraction}"
+
+
+def _time(value: Any) -> str:
+    return f"{value:%H:%M:%S}" if isinstance(value, datetime.time) else str(value)
+
 
 __all__ = [
     "BulkWriter",
@@ -275,3 +491,27 @@ def _require_bytes(value: Any, rule: str) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise FormatError(f"{rule}, not {type(value).__name__}: {value!r}")
     return bytes(value)
+
+
+def number_text(text: str) -> str:
+    """Strip surrounding whitespace.
+
+    Raises:
+        FormatError: if the text contains an underscore, which Python accepts as a digit separator.
+    """
+    if "_" in text:
+        raise FormatError(f"{text!r} is not a number")
+    return text.strip()
+
+
+def read_decimal(text: str) -> decimal.Decimal:
+    """Parse a decimal number.
+
+    Raises:
+        FormatError: if it is NaN or infinite, which Java's `BigDecimal` cannot represent, or contains an underscore.
+        ArithmeticError: if the text is not a number.
+    """
+    value = decimal.Decimal(number_text(text))
+    if not value.is_finite():
+        raise FormatError(f"{text!r} is not a decimal number")
+    return value

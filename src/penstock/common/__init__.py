@@ -1,17 +1,12 @@
 """The names of `pyflink.common`: time, rows, types, configuration, jobs, errors. Penstock itself does not import it."""
 
-from penstock.base.completable_future import CompletableFuture
 from penstock.base.config_options import ConfigOption, ConfigOptions
-from penstock.base.configuration import Configuration
-from penstock.base.execution_config import ExecutionConfig
-from penstock.base.job_execution_result import JobExecutionResult
-from penstock.base.job_id import JobID
-from penstock.base.job_status import JobStatus
+from penstock.base.configuration import Configuration, ExecutionConfig
+from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.restart_strategy import RestartStrategies, RestartStrategyConfiguration
-from penstock.base.serializer import TypeSerializer
 from penstock.base.time import Duration, Instant, Time
-from penstock.base.typeinfo import TypeInformation, Types
+from penstock.base.typeinfo import TypeInformation, Types, TypeSerializer
 from penstock.base.types import Row, RowKind
 from penstock.base.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema

@@ -1,6 +1,6 @@
 """Iteration aggregators: all subtasks of a superstep add to them, and the next superstep reads the result."""
 
-from penstock.base.aggregators import (
+from penstock.base.accumulators import (
     Aggregator,
     ConvergenceCriterion,
     DoubleMaxAggregator,

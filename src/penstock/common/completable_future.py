@@ -1,6 +1,6 @@
 """The future that asynchronous calls of the job client return."""
 
-from penstock.base.completable_future import (
+from penstock.base.job import (
     CompletableFuture,
 )
 

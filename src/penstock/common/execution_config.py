@@ -1,6 +1,6 @@
 """`ExecutionConfig`: the execution settings of a program, one method each."""
 
-from penstock.base.execution_config import (
+from penstock.base.configuration import (
     ExecutionConfig,
 )
 

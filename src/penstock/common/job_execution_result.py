@@ -1,6 +1,6 @@
 """The result of a finished job."""
 
-from penstock.base.job_execution_result import (
+from penstock.base.job import (
     JobExecutionResult,
 )
 

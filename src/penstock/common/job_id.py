@@ -1,6 +1,6 @@
 """The unique id of a job."""
 
-from penstock.base.job_id import (
+from penstock.base.job import (
     JobID,
 )
 

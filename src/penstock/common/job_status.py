@@ -1,6 +1,6 @@
 """The states of a job's life cycle."""
 
-from penstock.base.job_status import (
+from penstock.base.job import (
     JobStatus,
 )
 

@@ -1,6 +1,6 @@
 """The protocol of a serializer that works on binary streams."""
 
-from penstock.base.serializer import (
+from penstock.base.typeinfo import (
     TypeSerializer,
 )
 

@@ -16,10 +16,9 @@ from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import dumps
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import close_durably, create, join, list_all, open_input, remove
-from penstock.connectors.split_queue import SplitQueue
-from penstock.connectors.split_reader import PositionedReader
-from penstock.core.columns.batch import make_batch
-from penstock.core.connector import (
+from penstock.connectors.split_reader import PositionedReader, SplitQueue
+from penstock.runtime.columns.batch import make_batch
+from penstock.runtime.connector import (
     Boundedness,
     Committer,
     Sink,
@@ -31,7 +30,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.records import Batch
+from penstock.runtime.records import Batch
 
 _PART, _END = "part", "end"
 

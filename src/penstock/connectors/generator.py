@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
-from penstock.connectors.split_queue import SeriesQueue
-from penstock.connectors.split_reader import SeriesReader
-from penstock.core.connector import (
+from penstock.connectors.split_reader import SeriesQueue, SeriesReader
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,
@@ -19,9 +18,8 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
     call_each,
 )
-from penstock.core.operators.emitted_values import with_copies
-from penstock.core.operators.held_objects import holds_objects
-from penstock.core.records import Batch
+from penstock.runtime.operators.results import holds_objects, with_copies
+from penstock.runtime.records import Batch
 
 T = TypeVar("T")
 

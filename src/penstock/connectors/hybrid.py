@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from penstock.base.errors import ConfigurationError, ContractError
-from penstock.core.connector import (
+from penstock.runtime.connector import (
     Boundedness,
     InputStatus,
     Source,
@@ -28,7 +28,7 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
     late_split,
 )
-from penstock.core.records import Batch
+from penstock.runtime.records import Batch
 
 T = TypeVar("T")
 

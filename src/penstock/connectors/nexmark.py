@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.split_queue import SeriesQueue
-from penstock.connectors.split_reader import SeriesReader
-from penstock.core.connector import (
+from penstock.connectors.split_reader import SeriesQueue, SeriesReader
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,
@@ -25,7 +24,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.records import Batch
+from penstock.runtime.records import Batch
 
 CYCLE = 50
 AUCTIONS_PER_CYCLE = 3

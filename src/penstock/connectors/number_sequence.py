@@ -7,9 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.split_queue import SplitQueue
-from penstock.connectors.split_reader import PositionedReader
-from penstock.core.connector import (
+from penstock.connectors.split_reader import PositionedReader, SplitQueue
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,
@@ -17,7 +16,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.records import Batch
+from penstock.runtime.records import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.base.errors import ConfigurationError, FormatError
-from penstock.connectors.split_queue import SplitQueue
-from penstock.core.connector import (
+from penstock.connectors.split_reader import SplitQueue
+from penstock.runtime.connector import (
     Boundedness,
     InputStatus,
     Source,
@@ -20,7 +20,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.records import Batch
+from penstock.runtime.records import Batch
 
 #: The pause between two attempts to connect.
 RETRY_INTERVAL_MS: Final = 1_000

@@ -1,16 +1,33 @@
-"""Readers for sources that generate a split's records from a position: collections, numbers, generators."""
+"""Readers for sources that generate a split's records from a position: collections, numbers, generators.
+
+Enumerators for sources whose splits are known from the start.
+
+Reads ahead in a thread, so that the task does not block while a server responds.
+
+A reader for sources that read a split in a thread, some rows ahead of the task.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import threading
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 from penstock.connectors.rate_limiter import RateLimiter
-from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
-from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext, SplitBatch
-from penstock.core.records import Batch
+from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.connector import (
+    InputStatus,
+    SourceReader,
+    SourceReaderContext,
+    SplitBatch,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from penstock.runtime.records import Batch
 
 SplitT = TypeVar("SplitT")
 
@@ -161,3 +178,192 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
     def pause_or_resume_splits(self, splits_to_pause: Sequence[str], splits_to_resume: Sequence[str]) -> None:
         """See `SourceReader`."""
         self._paused = (self._paused | {*splits_to_pause}) - {*splits_to_resume}
+
+
+class SplitQueue(SplitEnumerator[SplitT], Generic[SplitT]):
+    """Assigns a fixed list of splits, each to the next reader that asks; its state is the remaining splits (G8)."""
+
+    def __init__(self, context: SplitEnumeratorContext[SplitT], splits: Iterable[SplitT], restored: Any | None) -> None:
+        self._context = context
+        self._splits: deque[SplitT] = deque(splits if restored is None else restored)
+
+    def start(self) -> None:
+        """Do nothing, because the splits are known."""
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assign the next split, or signal that no splits are left."""
+        if self._splits:
+            self._context.assign_split(self._splits.popleft(), subtask_index)
+        else:
+            self._context.signal_no_more_splits(subtask_index)
+
+    def add_splits_back(self, splits: Sequence[SplitT], subtask_index: int) -> None:
+        """Put splits back, to be assigned first."""
+        self._splits.extendleft(reversed(splits))
+
+    def snapshot_state(self, checkpoint_id: int) -> list[SplitT]:
+        """Return the remaining splits."""
+        return list(self._splits)
+
+
+class SeriesQueue(SplitQueue[SplitT]):
+    """Reserves each split for one subtask: read by another one after its own, it would be too late for its event time.
+
+    Args:
+        context: the enumerator's context.
+        splits: one for each subtask.
+        restored: the result of `snapshot_state`.
+        number_of: returns the number of a split; subtask i of n reads the numbers i, i + n, i + 2n and so on.
+    """
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[SplitT],
+        splits: Iterable[SplitT],
+        restored: Any | None,
+        number_of: Callable[[SplitT], int],
+    ) -> None:
+        super().__init__(context, splits, restored)
+        self._number_of = number_of
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assign the subtask's next split, or signal that it has no more."""
+        for split in self._splits:
+            if self._number_of(split) % self._context.parallelism == subtask_index:
+                self._splits.remove(split)
+                self._context.assign_split(split, subtask_index)
+                return
+        self._context.signal_no_more_splits(subtask_index)
+
+
+T = TypeVar("T")
+
+#: How many items to read ahead.
+_AHEAD: Final = 3
+_WAIT_S: Final = 0.05
+
+
+class Background(Generic[T]):
+    """Runs an iterator in its own thread, a few items ahead.
+
+    Args:
+        make: creates the iterator, in the thread.
+        interrupt: unblocks a call that hangs in the iterator; called by `close`.
+    """
+
+    def __init__(self, make: Callable[[], Iterator[T]], interrupt: Callable[[], None]) -> None:
+        self._items: queue.Queue[Any] = queue.Queue(_AHEAD)
+        self._is_closed = threading.Event()
+        self._interrupt = interrupt
+        self._error: BaseException | None = None
+        self._is_done = False
+        self._thread = threading.Thread(target=self._run, args=(make,), name="source-read-ahead", daemon=True)
+        self._thread.start()
+
+    def _run(self, make: Callable[[], Iterator[T]]) -> None:
+        items = make()
+        try:
+            for item in items:
+                if not self._put((item, None)):
+                    return
+            self._put((None, StopIteration()))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the items are taken
+            self._put((None, error))
+        finally:
+            close = getattr(items, "close", None)
+            if close is not None:
+                with contextlib.suppress(Exception):  # an interrupted query raises here
+                    close()
+
+    def _put(self, entry: Any) -> bool:
+        while not self._is_closed.is_set():
+            try:
+                self._items.put(entry, timeout=_WAIT_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `take` has reported the iterator's end or its error."""
+        return self._is_done
+
+    def take(self, wait_s: float = 0.0) -> T | None:
+        """Return the next item, or None if none arrives within `wait_s`. Raises any error that the iterator raised."""
+        if self._is_done:
+            return None
+        try:
+            item, error = self._items.get(timeout=wait_s) if wait_s > 0 else self._items.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(error, StopIteration):
+            self._is_done = True
+            return None
+        if error is not None:
+            self._is_done = True
+            raise error
+        return item  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Stop the thread and wait for it to end."""
+        self._is_closed.set()
+        if self._thread.is_alive():
+            self._interrupt()
+        self._thread.join()
+
+
+RowsT = TypeVar("RowsT")
+
+#: How long (s) a poll waits for rows that are being read: too short to be noticed, and usually long enough. The next
+#: poll follows at once.
+WAIT_S: Final = 0.01
+
+
+class ReadAheadReader(PositionedReader[SplitT], Generic[SplitT, RowsT]):
+    """Reads its splits one after the other."""
+
+    def __init__(self, context: SourceReaderContext) -> None:
+        super().__init__(context)
+        self._background: Background[RowsT] | None = None
+        #: rows that were read but not handed out yet
+        self._rows: RowsT | None = None
+
+    @abstractmethod
+    def begin(self, split: SplitT) -> Background[RowsT]:
+        """Begin to read at the split's position."""
+
+    @abstractmethod
+    def part(self, split: SplitT, rows: RowsT, max_records: int) -> tuple[Batch, SplitT]:
+        """Return some of the rows and the split after them; set `_rows` to the remaining rows, or None."""
+
+    def on_end(self, split: SplitT) -> None:
+        """Called when a split was read to its end; a hook."""
+
+    def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | InputStatus | None:
+        """See `PositionedReader`."""
+        if self._rows is None:
+            if self._background is None:
+                self._background = self.begin(split)
+            self._rows = self._background.take(WAIT_S)
+            if self._rows is None:
+                if not self._background.is_done:
+                    return InputStatus.NOTHING_AVAILABLE
+                self.close_split()
+                self.on_end(split)
+                return None
+        return self.part(split, self._rows, max_records)
+
+    def close_split(self) -> None:
+        """Stop the current read."""
+        background, self._background, self._rows = self._background, None, None
+        if background is not None:
+            background.close()
+
+    def retry_after_ms(self) -> int:
+        """Return 0 while a split is being read: an epoch that has begun to read it waits for the rest."""
+        return 0 if self._background is not None else super().retry_after_ms()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self.close_split()

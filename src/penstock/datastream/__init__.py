@@ -22,7 +22,6 @@ from penstock.datastream.data_stream import (
     StreamExecutionEnvironment,
     WindowedStream,
 )
-from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from penstock.datastream.functions import (
@@ -56,6 +55,7 @@ from penstock.datastream.functions import (
     WindowFunction,
 )
 from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
+from penstock.datastream.operator_settings import DataStreamSink
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.datastream.time_domain import TimeDomain
 from penstock.datastream.timerservice import TimerService

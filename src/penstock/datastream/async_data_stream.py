@@ -12,11 +12,10 @@ from typing import Any
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.time import Duration, Time, to_millis
 from penstock.base.typeinfo import TypeInformation
-from penstock.core.operators.calls.async_wait import AsyncWaitOperator
 from penstock.datastream.async_retry_strategies import AsyncRetryStrategy, NoRetryStrategy
 from penstock.datastream.data_stream import DataStream
-from penstock.plan.nodes import declared
-from penstock.plan.transformation import Transformation, Upstream
+from penstock.plan.transformation import Transformation, Upstream, declared
+from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
 
 __all__ = ["AsyncDataStream"]
 

@@ -11,12 +11,12 @@ from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cached import CachedSource, CachingSink, is_whole, remove_cached
 from penstock.connectors.file.filesystem import absolute_path, join
-from penstock.core.connector import Boundedness
-from penstock.core.operators.record.stateless import PassOnOperator
-from penstock.core.operators.sink.sink import SinkOperator
-from penstock.core.operators.source.source import SourceOperator
-from penstock.drivers.held_directory import directory_of_this_process
+from penstock.drivers.directories import directory_of_this_process
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.connector import Boundedness
+from penstock.runtime.operators.record.stateless import PassOnOperator
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.source.source import SourceOperator
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

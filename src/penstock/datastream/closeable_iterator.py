@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import CallTimeoutError
 from penstock.connectors.collect import CollectedRecords
-from penstock.drivers.interrupts import ends_on_second_interrupt, take_item
+from penstock.drivers.cancellation import ends_on_second_interrupt, take_item
 
 if TYPE_CHECKING:
     from penstock.drivers.running_job import RunningJob

@@ -1,20 +1,34 @@
-"""Two streams of different types, handled by one function that may share state between them (A1, A2)."""
+"""Two streams of different types, handled by one function that may share state between them (A1, A2).
+
+Broadcast streams with state, and streams connected to them (A1, D2).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic
 
+from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.typeinfo import TypeInformation
-from penstock.core.operators.record.co_process import CoProcessOperator, KeyedCoProcessOperator
 from penstock.datastream.environment import StreamT
-from penstock.datastream.functions import CoProcessFunction, KeyedCoProcessFunction
-from penstock.datastream.keyed import Keyed
-from penstock.datastream.keyed_functions import check_needs_no_key
-from penstock.datastream.stream import Stream
-from penstock.plan.nodes import declared
-from penstock.plan.transformation import Transformation, Upstream
+from penstock.datastream.functions import (
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+)
+from penstock.datastream.stream import Keyed, Stream, check_needs_no_key
+from penstock.plan.transformation import Transformation, Upstream, declared
+from penstock.runtime.operators.record.two_inputs import (
+    BROADCAST_INPUT,
+    BroadcastProcessOperator,
+    CoProcessOperator,
+    KeyedBroadcastProcessOperator,
+    KeyedCoProcessOperator,
+)
+from penstock.state.states import MapStateDescriptor
 
 
 class Connected(Generic[StreamT]):
@@ -56,3 +70,70 @@ class Connected(Generic[StreamT]):
         environment = first.get_execution_environment()
         environment.add(transformation)
         return environment.build_stream((Upstream(transformation),))
+
+
+def check_descriptors(broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
+    """Check that the descriptors declare the states of a broadcast stream.
+
+    Raises:
+        TypeError: if one is not a `MapStateDescriptor`.
+        ValueError: if the list is empty, or two have the same name.
+    """
+    names = set[str]()
+    for descriptor in broadcast_state_descriptors:
+        if not isinstance(descriptor, MapStateDescriptor):
+            raise WrongTypeError(f"a broadcast state is declared by a MapStateDescriptor, not by {descriptor!r}")
+        if descriptor.name in names:
+            raise WrongValueError(f"two broadcast states have the name {descriptor.name!r}")
+        names.add(descriptor.name)
+    if not names:
+        raise WrongValueError("a broadcast stream needs a MapStateDescriptor for each of its broadcast states")
+
+
+class BroadcastConnected(Generic[StreamT]):
+    """The operations on a stream, keyed or not, that is connected to a broadcast one."""
+
+    def __init__(
+        self,
+        stream: Stream[StreamT],
+        broadcast: Stream[StreamT],
+        broadcast_state_descriptors: Sequence[MapStateDescriptor],
+    ) -> None:
+        self._stream = stream
+        self._broadcast = broadcast
+        self.broadcast_state_descriptors = tuple(broadcast_state_descriptors)
+
+    def process(
+        self,
+        func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
+        output_type: TypeInformation | None = None,
+    ) -> StreamT:
+        """Apply a `KeyedBroadcastProcessFunction` if the stream is keyed, or else a `BroadcastProcessFunction`.
+
+        Raises:
+            TypeError: if the function is the wrong one of the two, or anything else.
+        """
+        stream, descriptors = self._stream, self.broadcast_state_descriptors
+        if isinstance(stream, Keyed):
+            _check(func, KeyedBroadcastProcessFunction, "the stream is keyed")
+            factory: Any = partial(KeyedBroadcastProcessOperator, func, stream.key_selector, descriptors)
+            kind = "Keyed Broadcast Process"
+        else:
+            _check(func, BroadcastProcessFunction, "the stream is not keyed")
+            factory = partial(BroadcastProcessOperator, func, descriptors)
+            kind = "Broadcast Process"
+        inputs = tuple(
+            replace(u, input_index=input_index)
+            for input_index, connected in ((1 - BROADCAST_INPUT, stream), (BROADCAST_INPUT, self._broadcast))
+            for u in connected.upstreams
+        )
+        environment = stream.get_execution_environment()
+        factory = declared(factory, output_type)
+        transformation = Transformation(kind, factory, inputs, is_stateful=True, output_type=output_type)
+        environment.add(transformation)
+        return environment.build_stream((Upstream(transformation),))
+
+
+def _check(func: Any, expected: type, because: str) -> None:
+    if not isinstance(func, expected):
+        raise WrongTypeError(f"{because}, so process() takes a {expected.__name__}, not a {type(func).__name__}")

@@ -8,10 +8,10 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.options import CHECKPOINTING_DIR, EXECUTION_TARGET
 from penstock.base.typeinfo import TypeInformation, Types
-from penstock.core.connector import Source
-from penstock.core.operators.record.hand_over import HandOverOperator
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.connector import Source
+from penstock.runtime.operators.record.stateless import HandOverOperator
 
 #: Kinds of transformations whose output type is their input type.
 _SAME_TYPE = {"Filter", "Timestamps/Watermarks"}
@@ -41,7 +41,7 @@ def build_data_frame(
         )
     if configuration.read(EXECUTION_TARGET) == "local":
         raise ConfigurationError("to_dataframe() needs Spark, but execution.target is local")
-    from penstock.drivers.spark.frame_output import frame_of_job
+    from penstock.drivers.spark.batch_job import frame_of_job
 
     owner = ", ".join(upstream.transformation.display_name for upstream in end.inputs)
     return frame_of_job(graph, configuration, schema, _known(end), owner)

@@ -24,19 +24,33 @@ from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration, Time, to_millis
 from penstock.base.typeinfo import TypeInformation, Types
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.columns.expressions import Expression, col
-from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.checkpoint_listener import is_listener
-from penstock.core.operators.checkpointed import CheckpointedFunction
-from penstock.core.operators.columnar.column_operators import (
+from penstock.datastream.cache import Cache
+from penstock.datastream.closeable_iterator import CloseableIterator
+from penstock.datastream.connected import BroadcastConnected, Connected, check_descriptors
+from penstock.datastream.environment import Environment
+from penstock.datastream.functions import Function as RichFunction
+from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
+from penstock.datastream.iterations import BulkLoop, DeltaLoop
+from penstock.datastream.joined import CoGrouped, Joined, KeyedPair, PairInInterval
+from penstock.datastream.operator_settings import DataStreamSink
+from penstock.datastream.stream import Keyed, Partitioning, check_needs_no_key, projected_type
+from penstock.datastream.stream_output import StreamOutput
+from penstock.datastream.windowed import AllWindows, KeyedWindows, the_one_key
+from penstock.drivers.global_configuration import default_configuration
+from penstock.plan.transformation import Transformation, Upstream, with_declared_side
+from penstock.runtime.columns.batch import ColumnKey
+from penstock.runtime.columns.expressions import Expression, col
+from penstock.runtime.operators.columnar.column_operators import (
     BATCH_FORMATS,
     MapBatchesOperator,
     SelectOperator,
     WhereOperator,
 )
-from penstock.core.operators.keyed.keyed_functions import KeyedFunctionOperator
-from penstock.core.operators.record.process import KeyedProcessOperator, ProcessOperator
-from penstock.core.operators.record.stateless import (
+from penstock.runtime.operators.emitting import refuse_generator_function
+from penstock.runtime.operators.function_context import CheckpointedFunction, is_listener
+from penstock.runtime.operators.keyed.aggregates import KeyedFunctionOperator
+from penstock.runtime.operators.record.process import KeyedProcessOperator, ProcessOperator
+from penstock.runtime.operators.record.stateless import (
     FilterOperator,
     FlatMapOperator,
     MapOperator,
@@ -44,32 +58,10 @@ from penstock.core.operators.record.stateless import (
     TimestampsAndWatermarksOperator,
     method,
 )
-from penstock.core.operators.returned import refuse_generator_function
-from penstock.core.task.channels.partitioners import BroadcastPartitioner, HashPartitioner, Partitioner
-from penstock.core.windowing import WindowAssigner
-from penstock.core.windowing.count_windows import count_windows
-from penstock.datastream.all_windowed import AllWindows, the_one_key
-from penstock.datastream.broadcast import BroadcastConnected, check_descriptors
-from penstock.datastream.cache import Cache
-from penstock.datastream.closeable_iterator import CloseableIterator
-from penstock.datastream.connected import Connected
-from penstock.datastream.data_stream_sink import DataStreamSink
-from penstock.datastream.environment import Environment
-from penstock.datastream.functions import Function as RichFunction
-from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
-from penstock.datastream.interval_join import KeyedPair, PairInInterval
-from penstock.datastream.iterations import BulkLoop, DeltaLoop
-from penstock.datastream.joined import CoGrouped, Joined
-from penstock.datastream.keyed import Keyed
-from penstock.datastream.keyed_functions import check_needs_no_key
-from penstock.datastream.partitioning import Partitioning
-from penstock.datastream.projected_type import projected_type
-from penstock.datastream.stream_output import StreamOutput
-from penstock.datastream.windowed import KeyedWindows
-from penstock.drivers.settings.defaults import default_configuration
-from penstock.plan.nodes import with_declared_side
-from penstock.plan.transformation import Transformation, Upstream
-from penstock.state.descriptors import MapStateDescriptor
+from penstock.runtime.task.channels.partitioners import BroadcastPartitioner, HashPartitioner, Partitioner
+from penstock.runtime.windowing import WindowAssigner
+from penstock.runtime.windowing.assigners import count_windows
+from penstock.state.states import MapStateDescriptor
 
 Function = Any
 

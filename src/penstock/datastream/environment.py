@@ -3,22 +3,39 @@
 Environments create streams, and streams reference their environment. So that neither module needs the other, an
 environment is generic in its stream type, and `build_stream` creates the streams. Everything else that creates streams
 (windows, joins, loops, …) is generic in the same way, and gets them from the environment.
+
+Dependencies of a program's functions on the machines that run them: Python files, archives, interpreter, jars.
+
+Support for showing a program's plan without running it: the first `execute()` takes the plan and ends the program.
+
+`penstock info` sets the callback in a process of its own. The exception that ends the program is not an `Exception`, so
+the program's own `except Exception` does not catch it.
+
+Warnings at the end of a program about unfinished work: pipelines never executed, jobs still running.
+
+Only scripts warn. Notebooks and interactive interpreters do not, because their users inspect objects there. Test runs
+do not, because tests build programs only to inspect them. Forked processes do not, and neither do programs that fail,
+because the traceback says more. An environment may have been collected by then, so this module holds only weak
+references to its sinks, and their names.
 """
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import logging
+import os
+import sys
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
-from penstock.base.configuration import Configuration
+from penstock.base.configuration import Configuration, ExecutionConfig
 from penstock.base.declared_values import fitting
-from penstock.base.errors import ConfigurationError, WrongTypeError, WrongValueError
-from penstock.base.execution_config import ExecutionConfig
-from penstock.base.job_execution_result import JobExecutionResult
+from penstock.base.errors import ConfigurationError, MissingPathError, UnsupportedError, WrongTypeError, WrongValueError
+from penstock.base.job import JobExecutionResult
 from penstock.base.options import (
     BUFFER_TIMEOUT_MS,
     CACHE_DIR,
@@ -29,10 +46,15 @@ from penstock.base.options import (
     OPERATOR_CHAINING_ENABLED,
     PARALLELISM,
     PIPELINE_NAME,
+    PYTHON_ARCHIVES,
+    PYTHON_EXECUTABLE,
+    PYTHON_FILES,
     RECOVERY_FROM_LATEST,
     RECOVERY_PATH,
     RUNTIME_MODE,
     SAVEPOINT_DIR,
+    SPARK_JARS,
+    Option,
 )
 from penstock.base.restart_strategy import RestartStrategyConfiguration
 from penstock.base.time import Duration, to_millis
@@ -40,31 +62,187 @@ from penstock.base.typeinfo import TypeInformation
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.socket_text import SocketTextSource
-from penstock.core.connector import Boundedness, Source
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.operators.source.source import SourceOperator
 from penstock.datastream.cache import Cache
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.data_frames import source_of_dataframe
-from penstock.datastream.dependencies import Dependencies
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.operator_settings import OperatorSettings
-from penstock.datastream.plan_only import PlanTaken, takers
-from penstock.datastream.program_end import Unexecuted, watch
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.client.iterations import compile_iterations
-from penstock.drivers.client.standby import submit_when_leading
-from penstock.drivers.running_job import RunningJob
-from penstock.drivers.termination import check_on_sigterm, ends_on_sigterm
-from penstock.drivers.unknown_keys import check_keys
-from penstock.operations.attachment import prepare as prepare_operations
+from penstock.drivers.client.submit import submit_when_leading
+from penstock.drivers.job_log import check_keys, log_to_stderr_by_default
+from penstock.drivers.running_job import RunningJob, check_on_sigterm, ends_on_sigterm
 from penstock.plan.description import Plan
 from penstock.plan.iterations import check_outside_of_loops
 from penstock.plan.job_graph import build_job_graph, build_plan
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
+from penstock.runtime.connector import Boundedness, Source
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.server.attachment import prepare as prepare_operations
+
+
+class Dependencies:
+    """The methods of an environment that declare the dependencies of a job."""
+
+    _configuration: Configuration
+
+    def add_python_file(self, file_path: str) -> None:
+        """Make a .py file, a .zip or .egg, or a directory with packages importable where functions run.
+
+        On Spark it is shipped to the executors (`addPyFile`), for this and every later job of the session. With
+        `execution.target: local` it is added to this process's module search path.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        self._append(PYTHON_FILES, [_existing(file_path)])
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Ship an archive (.zip, .tar.gz, .tgz, .jar), which is unpacked where functions run; on Spark only.
+
+        A function finds it at `pyspark.SparkFiles.get(target_dir)`; on a cluster also as `target_dir` in its working
+        directory.
+
+        Args:
+            archive_path: the archive's path on this machine.
+            target_dir: the name of the directory for the unpacked archive; by default the archive's file name.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        path = _existing(archive_path)
+        self._append(PYTHON_ARCHIVES, [f"{path}#{target_dir or os.path.basename(path)}"])
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Set the Python that runs the workers of a Spark session started by the job: a path on Spark's machines."""
+        self._configuration.write(PYTHON_EXECUTABLE, python_exec)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Install packages on the workers. This is not supported and raises NotImplementedError."""
+        raise UnsupportedError(
+            "workers do not install packages: install the requirements where Spark's workers run, or pack an "
+            "environment (penstock package-env), ship it with add_python_archive and name its Python with "
+            "set_python_executable"
+        )
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Add jars to a Spark session started by the job (`spark.jars`), such as those for Spark's own connectors.
+
+        Penstock itself runs no JVM code, so Flink's Java connectors and functions have no effect.
+        """
+        self._append(SPARK_JARS, jars_path)
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Add URLs to the class path of Java user code. Penstock runs none, so this raises NotImplementedError."""
+        raise UnsupportedError("Penstock does not run a user's JVM code; add jars for Spark itself with add_jars")
+
+    def _append(self, option: Option[Any], values: Iterable[str]) -> None:
+        before = self._configuration.read(option)
+        self._configuration.write(option, ",".join([*([before] if before else []), *values]))
+
+
+def _existing(path: str) -> str:
+    plain = path.removeprefix("file://")
+    if not os.path.exists(plain):
+        raise MissingPathError(f"{path!r} does not exist, so it cannot be shipped with the job")
+    return os.path.abspath(plain)
+
+
+#: Called with the plan instead of running the job; empty in programs that run.
+takers: Final[list[Callable[[Plan], None]]] = []
+
+
+class PlanTaken(BaseException):
+    """Raised at the first `execute()` when only the plan is wanted."""
+
 
 _log = logging.getLogger("penstock.job")
+
+_QUIET_WITH: Final = ("IPython", "pytest", "_pytest")
+
+
+class Unexecuted:
+    """The sinks of one environment that no job has executed yet."""
+
+    def __init__(self) -> None:
+        self._sinks: list[tuple[weakref.ref[Transformation], str]] = []
+        #: whether the environment is not the program's own, but was created to plan a statement
+        self.is_internal = False
+
+    def add(self, sink: Transformation) -> None:
+        """Add a sink of the program, whose name may still change."""
+        if self.is_internal:
+            return
+        if not self._sinks:
+            _left.unexecuted.append(self)
+            _left.listen()
+        self._sinks.append((weakref.ref(sink), sink.display_name))
+
+    def names(self) -> str:
+        """Return the names of the sinks; for collected sinks, the names at the time of `add`."""
+        sinks = [(ref(), name) for ref, name in self._sinks]
+        names = dict.fromkeys(name if sink is None else sink.display_name for sink, name in sinks)
+        return ", ".join(map(repr, names))
+
+    def clear(self) -> None:
+        """Remove all sinks: they were executed, inspected, or dropped."""
+        if self._sinks:
+            self._sinks = []
+            _left.unexecuted.remove(self)
+
+
+class _Left:
+    """The unfinished work of this process."""
+
+    def __init__(self) -> None:
+        self.unexecuted: list[Unexecuted] = []
+        self.jobs: dict[RunningJob, str] = {}
+        self._pid = 0
+
+    def listen(self) -> None:
+        """Register `tell` as the first exit handler, so that it runs before the handlers that end jobs and sessions."""
+        self._pid = os.getpid()
+        atexit.unregister(self.tell)
+        atexit.register(self.tell)
+
+    def tell(self) -> None:
+        """Log warnings about unfinished work at the end of the program."""
+        if os.getpid() != self._pid or _is_quiet():
+            return
+        unexecuted = list(self.unexecuted)
+        # A job that has just ended may not have been removed yet.
+        jobs = [name for job, name in list(self.jobs.items()) if not job.get_job_execution_result().done()]
+        if unexecuted or jobs:
+            log_to_stderr_by_default()
+        for left in unexecuted:
+            _log.warning(
+                "the program ends, but the pipeline to %s was never executed: call env.execute()", left.names()
+            )
+        for name in jobs:
+            _log.warning(
+                "the program ends, and with it job %r, which is still running: wait for it with job.wait(), or end it "
+                "with job.cancel() or job.stop_with_savepoint(...)",
+                name,
+            )
+
+
+_left = _Left()
+
+
+def watch(job: RunningJob, name: str) -> None:
+    """Track a running job until its result is available."""
+    _left.jobs[job] = name
+    _left.listen()
+    job.get_job_execution_result().add_done_callback(lambda _: _left.jobs.pop(job, None))
+
+
+def _is_quiet() -> bool:
+    is_interactive = hasattr(sys, "ps1") or sys.flags.interactive
+    has_failed = getattr(sys, "last_value", None) is not None
+    return bool(is_interactive or has_failed or any(name in sys.modules for name in _QUIET_WITH))
+
 
 DEFAULT_JOB_NAME = "Penstock Streaming Job"
 
@@ -248,7 +426,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         """
         if not isinstance(source_func, Source):
             raise WrongTypeError(
-                f"{source_func!r} is not a Source: implement penstock.core.connector.Source, or use from_collection() "
+                f"{source_func!r} is not a Source: implement penstock.runtime.connector.Source, use from_collection() "
                 "or a DataGeneratorSource"
             )
         return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)

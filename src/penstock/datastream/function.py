@@ -1,11 +1,16 @@
-"""The base class of user-defined functions."""
+"""The base class of user-defined functions.
+
+Functions that wait for the response of an external service.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import GenericAlias
 from typing import Any
 
-from penstock.core.operators.runtime_context import RuntimeContext
+from penstock.base.errors import CallTimeoutError
+from penstock.runtime.operators.function_context import RuntimeContext
 
 
 class Function:
@@ -25,3 +30,25 @@ class Subscripted:
 
     def __class_getitem__(cls, types: Any) -> GenericAlias:
         return GenericAlias(cls, types)
+
+
+class AsyncFunction(Subscripted, Function, ABC):
+    """Queries an external service about each record, many records concurrently; for `AsyncDataStream`.
+
+    `async_invoke` runs on the worker's event loop, one thread for all asynchronous functions there: a call that blocks
+    that thread stops all of them. `open`, `close` and `timeout` run on the task's thread, which has no event loop.
+    Create a client that belongs to an event loop in the first `async_invoke`.
+
+    A record's call may be repeated, after a failure of the job or as a retry, so make it safe to repeat.
+    """
+
+    @abstractmethod
+    async def async_invoke(self, value: Any) -> list[Any] | None:
+        """Return the records to emit for one record, in a list; None for no records.
+
+        An exception fails the job unless the call is retried.
+        """
+
+    def timeout(self, value: Any) -> list[Any] | None:
+        """Return the records to emit for a timed-out record, as above; by default, fail the job with a TimeoutError."""
+        raise CallTimeoutError("the asynchronous call took too long; override timeout() to emit something instead")

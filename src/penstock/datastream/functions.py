@@ -11,13 +11,19 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from penstock.base.errors import UnsupportedError
-from penstock.core.operators.checkpoint_listener import CheckpointListener
-from penstock.core.operators.checkpointed import (
+from penstock.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
+from penstock.datastream.function import AsyncFunction, Function, Subscripted
+from penstock.runtime.operators.function_context import (
     CheckpointedFunction,
+    CheckpointListener,
     FunctionInitializationContext,
     FunctionSnapshotContext,
+    KeyedStateStore,
+    RuntimeContext,
 )
-from penstock.core.operators.record.broadcast_contexts import (
+from penstock.runtime.operators.record.process import KeyedProcessContext, ProcessContext, TimerService
+from penstock.runtime.operators.record.process import OnTimerContext as KeyedTimerContext
+from penstock.runtime.operators.record.two_inputs import (
     BroadcastBaseContext,
     BroadcastContext,
     BroadcastOnTimerContext,
@@ -25,13 +31,7 @@ from penstock.core.operators.record.broadcast_contexts import (
     KeyedReadOnlyContext,
     ReadOnlyContext,
 )
-from penstock.core.operators.record.process import KeyedProcessContext, ProcessContext, TimerService
-from penstock.core.operators.record.process import OnTimerContext as KeyedTimerContext
-from penstock.core.operators.runtime_context import KeyedStateStore, RuntimeContext
-from penstock.core.operators.window.window_contents import WindowProcessContext
-from penstock.datastream.async_functions import AsyncFunction
-from penstock.datastream.async_retry_strategies import AsyncRetryPredicate, AsyncRetryStrategy
-from penstock.datastream.function import Function, Subscripted
+from penstock.runtime.operators.window.base import WindowProcessContext
 
 __all__ = [
     "AggregateFunction",

@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Self
 
-from penstock.base.aggregators import Aggregator, ConvergenceCriterion
+from penstock.base.accumulators import Aggregator, ConvergenceCriterion
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.core.operators.record.stateless import method
 from penstock.datastream.environment import Environment, StreamT
 from penstock.datastream.stream import Stream
 from penstock.drivers.client.iterations import Iteration, IterationSource, LoopRules
@@ -35,6 +34,7 @@ from penstock.plan.iterations import (
     check_bounded,
 )
 from penstock.plan.transformation import Upstream, upstream_first
+from penstock.runtime.operators.record.stateless import method
 
 
 class _Loop(Generic[StreamT]):
@@ -65,7 +65,7 @@ class _Loop(Generic[StreamT]):
     def register(self, name: str, aggregator: Aggregator[Any]) -> None:
         """Register an aggregator."""
         if not isinstance(aggregator, Aggregator):
-            raise WrongTypeError(f"{aggregator!r} is not an Aggregator; see penstock.base.aggregators")
+            raise WrongTypeError(f"{aggregator!r} is not an Aggregator; see penstock.base.accumulators")
         if name in self.rules.aggregators:
             raise WrongValueError(f"iteration {self.rules.name!r} already has an aggregator {name!r}")
         self.rules.aggregators[name] = aggregator
@@ -73,7 +73,7 @@ class _Loop(Generic[StreamT]):
     def register_criterion(self, name: str, aggregator: Aggregator[Any], criterion: Any) -> None:
         """Register an aggregator whose value can end the loop."""
         if not isinstance(criterion, ConvergenceCriterion):
-            raise WrongTypeError(f"{criterion!r} is not a ConvergenceCriterion; see penstock.base.aggregators")
+            raise WrongTypeError(f"{criterion!r} is not a ConvergenceCriterion; see penstock.base.accumulators")
         if self.rules.criterion is not None:
             raise WrongValueError(
                 f"iteration {self.rules.name!r} already has a convergence criterion, of aggregator "

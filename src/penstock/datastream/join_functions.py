@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from penstock.core.operators.keyed.interval_join import ProcessJoinContext
 from penstock.datastream.functions import Function
+from penstock.runtime.operators.keyed.interval_join import ProcessJoinContext
 
 __all__ = ["CoGroupFunction", "FlatJoinFunction", "JoinFunction", "ProcessJoinFunction"]
 

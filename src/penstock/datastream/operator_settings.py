@@ -1,4 +1,7 @@
-"""Settings of the operator that produces a stream, or of a sink: name, ids, parallelism, chaining."""
+"""Settings of the operator that produces a stream, or of a sink: name, ids, parallelism, chaining.
+
+The end of a stream, with its name and settings.
+"""
 
 from __future__ import annotations
 
@@ -115,3 +118,17 @@ class OperatorSettings(ABC):
             group = group.check_is_available().get_name()
         self._transformation.slot_sharing_group = group
         return self
+
+
+__all__ = ["DataStreamSink"]
+
+
+class DataStreamSink(OperatorSettings):
+    """The end of a stream; its methods set its name and other settings."""
+
+    def __init__(self, transformation: Transformation) -> None:
+        self._sink = transformation
+
+    @property
+    def _transformation(self) -> Transformation:
+        return self._sink

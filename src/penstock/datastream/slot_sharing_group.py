@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
+from penstock.base.config_options import format_bytes
 from penstock.base.errors import UnsupportedError, WrongValueError
-from penstock.base.memory_size import format_bytes
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 

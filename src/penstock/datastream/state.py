@@ -1,25 +1,22 @@
 """State: its descriptors, the keyed states that `RuntimeContext` returns, broadcast state and operator state."""
 
-from penstock.state.broadcast_state import BroadcastState, ReadOnlyBroadcastState
-from penstock.state.descriptors import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    ValueStateDescriptor,
-)
-from penstock.state.operator_state import OperatorListState, OperatorStateStore
+from penstock.state.operator_state import BroadcastState, OperatorListState, OperatorStateStore, ReadOnlyBroadcastState
 from penstock.state.states import (
     AggregatingState,
+    AggregatingStateDescriptor,
     AppendingState,
     ListState,
+    ListStateDescriptor,
     MapState,
+    MapStateDescriptor,
     MergingState,
     ReducingState,
+    ReducingStateDescriptor,
     State,
+    StateDescriptor,
     StateView,
     ValueState,
+    ValueStateDescriptor,
 )
 from penstock.state.ttl_config import StateTtlConfig
 

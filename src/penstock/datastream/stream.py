@@ -1,18 +1,45 @@
-"""The base class of streams: the operator that produces a stream, its type, its environment, and adding operators."""
+"""The base class of streams: the operator that produces a stream, its type, its environment, and adding operators.
+
+Keyed streams: the key, and running aggregates of each key's records (A1, A2).
+
+Checks for functions that need a key on streams without one.
+
+Partitioning: how records travel from the subtasks of one operator to the next operator's (A2, B1).
+
+The type of records projected to some of their fields.
+"""
 
 from __future__ import annotations
 
-from typing import Generic
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeAlias
 
-from penstock.base.errors import WrongTypeError
-from penstock.base.execution_config import ExecutionConfig
-from penstock.base.typeinfo import TypeInformation, Types
-from penstock.core.task.channels.partitioners import Partitioner
+from penstock.base.configuration import ExecutionConfig
+from penstock.base.errors import MisuseError, WrongTypeError, WrongValueError
+from penstock.base.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.datastream.environment import Environment, StreamT
+from penstock.datastream.functions import Partitioner as PartitionerFunction
 from penstock.datastream.operator_settings import OperatorSettings
 from penstock.plan.description import Plan
-from penstock.plan.nodes import Node, declared
-from penstock.plan.transformation import Transformation, Upstream
+from penstock.plan.transformation import Node, Transformation, Upstream, declared
+from penstock.runtime.operators.emitting import refuse_generator_function
+from penstock.runtime.operators.keyed.aggregates import (
+    AccumulateType,
+    KeyedAggregateOperator,
+    KeyedReduceOperator,
+    check_field,
+)
+from penstock.runtime.operators.record.stateless import method
+from penstock.runtime.task.channels.partitioners import (
+    CustomPartitioner,
+    ForwardPartitioner,
+    GlobalPartitioner,
+    Partitioner,
+    RebalancePartitioner,
+    RescalePartitioner,
+    ShufflePartitioner,
+)
 
 
 class Stream(OperatorSettings, Generic[StreamT]):
@@ -93,3 +120,125 @@ class Stream(OperatorSettings, Generic[StreamT]):
         transformation = Transformation(kind, node, self._upstreams, is_stateful=is_stateful, output_type=output_type)
         self._environment.add(transformation)
         return self._environment.build_stream((Upstream(transformation),))
+
+
+class Keyed(Stream[StreamT]):
+    """A stream partitioned by key, whose records can be aggregated."""
+
+    AccumulateType: TypeAlias = AccumulateType
+
+    _key_selector: Callable[[Any], Any]
+
+    @property
+    def key_selector(self) -> Callable[[Any], Any]:
+        """The function that extracts the key of a record."""
+        return self._key_selector
+
+    def reduce(self, func: Any) -> StreamT:
+        """Fold each record into its key's value, and emit the new value for every record."""
+        refuse_generator_function(func, "reduce")
+        factory = partial(KeyedReduceOperator, func, self._key_selector, self.declared_type)
+        return self._add("Keyed Reduce", factory, is_stateful=True, keeps_type=True)
+
+    def sum(self, position_to_sum: int | str = 0) -> StreamT:
+        """Compute the running sum of a field; the other fields keep the values of the key's first record.
+
+        Args:
+            position_to_sum: the field by position, in tuples, lists, rows and dataclasses; or by name, in rows, named
+                tuples, dataclasses and dicts (`f0`, `f1`, … in tuples). A plain number is its own field 0.
+        """
+        return self._accumulate(self.AccumulateType.SUM, position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> StreamT:
+        """Compute the running minimum of a field (see `sum`); other fields come from the key's first record."""
+        return self._accumulate(self.AccumulateType.MIN, position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> StreamT:
+        """Compute the running maximum of a field (see `sum`); other fields come from the key's first record."""
+        return self._accumulate(self.AccumulateType.MAX, position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> StreamT:
+        """Emit the whole record with the smallest field so far (see `sum`), the first one in case of ties."""
+        return self._accumulate(self.AccumulateType.MIN_BY, position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> StreamT:
+        """Emit the whole record with the greatest field so far (see `sum`), the first one in case of ties."""
+        return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
+
+    def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:
+        check_field(field)
+        factory = partial(KeyedAggregateOperator, kind, field, self._key_selector, self.declared_type)
+        name = f"Keyed {kind.name.replace('_', ' ').title()}"
+        return self._add(name, factory, is_stateful=True, keeps_type=True)
+
+
+def check_needs_no_key(function: Any, keyed_class: type, plain_class: type, remedy: str) -> None:
+    """Check that a function for keyed streams is not applied to a stream without a key.
+
+    Raises:
+        MisuseError: if the function is of `keyed_class` but not also of `plain_class`; the message names the remedy.
+    """
+    if isinstance(function, keyed_class) and not isinstance(function, plain_class):
+        raise MisuseError(
+            f"{type(function).__name__} is a {keyed_class.__name__}, but this stream has no key: partition it first, "
+            f"for example with {remedy}"
+        )
+
+
+class Partitioning(Stream[StreamT]):
+    """A stream that can be repartitioned for the next operator."""
+
+    def _partitioned(self, partitioner: Partitioner) -> StreamT:
+        return self._environment.build_stream(self._partition_upstreams(partitioner), self._type_info)
+
+    def rebalance(self) -> StreamT:
+        """Distribute records evenly, round robin."""
+        return self._partitioned(RebalancePartitioner())
+
+    def rescale(self) -> StreamT:
+        """Distribute records round robin within groups: each subtask of the side with fewer subtasks has its own group.
+
+        From parallelism 2 to 4, the first subtask feeds the first two subtasks and the second feeds the others; from 4
+        to 2, each of the two reads from its own two. This is cheaper than `rebalance`, but balances the load within a
+        group only.
+        """
+        return self._partitioned(RescalePartitioner())
+
+    def shuffle(self) -> StreamT:
+        """Send each record to a random subtask, uniformly. Each sender draws the same random numbers in every run."""
+        return self._partitioned(ShufflePartitioner())
+
+    def partition_custom(
+        self, partitioner: PartitionerFunction | Callable[[Any, int], int], key_selector: Any
+    ) -> StreamT:
+        """Send each record to the subtask that a `Partitioner`, or a function of (key, number of subtasks), returns."""
+        selector: Callable[[Any], Any] = method(key_selector, "get_key")
+        return self._partitioned(CustomPartitioner(partitioner, selector))
+
+    def forward(self) -> StreamT:
+        """Send records from subtask i to subtask i; both sides must have the same parallelism."""
+        return self._partitioned(ForwardPartitioner())
+
+    def global_(self) -> StreamT:
+        """Send every record to the first subtask."""
+        return self._partitioned(GlobalPartitioner())
+
+
+def projected_type(type_info: TypeInformation | None, indexes: Sequence[int]) -> TypeInformation | None:
+    """Return the type with only the fields at these positions; None if the fields of the type are unknown.
+
+    Raises:
+        ValueError: if a position is beyond the type's last field.
+    """
+    if not isinstance(type_info, RowTypeInfo | TupleTypeInfo):
+        return None
+    types = type_info.get_field_types()
+    if max(indexes) >= len(types):
+        raise WrongValueError(f"{type_info} has {len(types)} fields, so there is none at position {max(indexes)}")
+    chosen = [types[index] for index in indexes]
+    if isinstance(type_info, TupleTypeInfo):
+        return Types.TUPLE(chosen)
+    names = type_info.get_field_names()
+    if len(set(indexes)) < len(indexes):
+        return Types.ROW(chosen)
+    return Types.ROW_NAMED([names[index] for index in indexes], chosen)

@@ -1,23 +1,60 @@
-"""The outputs of a stream: sinks, the program itself, data frames (A2, I2)."""
+"""The outputs of a stream: sinks, the program itself, data frames (A2, I2).
+
+A sink that commits in one place, as two operators: its writers and its committer.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from penstock.base.errors import WrongTypeError, WrongValueError
-from penstock.connectors.collect import CollectSink
-from penstock.connectors.print import PrintSink
-from penstock.core.connector import Sink
-from penstock.core.operators.sink.sink import SinkOperator
+from penstock.connectors.collect import CollectSink, PrintSink
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_frames import build_data_frame
-from penstock.datastream.data_stream_sink import DataStreamSink
 from penstock.datastream.environment import StreamT
-from penstock.datastream.global_sink import global_sink
+from penstock.datastream.operator_settings import DataStreamSink
 from penstock.datastream.stream import Stream
-from penstock.plan.transformation import Transformation
+from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.connector import Sink
+from penstock.runtime.operators.sink.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
+from penstock.runtime.task.channels.partitioners import GlobalPartitioner
+
+_COMMITTER = "{}: Committer"
+
+
+class GlobalSink(DataStreamSink):
+    """The end of a stream. Its settings apply to the writers; its name and uid also apply to the committer."""
+
+    def __init__(self, writer: Transformation, committer: Transformation) -> None:
+        super().__init__(writer)
+        self._committer = committer
+        self.steps = (writer, committer)
+
+    def name(self, name: str) -> Self:
+        """Set the name of the writers in plans, errors and metrics; the committer is called `<name>: Committer`."""
+        self._committer.name = _COMMITTER.format(name)
+        return super().name(name)
+
+    def uid(self, uid: str) -> Self:
+        """Set the id of the writers' state in savepoints; the committer's is `<uid>: Committer`."""
+        self._committer.uid = _COMMITTER.format(uid)
+        return super().uid(uid)
+
+
+def global_sink(upstreams: tuple[Upstream, ...], sink: Sink[Any]) -> GlobalSink:
+    """Return both transformations, ready to be added to the program."""
+    writer = Transformation("Sink", partial(CommittableWriterOperator, sink), upstreams, is_stateful=True, sink=sink)
+    committer = Transformation(
+        _COMMITTER.format("Sink"),
+        partial(SinkOperator, GlobalCommit(sink)),
+        (Upstream(writer, GlobalPartitioner()),),
+        parallelism=1,
+        is_stateful=True,
+        sink=sink,
+    )
+    return GlobalSink(writer, committer)
 
 
 class StreamOutput(Stream[StreamT]):
@@ -41,7 +78,7 @@ class StreamOutput(Stream[StreamT]):
         """
         if not isinstance(sink_func, Sink):
             raise WrongTypeError(
-                f"{sink_func!r} is not a Sink: implement penstock.core.connector.Sink, or call process() with a "
+                f"{sink_func!r} is not a Sink: implement penstock.runtime.connector.Sink, or call process() with a "
                 "function"
             )
         return self.sink_to(sink_func)

@@ -1,5 +1,5 @@
 """The time domain of a timer: event time or processing time."""
 
-from penstock.core.operators.record.process import TimeDomain
+from penstock.runtime.operators.record.process import TimeDomain
 
 __all__ = ["TimeDomain"]

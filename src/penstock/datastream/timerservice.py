@@ -1,5 +1,5 @@
 """Access to time and timers in process functions."""
 
-from penstock.core.operators.record.process import TimerService
+from penstock.runtime.operators.record.process import TimerService
 
 __all__ = ["TimerService"]

@@ -3,36 +3,36 @@
 Evictors and cumulative windows are not in PyFlink; their names come from the Java API and from SQL.
 """
 
-from penstock.core.windowing.assigners import MergingWindowAssigner, WindowAssigner
-from penstock.core.windowing.count_triggers import CountTrigger, NeverTrigger, PurgingTrigger
-from penstock.core.windowing.count_windows import (
+from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    GlobalWindows,
-)
-from penstock.core.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
-from penstock.core.windowing.session_windows import (
+    CumulativeEventTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
+    MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
-)
-from penstock.core.windowing.time_triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-)
-from penstock.core.windowing.time_windows import (
-    CumulativeEventTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowAssigner,
 )
-from penstock.core.windowing.triggers import Trigger, TriggerResult
-from penstock.core.windowing.windows import (
+from penstock.runtime.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
+from penstock.runtime.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+)
+from penstock.runtime.windowing.windows import (
     CountWindow,
     CountWindowSerializer,
     GlobalWindow,

@@ -1,4 +1,11 @@
-"""Windowed streams and their aggregations (C1)."""
+"""Windowed streams and their aggregations (C1).
+
+Windows over a stream without keys (C1).
+
+Such a stream is a keyed stream with a single key, in one subtask. State, timers and snapshots therefore work as for
+keyed windows, and batch execution sorts its records by time, as for any key. The operator is limited to one subtask,
+because all records share its windows.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +17,27 @@ from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueErr
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration, Time, to_millis
 from penstock.base.typeinfo import TypeInformation
-from penstock.core.columns.expressions import Aggregate
-from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.keyed.keyed_aggregate import AccumulateType, FieldReduce, check_field
-from penstock.core.operators.returned import refuse_generator_function
-from penstock.core.operators.window.window_contents import (
+from penstock.datastream.environment import Environment, StreamT
+from penstock.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
+from penstock.datastream.stream import Stream
+from penstock.plan.transformation import ColumnWindowNode, WindowNode
+from penstock.runtime.columns.batch import ColumnKey
+from penstock.runtime.columns.expressions import Aggregate
+from penstock.runtime.operators.emitting import refuse_generator_function
+from penstock.runtime.operators.keyed.aggregates import AccumulateType, FieldReduce, check_field
+from penstock.runtime.operators.window.base import (
     AggregatingContents,
+    ApplyAllResult,
     ApplyResult,
     FieldContents,
     ListContents,
+    ProcessAllResult,
     ProcessResult,
     ReducingContents,
     WindowContents,
     WindowResult,
 )
-from penstock.core.windowing import (
-    EventTimeTrigger,
-    Evictor,
-    MergingWindowAssigner,
-    Trigger,
-    WindowAssigner,
-)
-from penstock.datastream.environment import Environment, StreamT
-from penstock.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
-from penstock.datastream.stream import Stream
-from penstock.plan.windows import ColumnWindowNode, WindowNode
+from penstock.runtime.windowing import EventTimeTrigger, Evictor, MergingWindowAssigner, Trigger, WindowAssigner
 
 
 class Windows(Generic[StreamT]):
@@ -233,3 +236,21 @@ class KeyedWindows(Windows[StreamT]):
             )
         node = ColumnWindowNode(key, self._assigner, aggregates, self._late_tag)
         return self._stream._add("Window Select", node, True, output_type)
+
+
+class AllWindows(Windows[StreamT]):
+    """Windows of all records of a stream that is partitioned by `the_one_key`."""
+
+    _process_result = ProcessAllResult
+    _apply_result = ApplyAllResult
+
+    def _add(self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None) -> StreamT:
+        stream = super()._add(f"All-{kind}", contents, function, output_type)
+        transformation = stream._transformation
+        transformation.parallelism = transformation.parallelism_limit = 1
+        return stream
+
+
+def the_one_key(value: Any) -> None:
+    """Return the key of every record."""
+    return None

@@ -1,26 +1,39 @@
-"""The configured failure enrichers: importing, creating and calling them; coroutines are awaited."""
+"""The configured failure enrichers: importing, creating and calling them; coroutines are awaited.
+
+Loading of classes and functions that an option names.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Mapping
+from typing import Any
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, ContractError, UserFunctionError
 from penstock.base.options import FAILURE_ENRICHERS
-from penstock.core.failure import FailureEnricher, FailureEnricherContext, FailureType, Labels
-from penstock.core.job.history import FAILURES_MAX, JobHistory
-from penstock.drivers.named_objects import named_object
+from penstock.runtime.failure import FailureEnricher, FailureEnricherContext, FailureType, Labels
+from penstock.runtime.job.view import FAILURES_MAX, JobHistory
+
+
+def named_object(module_name: str, name: str) -> Any:
+    """Import a module and return its attribute of this name, which may have dots. Import errors propagate."""
+    value: Any = importlib.import_module(module_name)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
 
 _log = logging.getLogger("penstock.job")
 
 
 class EnricherLabeller:
-    """An enricher together with the rules for its labels; see `core.job.failure_labels.Labeller`."""
+    """An enricher together with the rules for its labels; see `runtime.job.failures.Labeller`."""
 
     def __init__(self, enricher: FailureEnricher) -> None:
         self._enricher = enricher

@@ -6,9 +6,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from typing import Any
 
-from penstock.base.job_execution_result import JobExecutionResult
-from penstock.base.job_id import JobID
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobExecutionResult, JobID, JobStatus
 
 __all__ = ["JobClient"]
 

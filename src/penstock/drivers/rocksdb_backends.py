@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from penstock.core.protocol import ExecutionId
-from penstock.drivers.worker_directories import WorkerDirectories, WorkerDirectory
+from penstock.drivers.directories import WorkerDirectories, WorkerDirectory
+from penstock.runtime.protocol import ExecutionId
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend

@@ -1,15 +1,36 @@
-"""Handle that every driver returns for a running job: PyFlink's `JobClient`, with progress and an orderly shutdown."""
+"""Handle that every driver returns for a running job: PyFlink's `JobClient`, with progress and an orderly shutdown.
+
+The status transitions of a job, as reported by its master: none is lost, however rarely a reader polls.
+
+The interface for observing and controlling a job, wherever its master runs.
+
+A job of this process is a `RunningJob`. A job of a program that a session runs in a separate process is a `RemoteJob`.
+
+The pages of jobs, registered by higher layers, which drivers cannot import.
+
+Handles SIGTERM in a program that waits for its job, if `penstock.on-sigterm` says so.
+
+Only the main thread receives the signal, and only while it waits. Another thread carries out the action, because a
+handler may interrupt the main thread anywhere. A second signal has the effect that the first would have had without
+this module.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
 from penstock.base.errors import (
     CheckpointError,
@@ -19,29 +40,76 @@ from penstock.base.errors import (
     PenstockError,
     shorten,
 )
-from penstock.base.job_execution_result import JobExecutionResult
-from penstock.base.job_id import JobID
-from penstock.base.job_status import JobStatus
-from penstock.base.options import SAVEPOINT_DIR
-from penstock.core.checkpoint.savepoints import TakeSavepoint
-from penstock.core.job.progress import JobProgress, job_progress
-from penstock.core.job.view import JobView
-from penstock.core.protocol import StopMode
-from penstock.drivers.answers import Answers
-from penstock.drivers.cancellation import CancellationWatch
-from penstock.drivers.driver_log import DriverLog
-from penstock.drivers.interrupts import ends_on_second_interrupt, wait_until_done
+from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobStatus
+from penstock.base.options import ON_SIGTERM, SAVEPOINT_DIR
+from penstock.drivers.cancellation import CancellationWatch, ends_on_second_interrupt, wait_until_done
+from penstock.drivers.inspection import Answer, Answers, Question
 from penstock.drivers.job_client import JobClient
-from penstock.drivers.log_settings import LogSettings
-from penstock.drivers.moves import Moves
-from penstock.drivers.questions import Answer, Question
-from penstock.storage.disposal import note_end
+from penstock.drivers.job_log import DriverLog
+from penstock.drivers.logs import LogSettings
+from penstock.runtime.checkpoint.savepoints import TakeSavepoint
+from penstock.runtime.job.slots import Bounds
+from penstock.runtime.job.view import JobProgress, JobView, job_progress
+from penstock.runtime.ports import JobListener
+from penstock.runtime.protocol import StopMode
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import DeposedError
+from penstock.storage.savepoints import note_end
 
-if TYPE_CHECKING:  # workers load this module with the API, but no job master
-    from penstock.core.job.job_master import JobMaster
-    from penstock.core.job.resource_requirements import Bounds
+if TYPE_CHECKING:
+    from penstock.runtime.job.job_master import JobMaster
+
+
+#: The maximum number of transitions that are kept.
+MOVES_MAX: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Move:
+    """A status transition of a job.
+
+    Attributes:
+        number: the number of the job's transition, from 1.
+        at_ms: its time (ms since the epoch).
+        status: the new status.
+        reason: why; None if no explanation is needed.
+    """
+
+    number: int
+    at_ms: int
+    status: str
+    reason: str | None
+
+
+class Moves:
+    """Records a job's status transitions, and passes all events on to another listener."""
+
+    def __init__(self, listener: JobListener) -> None:
+        self._listener = listener
+        self._lock = threading.Lock()
+        self._moves: deque[Move] = deque(maxlen=MOVES_MAX)
+        self._count = 0
+
+    def after(self, number: int) -> list[Move]:
+        """Return the stored transitions after the one with this number. Thread-safe."""
+        with self._lock:
+            return [move for move in self._moves if move.number > number]
+
+    def on_job_status(self, status: str, reason: str | None) -> None:
+        """Record a transition."""
+        with self._lock:
+            self._count += 1
+            self._moves.append(Move(self._count, time.time_ns() // 1_000_000, status, reason))
+        self._listener.on_job_status(status, reason)
+
+    def on_client_output(self, operator_id: str, subtask_index: int, payload: bytes) -> None:
+        """Pass the output on."""
+        self._listener.on_client_output(operator_id, subtask_index, payload)
+
+    def on_log(self, line: str) -> None:
+        """Pass the line on."""
+        self._listener.on_log(line)
+
 
 #: Time limit (ms) for a worker to answer a question.
 ANSWER_MS_MAX: Final = 10_000
@@ -374,3 +442,127 @@ def _record_end(directory: str, job_id: str) -> None:
     recorder = threading.Thread(target=record, name="penstock-end", daemon=True)
     recorder.start()
     recorder.join(END_RECORD_SECONDS)
+
+
+class JobHandle(Protocol):
+    """A job. The methods are thread-safe, and work like the methods of `RunningJob`."""
+
+    @property
+    def moves(self) -> Moves | None:
+        """The status transitions; None if they are not recorded."""
+
+    def get_job_id(self) -> JobID:
+        """Return the job's id."""
+
+    def status(self) -> JobStatus:
+        """Return the status of the job."""
+
+    def get_view(self) -> Future[JobView]:
+        """Return the current view of the job; the future is cancelled when the job is over."""
+
+    def last_view(self) -> JobView | None:
+        """Return the view of the job at its end."""
+
+    def get_job_execution_result(self) -> Future[JobExecutionResult]:
+        """Return the outcome."""
+
+    def get_accumulators(self) -> Future[dict[str, Any]]:
+        """Return the user's accumulators."""
+
+    def get_bounds(self) -> Future[dict[int, Bounds]]:
+        """Return the bounds of each vertex's parallelism."""
+
+    def before_result(self, action: Callable[[BaseException | None], None]) -> None:
+        """Call `action` when the job is over, before the outcome is visible to anyone."""
+
+    def cancel(self) -> Future[None]:
+        """Cancel the job."""
+
+    def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:
+        """Change the parallelism and continue."""
+
+    def trigger_checkpoint(self, is_full: bool = False) -> Future[int | None]:
+        """Take a checkpoint now; a full one writes all state again."""
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Take a savepoint while the job continues."""
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> Future[str]:
+        """End the job with a savepoint."""
+
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> Future[str]:
+        """Take a savepoint, then cancel the job."""
+
+    def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
+        """Ask a question to the process of a worker."""
+
+    def ask_driver(self, question: Question) -> Future[Answer]:
+        """Ask a question to the process of the job's master."""
+
+    def engine_page(self, worker_id: str | None = None) -> str | None:
+        """Return the address of the engine's page about a worker, or about the engine itself."""
+
+
+#: Return the address of a job's page by the job's id, or None while they serve none. Called in any thread.
+pages: Final[list[Callable[[str], str | None]]] = []
+
+
+def find_job_page(job_id: str) -> str | None:
+    """Return the address of a job's page; None if nothing serves one."""
+    return next((address for page in pages if (address := page(job_id)) is not None), None)
+
+
+#: How long a program waits at its end for the log line about the outcome of its job.
+LAST_WORDS_SECONDS: Final = 5.0
+_job_log = logging.getLogger("penstock.job")
+
+
+def check_on_sigterm(configuration: Configuration) -> None:
+    """Raise `ConfigurationError` if SIGTERM takes a savepoint but no savepoint directory is set."""
+    if configuration.read(ON_SIGTERM) == "stop-with-savepoint" and configuration.read(SAVEPOINT_DIR) is None:
+        raise ConfigurationError(f"{ON_SIGTERM.key()} is stop-with-savepoint: set {SAVEPOINT_DIR.key()} too")
+
+
+@contextmanager
+def ends_on_sigterm(job: RunningJob, configuration: Configuration) -> Iterator[None]:
+    """Stop or cancel the job on SIGTERM within the `with` block, as configured."""
+    action = configuration.read(ON_SIGTERM)
+    if action == "none" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    begun: list[threading.Thread] = []
+
+    def on_sigterm(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, before)
+        begun.append(threading.Thread(target=_end, args=(job, action), name="penstock-sigterm", daemon=True))
+        begun[-1].start()
+
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is on_sigterm:
+            signal.signal(signal.SIGTERM, before)
+        for thread in begun:
+            thread.join(LAST_WORDS_SECONDS)  # the job is over; only its last log line is missing
+
+
+def _end(job: RunningJob, action: str) -> None:
+    if action == "cancel":
+        _job_log.info("SIGTERM: the job is cancelled")
+        job.cancel()
+        return
+    _job_log.info("SIGTERM: the job is stopped with a savepoint")
+    try:
+        path = job.stop_with_savepoint(False).result()
+    except Exception as error:  # noqa: BLE001 - whatever kept it from being taken
+        # Kill the program, do not cancel the job: a killed job resumes from its checkpoints; a cancelled job may delete
+        # them.
+        _job_log.warning("SIGTERM: %s; the program ends as it is", error)
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        _job_log.info("SIGTERM: the job was stopped with savepoint %s", path)

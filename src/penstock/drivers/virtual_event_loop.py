@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from penstock.base.errors import UnsupportedError
-from penstock.core.ports import Clock
+from penstock.runtime.ports import Clock
 
 T = TypeVar("T")
 
@@ -144,7 +144,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
 
 
 class VirtualCoroutines:
-    """Implements `core.ports.Coroutines` on a `VirtualEventLoop`; `deliver` passes results on."""
+    """Implements `runtime.ports.Coroutines` on a `VirtualEventLoop`; `deliver` passes results on."""
 
     def __init__(self, clock: Clock) -> None:
         self._loop = VirtualEventLoop(clock)  # type: ignore[abstract]

@@ -27,7 +27,7 @@ from penstock.base.typeinfo import (
     TypeInformation,
 )
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.row_batches import make_rows
+from penstock.codecs.pickling import make_rows
 
 ColumnType: TypeAlias = type | TypeInformation | Callable[[str], Any]
 #: Names alone (all text), names with their `ColumnType`, or a row type.

@@ -8,28 +8,46 @@ lines with the reason.
 **Line feeds in quotes.** By default a record is a line: a file can be read from the middle, and a quote that is not
 closed on its line is malformed. With `multiline=True`, quoted fields may contain line feeds. The middle of a file does
 not show whether a line feed is within quotes, so one reader reads such a file from its start.
+
+Reads CSV as columns, parsed by Arrow.
+
+Writes CSV files.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
-from typing import Any, Literal
+from typing import Any, BinaryIO, Final, Literal
 
-from penstock.base.errors import ConfigurationError, FormatError
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import RowTypeInfo
-from penstock.codecs.messages import BAD_RECORD, OnError, format_reason
+from penstock.base.types import Row
+from penstock.codecs.arrow_columns import exact_cast_columns
+from penstock.codecs.arrow_types import arrow_type
+from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
+from penstock.codecs.serialization import BAD_RECORD, OnError, format_reason
 from penstock.formats.columns import Assemble, Columns, ColumnType, Convert, assembler, column_types, converter
-from penstock.formats.stream_format import (
+from penstock.formats.file_format import (
     NO_RECORD,
+    BatchWriter,
+    BatchWriterFactory,
+    BulkFile,
+    BulkFormat,
     DecodedBlock,
     LineDecoder,
     Malformed,
     StreamFormat,
     check_charset,
+    get_field_values,
     unify_line_ends,
 )
 
@@ -271,3 +289,188 @@ class _Lines:
 def _explain(record: Malformed) -> Malformed:
     """Replace Python's `unexpected end of data` by the precise reason."""
     return record._replace(reason=_UNCLOSED) if record.reason == "unexpected end of data" else record
+
+
+#: texts that Arrow reads as NULL in columns other than text
+_NULLS: Final = pa.array(pyarrow.csv.ConvertOptions().null_values)
+
+
+class CsvColumnsFormat(BulkFormat[Any]):
+    """Reads CSV as columns with Arrow's parser; operators that work record by record get rows with names.
+
+    A file is read by one subtask, from its beginning: a position is a number of records, which are parsed again and
+    skipped. A value that does not fit its column fails the job; `CsvFormat` can continue and send such lines to a side
+    output.
+
+    Args:
+        columns: the columns with their types (Python's, `Types` or Arrow's), in the order of the file.
+        delimiter: the character between fields.
+        has_header: whether the first line contains the column names, which then identify the columns.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], *, delimiter: str = ",", has_header: bool = False) -> None:
+        self.schema = pa.schema([(name, arrow_type(column_type)) for name, column_type in columns.items()])
+        self.delimiter = delimiter
+        self.has_header = has_header
+
+    def open(self, file: BinaryIO) -> BulkFile[Any]:
+        return _CsvFile(file, self)
+
+
+class _CsvFile(BulkFile[Any]):
+    """An open file; the whole file is one unit."""
+
+    def __init__(self, file: BinaryIO, csv_format: CsvColumnsFormat) -> None:
+        self._file = file
+        self._format = csv_format
+
+    def units(self, start: int, end: int | None) -> Sequence[int]:
+        return (0,) if start == 0 else ()
+
+    def read(self, unit: int, skip_records: int) -> Iterator[list[Any] | ColumnData]:
+        schema = self._format.schema
+        try:
+            reader = pyarrow.csv.open_csv(
+                self._file,
+                pyarrow.csv.ReadOptions(
+                    use_threads=False, column_names=None if self._format.has_header else schema.names
+                ),
+                pyarrow.csv.ParseOptions(delimiter=self._format.delimiter),
+                pyarrow.csv.ConvertOptions(
+                    column_types={field.name: _read_type(field.type) for field in schema}, include_columns=schema.names
+                ),
+            )
+            for batch in reader:
+                if skip_records >= batch.num_rows:
+                    skip_records -= batch.num_rows
+                    continue
+                for begin in range(skip_records, batch.num_rows, COLUMN_BATCH_ROWS):
+                    yield ColumnData(_typed(batch.slice(begin, COLUMN_BATCH_ROWS), schema))
+                skip_records = 0
+        except (pa.ArrowException, KeyError) as error:
+            raise FormatError(f"cannot be read as CSV with the columns {', '.join(schema.names)}: {error}") from error
+
+
+def _typed(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Convert columns that `_read_type` made text back to decimals."""
+    for index, field in enumerate(schema):
+        if pa.types.is_decimal(field.type):
+            texts = columns.column(field.name)
+            texts = pc.if_else(pc.is_in(texts, value_set=_NULLS), pa.scalar(None, pa.string()), texts)
+            columns = columns.set_column(index, field.name, texts)
+    return exact_cast_columns(columns, schema)
+
+
+def _read_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type to read a column as: text for decimals, because Arrow parses decimals without checks."""
+    return pa.string() if pa.types.is_decimal(kind) else kind
+
+
+class CsvWriterFactory(BatchWriterFactory[Any]):
+    """Writes records as lines of CSV, for `FileSink.for_bulk_format`.
+
+    Args:
+        columns: names, a dict from name to type, or a row type; records are dicts, rows or tuples of these fields.
+        header: begin each file with the names.
+        delimiter: one character between fields.
+        quote: the character around fields that need it; None for none.
+        escape: a character that makes the next one literal; None for none.
+        null_value: the text for None.
+        array_separator: the separator between the elements of a list.
+        array_separators: the separators of individual columns, by name.
+        line_end: the end of a line.
+        charset: the encoding of the text.
+
+    Raises:
+        ConfigurationError: if the charset is unknown, or columns are missing or duplicated.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        header: bool = False,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        escape: str | None = None,
+        null_value: str = "",
+        array_separator: str = ";",
+        array_separators: Mapping[str, str] | None = None,
+        line_end: str = "\n",
+        charset: str = "utf-8",
+    ) -> None:
+        self.names = list(column_types(columns))
+        if not self.names:
+            raise ConfigurationError("a CSV file needs columns")
+        self.header = header
+        self.delimiter = delimiter
+        self.quote = quote
+        self.escape = escape
+        self.null_value = null_value
+        self.array_separator = array_separator
+        self.array_separators = dict(array_separators or {})
+        self.line_end = line_end
+        self.charset = check_charset(charset)
+
+    def create(self, stream: BinaryIO) -> BatchWriter[Any]:
+        """Create a writer for a new, empty file."""
+        return _CsvWriter(self, stream)
+
+
+class _CsvWriter(BatchWriter[Any]):
+    def __init__(self, factory: CsvWriterFactory, stream: BinaryIO) -> None:
+        self._factory = factory
+        self._stream = stream
+        self._text = io.StringIO(newline="")
+        self._writer = csv.writer(
+            self._text,
+            delimiter=factory.delimiter,
+            quotechar=factory.quote,
+            quoting=csv.QUOTE_MINIMAL if factory.quote else csv.QUOTE_NONE,
+            escapechar=factory.escape,
+            lineterminator=factory.line_end,
+        )
+        self._own_separators = [factory.array_separators.get(name) for name in factory.names]
+        self._has_own_separators = any(self._own_separators)
+        if factory.header:
+            self._writer.writerow(factory.names)
+            self.flush()
+
+    def add_elements(self, elements: Sequence[Any]) -> None:
+        width, render, write = len(self._factory.names), self._render, self._writer.writerow
+        for element in elements:
+            try:
+                if type(element) is not tuple or len(element) != width:
+                    element = get_field_values(element, self._factory.names)
+                if self._has_own_separators:
+                    element = map(self._join_own, element, self._own_separators)
+                write([value if type(value) is str or type(value) is int else render(value) for value in element])
+            except (TypeError, ValueError, csv.Error) as error:
+                raise FormatError(f"cannot write {shorten(repr(element))} as CSV: {error}") from error
+        self.flush()
+
+    def flush(self) -> None:
+        if text := self._text.getvalue():
+            self._stream.write(text.encode(self._factory.charset))
+            self._text.seek(0)
+            self._text.truncate()
+
+    def finish(self) -> None:
+        self.flush()
+
+    def _join_own(self, value: Any, separator: str | None) -> Any:
+        """Return the text of an array whose column has its own separator, and any other value unchanged."""
+        return self._join(separator, value) if separator and isinstance(value, list | tuple | Row) else value
+
+    def _join(self, separator: str, array: Any) -> str:
+        return separator.join(str(self._render(item)) for item in array)
+
+    def _render(self, value: Any) -> Any:
+        """Convert a value for `csv`: None and booleans as Flink spells them, arrays joined."""
+        if value is None:
+            return self._factory.null_value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, list | tuple | Row):
+            return self._join(self._factory.array_separator, value)
+        return value

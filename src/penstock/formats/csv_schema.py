@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.base.composite_types import ObjectArrayTypeInfo
 from penstock.base.errors import ConfigurationError
-from penstock.base.typeinfo import RowTypeInfo, TypeInformation, Types
-from penstock.codecs.messages import OnError
-from penstock.formats.csv import CsvFormat
-from penstock.formats.csv_writer import CsvWriterFactory
+from penstock.base.typeinfo import ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
+from penstock.codecs.serialization import OnError
+from penstock.formats.csv import CsvFormat, CsvWriterFactory
 
 
 class CsvSchema:

@@ -10,14 +10,11 @@ import pyarrow as pa
 import pyarrow.orc
 
 from penstock.base.errors import FormatError
+from penstock.codecs.arrow_columns import convert_leaves, exact_cast, gregorian_dates, has_dates, has_times
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.codecs.column_leaves import convert_leaves, has_dates, has_times
-from penstock.codecs.exact_cast import exact_cast
-from penstock.codecs.julian_calendar import gregorian_dates
-from penstock.formats.arrow_writer import ArrowWriter, ArrowWriterFactory
-from penstock.formats.bulk_format import BatchWriter, BulkFile
-from penstock.formats.columnar_format import ColumnarFormat
+from penstock.formats.arrow import ArrowWriter, ArrowWriterFactory, ColumnarFormat
 from penstock.formats.columns import to_records
+from penstock.formats.file_format import BatchWriter, BulkFile
 
 #: ORC's own default for the size of a stripe.
 STRIPE_BYTES: Final = 64 << 20

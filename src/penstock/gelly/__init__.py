@@ -6,8 +6,15 @@ graph = Graph.from_collection([Edge(1, 2, 0.5), Edge(2, 3, 1.0)], env)
 for vertex_id, degree in graph.get_degrees().execute_and_collect(): ...
 """
 
-from penstock.gelly.base.algorithm import GraphAlgorithm, GraphAnalytic, GraphValidator
-from penstock.gelly.base.elements import Edge, EdgeDirection, Triplet, Vertex
+from penstock.gelly.base.elements import (
+    Edge,
+    EdgeDirection,
+    GraphAlgorithm,
+    GraphAnalytic,
+    GraphValidator,
+    Triplet,
+    Vertex,
+)
 from penstock.gelly.csv_reader import GraphCsvReader
 from penstock.gelly.functions import (
     EdgesFunction,
@@ -15,8 +22,7 @@ from penstock.gelly.functions import (
     NeighborsFunction,
     NeighborsFunctionWithVertexValue,
 )
-from penstock.gelly.graph import Graph
-from penstock.gelly.validation import InvalidVertexIdsValidator
+from penstock.gelly.graph import Graph, InvalidVertexIdsValidator
 
 __all__ = [
     "Edge",

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.base.errors import shorten
-from penstock.core.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 from penstock.plan.stream_graph import StreamGraph, StreamNode
 from penstock.plan.transformation import Transformation
+from penstock.runtime.graph.job_graph import JobGraph, JobVertex, OperatorInfo
 
 #: the number of characters of an operator's description in a picture
 _DESCRIPTION_LETTERS: Final = 80

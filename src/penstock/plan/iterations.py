@@ -17,15 +17,15 @@ from typing import Any, Final
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cached import CachedSource, JobCachingSink
-from penstock.core.connector import Boundedness
-from penstock.core.operators.keyed.keyed_merge import KeyedMergeOperator
-from penstock.core.operators.record.stateless import PassOnOperator
-from penstock.core.operators.sink.sink import SinkOperator
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.operators.superstep_tail import TailOperator
-from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.plan.stream_graph import operator_id_of_uid
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
+from penstock.runtime.connector import Boundedness
+from penstock.runtime.operators.keyed.aggregates import KeyedMergeOperator
+from penstock.runtime.operators.lockstep import TailOperator
+from penstock.runtime.operators.record.stateless import PassOnOperator
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.task.channels.partitioners import HashPartitioner
 
 #: Roles of written data: of a bulk iteration, of a delta iteration, and of the termination criterion.
 PARTIAL_SOLUTION: Final = "partial solution"

@@ -1,9 +1,14 @@
-"""Translates the stream graph to the job graph: operators chained into vertices, and the remaining edges (E4)."""
+"""Translates the stream graph to the job graph: operators chained into vertices, and the remaining edges (E4).
+
+Names of an operator's user functions, so that people and restores can tell `Keyed Process` operators apart.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
@@ -20,17 +25,42 @@ from penstock.base.options import (
     TIMERS_AFTER_END_MAX,
 )
 from penstock.codecs import cloud
-from penstock.codecs.script import pack_script
-from penstock.core.connector import Boundedness, Source
-from penstock.core.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.core.task.channels.partitioners import ForwardPartitioner
-from penstock.core.task.program import ChainedOperator, OutEdge, VertexProgram
+from penstock.codecs.cloud import pack_script
 from penstock.plan.description import Plan
-from penstock.plan.function_names import function_name
-from penstock.plan.nodes import get_factory
 from penstock.plan.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
-from penstock.plan.transformation import Chaining, Transformation
+from penstock.plan.transformation import Chaining, Node, OperatorNode, Transformation, get_factory
+from penstock.runtime.connector import Boundedness, Source
+from penstock.runtime.graph.job_graph import BACK_FILL, JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.task.channels.partitioners import ForwardPartitioner
+from penstock.runtime.task.operator_chain import ChainedOperator, OutEdge, VertexProgram
 from penstock.state.migrations import registered
+
+
+def function_name(node: Node) -> str:
+    """Return the names of the functions, sources and sinks that a node passes to its operator, or of their classes.
+
+    Lambdas have no name, and settings do not count. Both are left out, so the result may be "".
+    """
+    names = []
+    waiting: list[Any] = [node]
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, partial):
+            waiting = [*part.args, *waiting]
+        elif isinstance(part, OperatorNode):
+            waiting = [*part.parts(), *waiting]
+        elif name := _infer_name(part):
+            names.append(name)
+    return ", ".join(dict.fromkeys(names))
+
+
+def _infer_name(value: Any) -> str:
+    if value is None or isinstance(value, (bool, int, float, str, bytes, tuple, list, dict, set, enum.Enum, type)):
+        return ""
+    name: str = value.__qualname__ if hasattr(value, "__qualname__") else type(value).__qualname__
+    name = name.removeprefix("_").replace("<locals>.", "")
+    return "" if "<lambda>" in name else name
+
 
 #: the number of characters of an operator's description in checkpoints
 _DESCRIPTION_CHARS_MAX: Final = 1_000

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import xxhash
 
 from penstock.base.errors import ConfigurationError
-from penstock.core.task.channels.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.task.channels.partitioners import ForwardPartitioner, Partitioner, RebalancePartitioner
 
 DEFAULT_SLOT_SHARING_GROUP = "default"
 

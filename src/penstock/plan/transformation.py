@@ -1,17 +1,128 @@
-"""The elements of a program: transformations, and the streams between them (B1)."""
+"""The elements of a program: transformations, and the streams between them (B1).
+
+Descriptions of an operator's task that do not select the operator.
+
+The API adds nodes, and the plan chooses their operators when it builds the job graph, so DataStream programs and table
+queries get the same operators. If there is no choice, a node is simply the operator's factory.
+
+Choice of the window operator (C1): a fast one if possible, otherwise the general one; kernels for columns.
+
+The choice affects speed only. All operators for windows of records can restore each other's state (`kept_windows`), so
+adding a trigger, an evictor or `clear` to a program does not orphan its savepoints.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from penstock.base.typeinfo import TypeInformation
+from penstock.base.declared_values import fitting, rounding
+from penstock.base.errors import MisuseError, UnsupportedError
+from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.base.watermark_strategy import WatermarkAlignment
-from penstock.core.connector import Sink, Source
-from penstock.core.task.channels.partitioners import Partitioner
-from penstock.plan.nodes import Node
+from penstock.runtime.columns.batch import ColumnKey
+from penstock.runtime.columns.expressions import Aggregate
+from penstock.runtime.connector import Sink, Source
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.columnar.windows import ColumnarSessionOperator, ColumnarWindowOperator
+from penstock.runtime.operators.emitting import emitting_declared, emitting_rows, emitting_sides, emitting_singles
+from penstock.runtime.operators.window.aligned import AlignedWindowOperator, SessionWindowOperator
+from penstock.runtime.operators.window.base import WindowContents, WindowResult
+from penstock.runtime.operators.window.general import WindowOperator
+from penstock.runtime.task.channels.partitioners import Partitioner
+from penstock.runtime.windowing import (
+    CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    Evictor,
+    SlidingEventTimeWindows,
+    Trigger,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
+
+Factory: TypeAlias = Callable[[], StreamOperator]
+
+
+class OperatorNode(ABC):
+    """A node with a choice of operators."""
+
+    @abstractmethod
+    def factory(self) -> Factory:
+        """Return the factory of the chosen operator; it can be pickled if the node's values can."""
+
+    @abstractmethod
+    def parts(self) -> tuple[Any, ...]:
+        """Return the values that distinguish the node from others of its kind, whatever operator is chosen.
+
+        These are functions and the like.
+        """
+
+
+Node: TypeAlias = OperatorNode | Factory
+
+
+def get_factory(node: Node) -> Factory:
+    """Return the operator factory of a node."""
+    return node.factory() if isinstance(node, OperatorNode) else node
+
+
+@dataclass(frozen=True)
+class DeclaredNode(OperatorNode):
+    """A node whose output type, or types of side outputs by tag, the program declares.
+
+    If a type declares rows, the tuples, lists and dicts that the operator emits become rows, and rows get the field
+    order of the type. Numbers that it declares as FLOAT are rounded to single precision.
+    """
+
+    node: Node
+    output_type: TypeInformation | None
+    side_types: tuple[tuple[str, TypeInformation], ...] = ()
+
+    def factory(self) -> Factory:
+        """Return a factory of the operator that converts its records to the declared types."""
+        factory, declared_type = get_factory(self.node), self.output_type
+        if isinstance(declared_type, RowTypeInfo):
+            factory = partial(emitting_rows, factory, declared_type)
+            if rounding(declared_type) is not None:
+                factory = partial(emitting_singles, factory, declared_type)
+        elif declared_type is not None:
+            factory = partial(emitting_declared, factory, declared_type)
+        if self.side_types:
+            factory = partial(emitting_sides, factory, self.side_types)
+        return factory
+
+    def parts(self) -> tuple[Any, ...]:
+        """Return the node's parts, and its type if that is a ROW or has a FLOAT: checkpoints name only these types."""
+        if isinstance(self.output_type, RowTypeInfo) or rounding(self.output_type) is not None:
+            return self.node, self.output_type
+        return (self.node,)
+
+
+def declared(node: Node, output_type: TypeInformation | None) -> Node:
+    """Return a node whose operator emits the declared type; the same node if the type needs no conversion."""
+    return node if fitting(output_type) is None else DeclaredNode(node, output_type)
+
+
+def with_declared_side(node: Node, tag_id: str, type_info: TypeInformation | None) -> Node:
+    """Return a node whose operator converts the records of that side output to the type, as `declared` does.
+
+    Raises:
+        MisuseError: if another type is declared for the same side output.
+    """
+    if type_info is None or fitting(type_info) is None:
+        return node
+    declared_node = node if isinstance(node, DeclaredNode) else DeclaredNode(node, None)
+    known = dict(declared_node.side_types)
+    if known.setdefault(tag_id, type_info) != type_info:
+        raise MisuseError(
+            f"side output {tag_id!r} is read with two types, {known[tag_id]} and {type_info}: use one OutputTag"
+        )
+    return replace(declared_node, side_types=tuple(known.items()))
 
 
 @dataclass(frozen=True)
@@ -100,3 +211,79 @@ def upstream_first(transformations: Iterable[Transformation]) -> list[Transforma
                 current = waiting.pop()
                 ordered[id(current)] = current
     return list(ordered.values())
+
+
+#: The assigners whose windows have specialized operators.
+_FAST: Final[dict[type[Any], Callable[..., Any]]] = {
+    TumblingEventTimeWindows: AlignedWindowOperator,
+    SlidingEventTimeWindows: AlignedWindowOperator,
+    CumulativeEventTimeWindows: AlignedWindowOperator,
+    EventTimeSessionWindows: SessionWindowOperator,
+}
+#: The operators for windows of columns.
+_COLUMNAR: Final[dict[type[Any], Callable[..., Any]]] = {
+    TumblingEventTimeWindows: ColumnarWindowOperator,
+    SlidingEventTimeWindows: ColumnarWindowOperator,
+    CumulativeEventTimeWindows: ColumnarWindowOperator,
+    EventTimeSessionWindows: ColumnarSessionOperator,
+}
+
+
+@dataclass(frozen=True)
+class WindowNode(OperatorNode):
+    """Keyed windows of records."""
+
+    key_selector: Callable[[Any], Any]
+    assigner: WindowAssigner[Any, Any]
+    #: the assigner's default trigger, unless the program sets another
+    trigger: Trigger[Any, Any]
+    contents: WindowContents
+    result: WindowResult | None = None
+    #: how long (ms) after its end a window accepts late records
+    lateness_ms: int = 0
+    late_tag: str | None = None
+    evictor: Evictor | None = None
+    #: whether the window function is notified when windows are cleaned up
+    clears: bool = False
+
+    def factory(self) -> Factory:
+        """Return a fast operator if windows fire once at their end, without evictor or `clear`, else the general."""
+        arguments = (self.contents, self.result, self.lateness_ms, self.late_tag)
+        fast = _FAST.get(type(self.assigner))
+        fires_at_end = type(self.trigger) is EventTimeTrigger
+        if fast is not None and fires_at_end and self.evictor is None and not self.clears:
+            return partial(fast, self.key_selector, self.assigner, *arguments)
+        return partial(WindowOperator, self.key_selector, self.assigner, self.trigger, *arguments, evictor=self.evictor)
+
+    def parts(self) -> tuple[Any, ...]:
+        """Return the parts that define the windows and their contents; savepoints survive a change of the others."""
+        return self.key_selector, self.assigner, self.contents, self.result
+
+
+@dataclass(frozen=True)
+class ColumnWindowNode(OperatorNode):
+    """Keyed windows of columns, aggregated by kernels; a window fires once, at its end.
+
+    Raises:
+        UnsupportedError: for windows other than tumbling, sliding, cumulative and session windows of event time.
+    """
+
+    key: ColumnKey
+    assigner: WindowAssigner[Any, Any]
+    aggregates: Sequence[Aggregate]
+    late_tag: str | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.assigner) not in _COLUMNAR:
+            raise UnsupportedError(
+                "select supports tumbling, sliding, cumulative and session windows of event time, not "
+                f"{self.assigner!r}; use aggregate()"
+            )
+
+    def factory(self) -> Factory:
+        """Return the operator for the assigner's windows."""
+        return partial(_COLUMNAR[type(self.assigner)], self.key, self.assigner, self.aggregates, self.late_tag)
+
+    def parts(self) -> tuple[Any, ...]:
+        """Return the parts that define the windows and their keys."""
+        return self.key, self.assigner

@@ -27,25 +27,33 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from penstock.state.captures import StateCapture
-from penstock.state.descriptors import (
+from penstock.state.errors import StateError, StateMigrationError
+from penstock.state.loading import Shapes, StateLoader
+from penstock.state.schema import (
+    GONE,
+    Converter,
+    Incompatible,
+    Moved,
+    StateSchema,
+    conversion,
+    schema_from_json,
+    to_state_schema,
+)
+from penstock.state.snapshot import Pack, StateCapture, read_keyed
+from penstock.state.states import (
+    NO_KEY,
+    AggregatingState,
     AggregatingStateDescriptor,
+    ListState,
     ListStateDescriptor,
+    MapState,
     MapStateDescriptor,
+    ReducingState,
     ReducingStateDescriptor,
     StateDescriptor,
+    ValueState,
 )
-from penstock.state.errors import StateError, StateMigrationError
-from penstock.state.frozen import Pack
-from penstock.state.loading import StateLoader
-from penstock.state.schema.declared import StateSchema, schema_from_json, to_state_schema
-from penstock.state.schema.evolution import Converter, Incompatible, Moved
-from penstock.state.schema.migration import GONE, conversion
-from penstock.state.shapes import Shapes
-from penstock.state.snapshot import read_keyed
-from penstock.state.states import NO_KEY, AggregatingState, ListState, MapState, ReducingState, ValueState
-from penstock.state.ttl_cleanup import Cleaning
-from penstock.state.ttl_config import StateTtlConfig
+from penstock.state.ttl_config import Cleaning, StateTtlConfig
 
 Entries = dict[Any, dict[Any, Any]]
 Table = TypeVar("Table", bound="KeyedTable")

@@ -11,15 +11,20 @@ from copy import copy
 from typing import Any, TypeVar
 
 from penstock.base.declared_values import Change, fitting
-from penstock.state.descriptors import (
+from penstock.state.states import (
+    AggregatingState,
     AggregatingStateDescriptor,
+    ListState,
     ListStateDescriptor,
+    MapState,
     MapStateDescriptor,
+    ReducingState,
     ReducingStateDescriptor,
     StateDescriptor,
+    StateView,
+    ValueState,
     ValueStateDescriptor,
 )
-from penstock.state.states import AggregatingState, ListState, MapState, ReducingState, StateView, ValueState
 
 D = TypeVar("D", bound=StateDescriptor)
 

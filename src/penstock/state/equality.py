@@ -10,7 +10,7 @@ represents several equal values, like the key of a group: then it has the canoni
 `canonical_column` converts columns, and `build_canonicalizer` Python values. The type of a column selects both; types
 without floats, maps and multisets need neither, and cost nothing.
 
-Python objects have the form that `penstock.table.data.values` uses: arrays are lists, rows are tuples, maps are lists
+Python objects have the form that `penstock.sql.data.arrow` uses: arrays are lists, rows are tuples, maps are lists
 of pairs.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.map_columns import (
+from penstock.codecs.arrow_columns import (
     NULLABLE_KEY,
     get_map_key_type,
     get_map_keys,

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.map_columns import has_nullable_keys, nullable_key_table
-from penstock.state.captures import CaptureWriter
+from penstock.codecs.arrow_columns import has_nullable_keys, nullable_key_table
 from penstock.state.equality import hashable_elements
 from penstock.state.errors import StateError
-from penstock.state.key_groups import assign_key_groups
+from penstock.state.keys import assign_key_groups
+from penstock.state.snapshot import CaptureWriter
 
 #: Replaces the declared schema of a keyed state whose files are columns.
 COLUMNS_SCHEMA: Final = "columns"
@@ -65,8 +65,8 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
     if not encoded.num_chunks:
         return np.zeros(0, np.int32), []
     # All chunks have one dictionary. Arrow sees that only without NaN, and cannot combine those with NULL and NaN.
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
-    return codes, encoded.chunk(0).dictionary.to_pylist()
+    indices = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    return np.concatenate(indices), encoded.chunk(0).dictionary.to_pylist()
 
 
 @dataclass

@@ -1,4 +1,12 @@
-"""Checks the keys of an operator, and makes all NaNs one key (D1).
+"""Assigns keys to subtasks: a stable hash of the key's canonical bytes, key groups, and their ranges (D4).
+
+Keys are hashed by value (`key_bytes`), never by Python's own `hash` (which differs between processes). The key group is
+`xxh3_64(bytes) modulo max_parallelism`; subtask i of p owns the contiguous range [ceil(i*max/p), ceil((i+1)*max/p)), as
+in Flink.
+
+The checks of `KeyedStateBackend.validate`: whether a few keys of each table belong to the subtask.
+
+Checks the keys of an operator, and makes all NaNs one key (D1).
 
 NaN is one key, as in Flink and Spark. In Python it equals nothing, not even itself, so a dictionary would have an entry
 for each. `KeyGuard` replaces every NaN in a key with `NAN`, however deeply nested. `NAN` is still a NaN float
@@ -16,14 +24,69 @@ import copy
 import dataclasses
 import decimal
 import enum
-from collections.abc import Sequence
-from itertools import filterfalse
+from collections.abc import Iterable, Reversible, Sequence
+from itertools import filterfalse, islice
 from typing import Any, Final
+
+import xxhash
 
 from penstock.base.errors import short_repr
 from penstock.base.types import Row
 from penstock.state.errors import StateError
 from penstock.state.key_bytes import NAN, NotANumber, is_numpy_scalar, key_bytes
+
+
+def assign_key_group(key: Any, max_parallelism: int) -> int:
+    """Return the key group of a key, from 0 to `max_parallelism` - 1."""
+    return xxhash.xxh3_64_intdigest(key_bytes(key)) % max_parallelism
+
+
+def assign_key_groups(keys: Sequence[Any], max_parallelism: int) -> list[int]:
+    """Return the key groups of many keys; integers and text need no call for each key."""
+    digest, kinds = xxhash.xxh3_64_intdigest, set(map(type, keys))
+    if kinds == {int}:
+        try:
+            return [digest(b"i%d" % key) % max_parallelism for key in keys]
+        except ValueError:  # one of them has more digits than Python converts to text
+            pass
+    if kinds == {str}:
+        return [digest(b"s" + key.encode("utf-8", "surrogatepass")) % max_parallelism for key in keys]
+    return [assign_key_group(key, max_parallelism) for key in keys]
+
+
+def key_group_of_bytes(data: bytes, max_parallelism: int) -> int:
+    """Return the key group of the key with these canonical bytes."""
+    return xxhash.xxh3_64_intdigest(data) % max_parallelism
+
+
+def subtask_of_key_group(key_group: int, max_parallelism: int, parallelism: int) -> int:
+    """Return the subtask that owns a key group."""
+    return key_group * parallelism // max_parallelism
+
+
+def key_group_range(subtask_index: int, max_parallelism: int, parallelism: int) -> tuple[int, int]:
+    """Return the first and the last key group of a subtask, both included."""
+    first = (subtask_index * max_parallelism + parallelism - 1) // parallelism
+    last = ((subtask_index + 1) * max_parallelism - 1) // parallelism
+    return first, last
+
+
+#: How many of a dictionary's oldest and newest keys are checked: recent errors are in the newest keys.
+_SAMPLE_MAX: Final = 3
+
+
+def sample_keys(keys: Reversible[Any]) -> list[Any]:
+    """Return some of the first and some of the last keys of a dictionary."""
+    return list(dict.fromkeys([*islice(keys, _SAMPLE_MAX), *islice(reversed(keys), _SAMPLE_MAX)]))
+
+
+def check_key_groups(name: str, keys: Iterable[Any], max_parallelism: int, key_groups: tuple[int, int]) -> None:
+    """Assert that keys belong to these key groups, both ends included."""
+    first, last = key_groups
+    sample = list(keys)
+    for key, group in zip(sample, assign_key_groups(sample, max_parallelism), strict=True):
+        assert first <= group <= last, f"state {name!r}: key {key!r} is of group {group}, not of {first} to {last}"
+
 
 #: How many valid keys to remember; beyond this, they are forgotten and checked again.
 _ADMITTED_MAX: Final = 1 << 18

@@ -4,11 +4,25 @@ A keyed state is a *history* of files, each a table of rows (key_group, operatio
 in order; an operation puts an entry, removes an entry, or drops a whole namespace. A history of one file with only puts
 is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled bytes. The
 Arrow schema of keyed state has two keys in its metadata. `penstock.classes` holds, as JSON, the classes that the
-pickles name, with the fields of dataclasses and NamedTuples (`state.shapes`). `penstock.keys` holds the version of
+pickles name, with the fields of dataclasses and NamedTuples (`state.loading`). `penstock.keys` holds the version of
 `state.key_bytes` that assigned the keys to key groups.
 
-Captured state is safe from later changes by user code (see `state.frozen`, G7). Key groups are computed, and the Arrow
-bytes built and written, in the background.
+Captured state is safe from later changes by user code (see `state.snapshot`, G7). Key groups are computed, and the
+Arrow bytes built and written, in the background.
+
+Captures of state: keyed, operator or channel state.
+
+A capture is an operator's state at a checkpoint, isolated from all later changes (G7). It is made in the task's turn.
+In the background it stores itself in a `CaptureWriter`, which is the operator's part of the checkpoint in progress, or
+it is discarded.
+
+The changes of a keyed state, frozen when a snapshot is taken (G7).
+
+User code continues meanwhile and may change the objects, so they are pickled at once, in a single call. Numbers, text,
+bytes and tuples of these are immutable: they are kept, and pickled in the background.
+
+An operator may hold values in a form that snapshots do not use, such as the numbers of rows that it keeps in columns.
+Its table then has a `Pack`, which takes the current data of these values, and builds the values in the background.
 """
 
 from __future__ import annotations
@@ -16,22 +30,143 @@ from __future__ import annotations
 import json
 import pickle
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.codecs.pickling import dumps, dumps_all
-from penstock.state.captures import CaptureWriter
 from penstock.state.errors import StateError
-from penstock.state.frozen import Frozen, thaw
-from penstock.state.key_groups import assign_key_group, assign_key_groups
-from penstock.state.shapes import Shapes, merged, shapes_from_json
+from penstock.state.keys import assign_key_group, assign_key_groups
+from penstock.state.loading import Shapes, loads_with_shapes, merged, shapes_from_json
 
 if TYPE_CHECKING:
     from penstock.state.loading import StateLoader
+
+
+Reference = TypeVar("Reference")
+
+
+class StateCapture(Protocol):
+    """See the module docstring."""
+
+    def write_capture(self, writer: CaptureWriter) -> None:
+        """Write everything that was captured."""
+
+    def discard(self) -> None:
+        """Release the captured state; also called after it was stored. A second call has no effect."""
+
+
+class NativeCapture(StateCapture, Protocol):
+    """All keyed state of an operator in a subtask at a checkpoint, in the backend's own files."""
+
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+
+    @property
+    def schemas(self) -> Mapping[str, str]:
+        """The schemas of the states, by name."""
+
+    def store(self, write: Callable[[str, bytes], Reference], known: Mapping[str, Reference]) -> dict[str, Reference]:
+        """Store each file with `write(name, data)`, except unchanged files of the checkpoint it builds on."""
+
+    def export(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the same state in the canonical format: (state name, file), one state's files after another's."""
+
+
+class CaptureWriter(Protocol):
+    """The destination of captures. Names are state names of one operator."""
+
+    @property
+    def max_parallelism(self) -> int:
+        """The number of key groups."""
+
+    def write_list(self, name: str, mode: str, count: int, data: bytes) -> None:
+        """Write an operator state, or the records in flight in a channel; `mode` says how it is redistributed."""
+
+    def write_changes(self, name: str, schema: str, is_whole: bool, data: bytes) -> None:
+        """Write the changes of a keyed state: all of it if `is_whole`, or if its schema has changed."""
+
+    def write_columns(self, name: str, is_addition: bool, data: bytes) -> None:
+        """Write a keyed state in columns: all of it, or the rows that the last completed checkpoint does not have."""
+
+    def write_native(self, capture: NativeCapture) -> None:
+        """Write all keyed state, in a backend's own files."""
+
+
+#: A namespace, the keys written in it with their values, and the keys removed from it.
+Contents: TypeAlias = tuple[Any, list[Any], list[Any], list[Any]]
+#: Dropped namespaces, and the contents written and removed.
+Changes: TypeAlias = tuple[list[Any], list[Contents]]
+
+
+class Packed(Protocol):
+    """Values as of a snapshot, in an immutable form."""
+
+    def unpack(self) -> list[Any]:
+        """Return the values in the form of snapshots, as new objects; called once, in the background."""
+
+
+#: Packs values in the form that an operator holds.
+Pack: TypeAlias = Callable[[list[Any]], Packed]
+
+
+@dataclass
+class PackedChanges:
+    """Changes whose values are packed."""
+
+    dropped: list[Any]
+    written: list[tuple[Any, list[Any], Packed, list[Any]]]
+
+    @classmethod
+    def of(cls, changes: Changes, pack: Pack) -> PackedChanges:
+        """Pack the changes; the result owns their lists."""
+        dropped, written = changes
+        return cls(dropped, [(namespace, keys, pack(values), removed) for namespace, keys, values, removed in written])
+
+    def unpack(self) -> Changes:
+        """Return the changes in the form of snapshots."""
+        written = [(namespace, keys, values.unpack(), removed) for namespace, keys, values, removed in self.written]
+        return self.dropped, written
+
+
+Frozen: TypeAlias = bytes | Changes | PackedChanges
+
+_PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
+_PLAIN_OR_TUPLE: Final = _PLAIN | {tuple}
+
+
+def freeze(changes: Changes) -> Frozen:
+    """Protect the changes from later changes to their objects; the result owns the lists. Raises pickling errors."""
+    dropped, written = changes
+    namespaces = [*dropped, *(namespace for namespace, _, _, _ in written)]
+    lists = chain.from_iterable((keys, values, removed) for _, keys, values, removed in written)
+    return changes if _are_plain(namespaces) and all(map(_are_plain, lists)) else dumps(changes)
+
+
+def thaw(frozen: Frozen) -> tuple[Changes, Shapes]:
+    """Return the changes, and the shapes of the classes in them."""
+    if isinstance(frozen, PackedChanges):
+        return frozen.unpack(), {}
+    if isinstance(frozen, tuple):
+        return frozen, {}
+    return loads_with_shapes(frozen)
+
+
+def _are_plain(values: list[Any]) -> bool:
+    """Return whether each value is plain, or a tuple of plain values."""
+    kinds = set(map(type, values))
+    if not kinds <= _PLAIN_OR_TUPLE:
+        return False
+    if tuple not in kinds:
+        return True
+    tuples = values if kinds == {tuple} else [value for value in values if type(value) is tuple]
+    return set(map(type, chain.from_iterable(tuples))) <= _PLAIN
+
 
 _BYTES = pa.large_binary()
 _KEYED_SCHEMA = pa.schema(

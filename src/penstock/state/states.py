@@ -1,4 +1,6 @@
-"""Keyed state for user code: value, list, map, reducing and aggregating state (D1).
+"""Names and types of keyed state, as declared by user code (PyFlink's state descriptors).
+
+Keyed state for user code: value, list, map, reducing and aggregating state (D1).
 
 Each object looks up the backend's current key on every access, so only that key's state is accessible. User code may
 keep and change objects that it has read; only `update`, `add` and `put` are guaranteed to store changes.
@@ -6,16 +8,128 @@ keep and change objects that it has read; only `update`, `add` and `put` are gua
 `ListState.get` returns a list; the `keys`, `items` and `values` of a map return views. Both show the contents at the
 time of the call, not later changes of the state, and can be read any number of times. Their values are the state's own
 objects, not copies. The order of a map's entries differs between backends.
+
+Measures how long a function's accesses to its keyed state take (Flink's `state.latency-track.*`).
+
+An access is a call of a method of a state that a function holds: `value()`, `add(…)`, `put(…)`. Operators process their
+own state, such as a window's contents, in whole batches, which are not accesses. Only one of several calls is timed. A
+tracked state has a class of its own, made when it is opened; other states are not affected.
 """
 
 from __future__ import annotations
 
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.metrics import HistogramFigures, SlidingHistogram
+from penstock.base.typeinfo import TypeInformation
 from penstock.state.errors import StateError
+from penstock.state.ttl_config import StateTtlConfig
+
+
+class StateDescriptor:
+    """The name of an operator's state in a snapshot, and the declared type of its values.
+
+    Attributes:
+        kind: value, list, map, reducing or aggregating.
+        ttl_config: when entries expire; None if they never do.
+    """
+
+    kind = "value"
+    ttl_config: StateTtlConfig | None = None
+
+    def __init__(self, name: str, type_info: TypeInformation | None = None) -> None:
+        if not name or not isinstance(name, str):
+            raise WrongValueError(f"a state needs a name, not {name!r}")
+        if name.startswith("_penstock"):
+            raise WrongValueError(
+                f"state name {name!r}: names that begin with '_penstock' are reserved for the runtime"
+            )
+        self.name = name
+        self.type_info = type_info
+
+    def get_name(self) -> str:
+        """Return the state's name."""
+        return self.name
+
+    def get_type_info(self) -> TypeInformation | None:
+        """Return the declared type, or None if values are pickled."""
+        return self.type_info
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let entries expire as `ttl_config` says; call it before the state is requested.
+
+        Raises:
+            TypeError: if it is not a `StateTtlConfig`.
+        """
+        if not isinstance(ttl_config, StateTtlConfig):
+            raise WrongTypeError(f"expected a StateTtlConfig, not {ttl_config!r}")
+        self.ttl_config = ttl_config if ttl_config.is_enabled() else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """One value for each key."""
+
+    def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """A list for each key."""
+
+    kind = "list"
+
+    def __init__(self, name: str, elem_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, elem_type_info)
+
+
+class MapStateDescriptor(StateDescriptor):
+    """A map for each key."""
+
+    kind = "map"
+
+    def __init__(
+        self, name: str, key_type_info: TypeInformation | None = None, value_type_info: TypeInformation | None = None
+    ) -> None:
+        super().__init__(name, value_type_info)
+        self.key_type_info = key_type_info
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """One value for each key, into which a reduce function folds added values."""
+
+    kind = "reducing"
+
+    def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, type_info)
+        self.reduce_function: Callable[[Any, Any], Any] = getattr(reduce_function, "reduce", reduce_function)
+        self._declared_function = reduce_function
+
+    def get_reduce_function(self) -> Any:
+        """Return the function that folds, as declared: a `ReduceFunction` or a plain callable."""
+        return self._declared_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """One accumulator for each key, to which an aggregate function adds values."""
+
+    kind = "aggregating"
+
+    def __init__(self, name: str, agg_function: Any, state_type_info: TypeInformation | None = None) -> None:
+        super().__init__(name, state_type_info)
+        self.agg_function = agg_function
+
+    def get_agg_function(self) -> Any:
+        """Return the function that aggregates."""
+        return self.agg_function
+
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -346,3 +460,79 @@ class AggregatingState(MergingState[T, V | None], Generic[T, V]):
     def sample(self) -> Iterable[Any]:
         """Return nothing: the function computes the results from the accumulator."""
         return ()
+
+
+S = TypeVar("S", bound=State)
+
+_APPENDING: Final = {"get": "Get", "add": "Add"}
+#: by kind of state, its name in metrics, and that of each method
+_NAMES: Final[dict[type[State], tuple[str, dict[str, str]]]] = {
+    ValueState: ("valueState", {"value": "Get", "update": "Update"}),
+    ListState: ("listState", {**_APPENDING, "add_all": "AddAll", "update": "Update"}),
+    MapState: (
+        "mapState",
+        {
+            "get": "Get",
+            "__getitem__": "Get",
+            "put": "Put",
+            "put_all": "PutAll",
+            "remove": "Remove",
+            "contains": "Contains",
+            "is_empty": "IsEmpty",
+            "items": "EntriesInit",
+            "keys": "KeysInit",
+            "values": "ValuesInit",
+        },
+    ),
+    ReducingState: ("reducingState", _APPENDING),
+    AggregatingState: ("aggregatingState", _APPENDING),
+}
+_CLEAR: Final = "stateClearLatency"
+
+
+class StateLatency:
+    """Tracks the states of one operator in one subtask; see the module docstring.
+
+    Args:
+        sample_interval: of this many calls of a kind one is timed, starting with the first.
+        history_size: how many durations of a kind to remember.
+        steady_ns: a clock (ns) that never goes back.
+    """
+
+    def __init__(self, sample_interval: int, history_size: int, steady_ns: Callable[[], int]) -> None:
+        self._sample_interval = sample_interval
+        self._history_size = history_size
+        self._steady_ns = steady_ns
+        self._histograms: dict[str, SlidingHistogram] = {}
+
+    def follow(self, name: str, state: S) -> S:
+        """Track a state from now on, and return it."""
+        kind, methods = next(names for of, names in _NAMES.items() if isinstance(state, of))
+        metrics = {method: f"{kind}{operation}Latency" for method, operation in methods.items()} | {"clear": _CLEAR}
+        cls = type(state)
+        timed = {method: self._timed(getattr(cls, method), f"{name}.{metric}") for method, metric in metrics.items()}
+        followed = types.new_class(cls.__name__, (cls,), exec_body=lambda body: body.update(timed, __slots__=()))
+        state.__class__ = followed
+        return state
+
+    def figures(self) -> dict[str, HistogramFigures]:
+        """Return the durations (ns) of the calls so far, by `<state>.<metric>`."""
+        return {name: histogram.figures() for name, histogram in self._histograms.items() if histogram.count}
+
+    def _timed(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:
+        histogram = self._histograms.setdefault(name, SlidingHistogram(self._history_size))
+        steady_ns, interval, passed = self._steady_ns, self._sample_interval, 0
+
+        def call(state: State, *args: Any) -> Any:
+            nonlocal passed
+            if passed:
+                passed = (passed + 1) % interval
+                return method(state, *args)
+            passed = 1 % interval
+            begun_ns = steady_ns()
+            try:
+                return method(state, *args)
+            finally:
+                histogram.update(steady_ns() - begun_ns)
+
+        return call

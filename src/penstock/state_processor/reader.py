@@ -1,25 +1,32 @@
-"""Opens savepoints and checkpoints for reading, with every state as a table (H5)."""
+"""Opens savepoints and checkpoints for reading, with every state as a table (H5).
+
+Reads and signs savepoints with the key of `penstock.checkpoints.signing-key`.
+"""
 
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
+import fsspec
 import pyarrow as pa
 
-from penstock.codecs.map_columns import plain_table
-from penstock.core.checkpoint.channel_states import CHANNEL_MODE
-from penstock.core.operators.sink.sink import COMMITTABLES_STATE
-from penstock.core.operators.source.source import SPLITS_STATE
-from penstock.core.operators.window.kept_windows import ALL_SLOTS
-from penstock.state.descriptors import MapStateDescriptor, StateDescriptor
+from penstock.base.errors import CheckpointError, ConfigurationError
+from penstock.base.options import SIGNING_KEY
+from penstock.codecs.arrow_columns import plain_table
+from penstock.drivers.global_configuration import default_configuration
+from penstock.runtime.checkpoint.statistics import CHANNEL_MODE
+from penstock.runtime.operators.sink.sink import COMMITTABLES_STATE
+from penstock.runtime.operators.source.source import SPLITS_STATE
+from penstock.runtime.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA, read_columns
 from penstock.state.migrations import registered
-from penstock.state_processor.columns import declared_type
+from penstock.state.states import MapStateDescriptor, StateDescriptor
 from penstock.state_processor.layouts import (
     KeyedPart,
     Layout,
@@ -37,6 +44,11 @@ from penstock.state_processor.layouts import (
     window_layout,
 )
 from penstock.state_processor.listing import (
+    FIRED_WINDOW_STATE,
+    REDUCE_STATE,
+    SESSION_STATE,
+    TIMERS,
+    WINDOW_STATE,
     OperatorListing,
     declared_kind,
     find_operator,
@@ -44,16 +56,65 @@ from penstock.state_processor.listing import (
     no_such_state,
     operator_name,
 )
-from penstock.state_processor.names import (
-    FIRED_WINDOW_STATE,
-    REDUCE_STATE,
-    SESSION_STATE,
-    TIMERS,
-    WINDOW_STATE,
+from penstock.state_processor.table import Column, SavepointTable, declared_type, decode
+from penstock.storage.file_store import FileCheckpointStore
+from penstock.storage.files import absolute_url, parse_signing_key
+from penstock.storage.metadata import (
+    CheckpointMetadata,
+    KeyedStateHandle,
+    OperatorState,
+    OperatorStateHandle,
+    StateFile,
 )
-from penstock.state_processor.signing import configured_store
-from penstock.state_processor.table import Column, SavepointTable, decode
-from penstock.storage.metadata import CheckpointMetadata, KeyedStateHandle, OperatorState, OperatorStateHandle
+
+
+def configured_store(job_id: str, inline_bytes_max: int) -> FileCheckpointStore:
+    """Return a store for savepoints, with the key of `config.yaml` or the command line, if any."""
+    key = parse_signing_key(default_configuration().read(SIGNING_KEY))
+    return FileCheckpointStore(None, job_id, inline_bytes_max, key=key)
+
+
+def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
+    """Copy a savepoint or checkpoint into a new directory and sign it. Existing signatures are not checked.
+
+    A job that ran without `penstock.checkpoints.signing-key` can continue with it from the copy. Sign only savepoints
+    that you trust.
+
+    Args:
+        path: the directory of the savepoint or checkpoint, in any fsspec file system.
+        target: a directory that does not exist or is empty.
+        key: 16 characters or more; by default the option's value in `config.yaml`.
+
+    Returns:
+        The directory of the signed savepoint.
+
+    Raises:
+        CheckpointError: if `path` holds no complete savepoint or checkpoint, or `target` is not empty.
+        ConfigurationError: if the key is missing or too short.
+    """
+    secret = parse_signing_key(key if key is not None else default_configuration().read(SIGNING_KEY))
+    if secret is None:
+        raise ConfigurationError(f"set {SIGNING_KEY.key()}, or give a key")
+    source = FileCheckpointStore(None, "", 0)
+    metadata = source.load(str(path))
+    where = absolute_url(str(target))
+    fs, directory = fsspec.core.url_to_fs(where)
+    if fs.exists(directory) and fs.ls(directory):
+        raise CheckpointError(f"{where} already exists and is not empty: name a new directory")
+    signed = FileCheckpointStore(None, metadata.job_id, 0, key=secret)
+
+    def copied(file: StateFile) -> StateFile:
+        if file.path is None:
+            return file
+        return signed.write(metadata.checkpoint_id, os.path.basename(file.path), source.read(file), where)
+
+    try:
+        signed.complete(metadata.with_files(copied), where)
+    except BaseException:
+        signed.discard_savepoint(where)
+        raise
+    return where
+
 
 #: Several Spark tasks read a history longer than this (bytes), each taking some of its key groups.
 SLICE_BYTES: Final = 128 << 20

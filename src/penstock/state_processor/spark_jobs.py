@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 
 from penstock.codecs import cloud
+from penstock.codecs.cloud import as_main, pack_script
 from penstock.codecs.pickling import dumps
-from penstock.codecs.script import as_main, pack_script
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.state.errors import StateError
-from penstock.state_processor.files import Entry, Target, keyed_rows
+from penstock.state_processor.draft import Entry, Target, keyed_rows
 from penstock.state_processor.layouts import NO_NAMESPACE
-from penstock.state_processor.rows import arrow_blocks
-from penstock.state_processor.shapes import NOTHING, Shape
+from penstock.state_processor.rows import NOTHING, Shape, arrow_blocks
 from penstock.storage.metadata import StateFile
 
 if TYPE_CHECKING:

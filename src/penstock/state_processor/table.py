@@ -2,24 +2,295 @@
 
 Nothing is read until rows or the schema are requested. `to_spark` reads in Spark tasks, one part each: only the schema
 is inferred here, from the first rows of the state, unless its types are given.
+
+Python values as Arrow columns: infers a column's type and builds its array (H5).
+
+Simple types become native columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta.
+Tuples, `Row`s and dataclasses of these become structs; lists and dicts of these become lists and maps. A column with
+anything else holds pickled bytes. The `arrow_type` of a column may be given instead of inferred.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import functools
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from penstock.state_processor.columns import PICKLED, arrow_type, infer_type, quoted, spark_type, to_array
+from penstock.base.errors import ConfigurationError
+from penstock.base.typeinfo import TupleTypeInfo, TypeInformation
+from penstock.base.types import Row
+from penstock.codecs import arrow_types
+from penstock.codecs.pickling import dumps
+from penstock.state.errors import StateError
 from penstock.state_processor.layouts import Layout, Part
 from penstock.storage.file_store import FileCheckpointStore
 
 if TYPE_CHECKING:
     import pandas
     from pyspark.sql import DataFrame, SparkSession
+
+
+#: Use this as a column's type to keep its values as pickled bytes.
+PICKLED: Final = "pickled"
+
+_TIMESTAMP: Final = pa.timestamp("us")
+_INSTANT: Final = pa.timestamp("us", tz="UTC")
+_SIMPLE: Final[dict[type, Any]] = {
+    type(None): pa.null(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime.date: pa.date32(),
+    datetime.timedelta: pa.duration("us"),
+}
+_LONG_MAX: Final = 2**63 - 1
+#: Stands for a map of unknown types: Arrow has no type for an empty map.
+_EMPTY_MAP: Final = pa.struct([])
+
+
+class _NotSimpleError(Exception):
+    """Raised if a value, or a mix of values, has no Arrow type here."""
+
+
+def arrow_type(column_type: Any) -> Any:
+    """Return the Arrow type of a Python type, a `TypeInformation` or an Arrow type; None for `PICKLED`.
+
+    Raises:
+        ConfigurationError: if Arrow has none.
+    """
+    if isinstance(column_type, str) and column_type == PICKLED:
+        return None
+    if column_type is datetime.timedelta:
+        return _SIMPLE[column_type]
+    if isinstance(column_type, TupleTypeInfo):
+        return pa.struct([(f"f{i}", arrow_type(t)) for i, t in enumerate(column_type.get_field_types())])
+    if isinstance(column_type, type) and dataclasses.is_dataclass(column_type):
+        hints = _hints(column_type)
+        return pa.struct([(f.name, arrow_type(hints.get(f.name))) for f in dataclasses.fields(column_type)])
+    return arrow_types.arrow_type(column_type)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Return the annotated types of a dataclass's fields.
+
+    `int | None` becomes int, because every column is nullable.
+    """
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception:  # noqa: BLE001 - annotations are code, and need not mean anything here
+        return {}
+    for name, hint in hints.items():
+        choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+        if len(choices) == 1 and type(None) in typing.get_args(hint):
+            hints[name] = choices[0]
+    return hints
+
+
+@functools.cache
+def _annotated_types(kind: type) -> dict[str, Any]:
+    """Return the Arrow types of the dataclass fields whose annotations are simple."""
+    return {name: _SIMPLE[hint] for name, hint in _hints(kind).items() if hint in _SIMPLE}
+
+
+def declared_type(type_info: TypeInformation | None) -> Any:
+    """Return the Arrow type of a state's declared type; None if it declares none or Arrow has none."""
+    if type_info is None:
+        return None
+    try:
+        return arrow_type(type_info)
+    except ConfigurationError:
+        return None
+
+
+def infer_type(values: Iterable[Any]) -> Any:
+    """Infer the Arrow type that fits all these values; None if they must be pickled."""
+    common_type = pa.null()
+    try:
+        for value in values:
+            common_type = _common(common_type, _infer_type(value))
+    except _NotSimpleError:
+        return None
+    return common_type if _is_whole(common_type) else None
+
+
+def _infer_type(value: Any) -> Any:
+    kind = type(value)
+    simple = _SIMPLE.get(kind)
+    if simple is not None:
+        if kind is int and not -_LONG_MAX <= value <= _LONG_MAX:
+            raise _NotSimpleError
+        return simple
+    if kind is datetime.datetime:
+        return _TIMESTAMP if value.tzinfo is None else _INSTANT
+    if kind is list:
+        return pa.list_(_all(value))
+    if kind is dict and not value:
+        return _EMPTY_MAP
+    if kind is dict:
+        return pa.map_(_all(value), _all(value.values()))
+    names = field_names(value)
+    if not names or len(set(names)) != len(names):
+        raise _NotSimpleError
+    annotated = _annotated_types(kind) if dataclasses.is_dataclass(kind) else {}
+    fields = [
+        (name, annotated.get(name, pa.null()) if field is None else _infer_type(field))
+        for name, field in zip(names, _fields(value, names), strict=True)
+    ]
+    return pa.struct(fields)
+
+
+def _all(values: Iterable[Any]) -> Any:
+    common_type = pa.null()
+    for value in values:
+        common_type = _common(common_type, _infer_type(value))
+    return common_type
+
+
+def _common(left: Any, right: Any) -> Any:
+    """Return the type that can hold values of both types."""
+    types = pa.types
+    if left == right or types.is_null(right):
+        return left
+    if types.is_null(left):
+        return right
+    if _EMPTY_MAP in (left, right) and (types.is_map(left) or types.is_map(right)):
+        return right if left == _EMPTY_MAP else left
+    if {left, right} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    if types.is_list(left) and types.is_list(right):
+        return pa.list_(_common(left.value_type, right.value_type))
+    if types.is_map(left) and types.is_map(right):
+        return pa.map_(_common(left.key_type, right.key_type), _common(left.item_type, right.item_type))
+    if types.is_struct(left) and types.is_struct(right) and [f.name for f in left] == [f.name for f in right]:
+        return pa.struct([(a.name, _common(a.type, b.type)) for a, b in zip(left, right, strict=True)])
+    raise _NotSimpleError
+
+
+def _is_whole(kind: Any) -> bool:
+    """Return whether the type is fully known."""
+    if pa.types.is_struct(kind):
+        return kind != _EMPTY_MAP and all(_is_whole(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _is_whole(kind.key_type) and _is_whole(kind.item_type)
+    if pa.types.is_list(kind):
+        return _is_whole(kind.value_type)
+    return not pa.types.is_null(kind)
+
+
+def field_names(value: Any) -> list[str]:
+    """Return the field names of a tuple, named tuple, Row or dataclass; empty for anything else."""
+    if isinstance(value, Row):
+        named = value._fields
+        return [f"f{i}" for i in range(len(value))] if named is None else [str(name) for name in named]
+    if type(value) is tuple:
+        return [f"f{i}" for i in range(len(value))]
+    if isinstance(value, tuple):
+        return list(getattr(value, "_fields", ()))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [field.name for field in dataclasses.fields(value)]
+    return []
+
+
+def _fields(value: Any, names: Sequence[str]) -> Sequence[Any]:
+    if isinstance(value, tuple | Row):
+        fields = tuple(value)
+        if len(fields) != len(names):
+            raise TypeError(f"{value!r} has {len(fields)} fields, not the {len(names)} of {', '.join(names)}")
+        return fields
+    if isinstance(value, dict):
+        return [value.get(name) for name in names]
+    return [getattr(value, name) for name in names]
+
+
+def to_array(values: Sequence[Any], kind: Any, what: str) -> Any:
+    """Return an Arrow array of the values; a `kind` of None pickles them. `what` names the column in errors.
+
+    Raises:
+        StateError: if a value does not fit.
+    """
+    if kind is None:
+        return pa.array(list(map(dumps, values)), pa.binary())
+    try:
+        return _array(values, kind)
+    except (pa.ArrowException, TypeError, AttributeError, OverflowError) as error:
+        raise StateError(
+            f"a value of {what} does not fit the column's type {kind}: {error}; name the type of the column when you "
+            f"read it, or {PICKLED!r} for pickled bytes"
+        ) from error
+
+
+def _array(values: Sequence[Any], kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        nothing = (None,) * len(names)
+        rows = [nothing if value is None else _fields(value, names) for value in values]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        children = [_array(column, field.type) for column, field in zip(columns, kind, strict=True)]
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+    if pa.types.is_list(kind):
+        flat = list(chain.from_iterable(value for value in values if value is not None))
+        return pa.ListArray.from_arrays(_offsets(values), _array(flat, kind.value_type), type=kind)
+    if pa.types.is_map(kind):
+        keys = list(chain.from_iterable(value for value in values if value is not None))
+        items = list(chain.from_iterable(value.values() for value in values if value is not None))
+        return pa.MapArray.from_arrays(_offsets(values), _array(keys, kind.key_type), _array(items, kind.item_type))
+    return pa.array(values, kind)
+
+
+def _offsets(values: Sequence[Any]) -> Any:
+    """Return the offsets of each value's elements among all elements; null for a value of None."""
+    ends = list(accumulate((0 if value is None else len(value) for value in values), initial=0))
+    begins = [None if value is None else begin for value, begin in zip(values, ends[:-1], strict=True)]
+    return pa.array([*begins, ends[-1]], pa.int32())
+
+
+_DDL: Final = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    _TIMESTAMP: "TIMESTAMP_NTZ",
+    _INSTANT: "TIMESTAMP",
+    pa.duration("us"): "INTERVAL DAY TO SECOND",
+}
+
+
+def spark_type(kind: Any) -> str:
+    """Return Spark's name of an Arrow type; raise `ConfigurationError` if Spark has none."""
+    if pa.types.is_struct(kind):
+        return "STRUCT<" + ", ".join(f"{quoted(field.name)}: {spark_type(field.type)}" for field in kind) + ">"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{spark_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if kind not in _DDL:
+        raise ConfigurationError(f"Spark has no type for Arrow's {kind}: name another type for the column")
+    return _DDL[kind]
+
+
+def quoted(name: str) -> str:
+    """Quote any name for Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
 
 #: The number of rows from which the types of a state's columns are inferred.
 SAMPLE_ROWS: Final = 1000

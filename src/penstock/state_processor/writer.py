@@ -12,29 +12,44 @@ import fsspec
 import msgspec
 
 from penstock.base.errors import CheckpointError, WrongValueError
-from penstock.base.job_id import JobID
+from penstock.base.job import JobID
 from penstock.base.options import CHECKPOINTING_INLINE_BYTES, MAX_PARALLELISM
 from penstock.codecs.pickling import dumps
-from penstock.state.descriptors import StateDescriptor
 from penstock.state.errors import StateError
-from penstock.state.key_groups import key_group_range
+from penstock.state.keys import key_group_range
 from penstock.state.loading import StateLoader
 from penstock.state.migrations import registered
 from penstock.state.snapshot import OperatorCapture
-from penstock.state_processor.draft import KeptItems, KeptKeyed, NewItems, NewKeyed, OperatorDraft, SavepointDraft
-from penstock.state_processor.files import Target, entries_in_memory, transformed
+from penstock.state.states import StateDescriptor
+from penstock.state_processor.draft import (
+    KeptItems,
+    KeptKeyed,
+    NewItems,
+    NewKeyed,
+    OperatorDraft,
+    SavepointDraft,
+    Target,
+    entries_in_memory,
+    transformed,
+)
 from penstock.state_processor.layouts import state_loader
-from penstock.state_processor.names import (
+from penstock.state_processor.listing import (
     FIRED_WINDOW_STATE,
     REDUCE_STATE,
     SESSION_STATE,
     TIMERS,
     WINDOW_STATE,
 )
-from penstock.state_processor.reader import SLICE_BYTES, slices, split_range
-from penstock.state_processor.rows import Selector, blocks, is_spark_frame
-from penstock.state_processor.shapes import Shape, TimerShape, WindowShape, build_state_shape
-from penstock.state_processor.signing import configured_store
+from penstock.state_processor.reader import SLICE_BYTES, configured_store, slices, split_range
+from penstock.state_processor.rows import (
+    Selector,
+    Shape,
+    TimerShape,
+    WindowShape,
+    blocks,
+    build_state_shape,
+    is_spark_frame,
+)
 from penstock.state_processor.spark_jobs import run_tasks, write_frame
 from penstock.storage.files import absolute_url
 from penstock.storage.metadata import (

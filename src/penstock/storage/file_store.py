@@ -20,23 +20,33 @@ from msgspec.structs import replace
 
 from penstock.base.durable_files import deletes_many, has_directories
 from penstock.base.errors import CheckpointError
-from penstock.storage.disposal import delete_snapshot, forget_end, open_snapshot
 from penstock.storage.files import (
+    ObjectFiles,
     absolute_url,
+    content_of_file,
     lists_exactly,
     load_metadata,
     read_file,
     revoke_metadata,
     shown,
+    signed_file,
     sync_found,
     write_file,
     write_metadata,
 )
-from penstock.storage.job_marks import JobMark, JobMarks, LeftByJobs, file_of_name, id_of_metadata, of_name
-from penstock.storage.keyed_files import ObjectFiles
 from penstock.storage.keyed_leadership import KeyedLeaders, Newest, ids_to_note
-from penstock.storage.leadership import Leaders, mark_counts
-from penstock.storage.left_by_jobs import metadata_to_delete, read_left
+from penstock.storage.leadership import (
+    JobMark,
+    JobMarks,
+    Leaders,
+    LeftByJobs,
+    file_of_name,
+    id_of_metadata,
+    mark_counts,
+    metadata_to_delete,
+    of_name,
+    read_left,
+)
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -48,13 +58,15 @@ from penstock.storage.metadata import (
     check_file,
     checksum,
 )
-from penstock.storage.savepoint_directories import (
+from penstock.storage.savepoints import (
     belongs_to_job,
     check_or_claim_snapshot,
     delete_directory,
+    delete_snapshot,
     discard_savepoint,
+    forget_end,
+    open_snapshot,
 )
-from penstock.storage.signatures import content_of_file, signed_file
 
 #: The names that may be deleted as a job's directory, whatever name a file records.
 DIRECTORY_OF_JOB: Final = re.compile(r"[\w-]+")

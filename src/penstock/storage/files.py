@@ -4,16 +4,34 @@ In local file systems, written files survive a power failure. The bytes of a sta
 becomes durable when the metadata is written, which syncs the directory first. Files of other processes are synced again
 before a job builds on them, because their writers may have died before syncing. In object stores, a written file is
 durable at once.
+
+Signed checkpoints and savepoints: a job rejects files that others wrote into their directory.
+
+A restore unpickles state, which runs code that the state names, so a checkpoint directory is as powerful as the
+program. With a key, metadata ends with an HMAC-SHA256 of itself, and each file begins with an HMAC-SHA256 of its
+content. Metadata lists the length and checksum of each file, so a file cannot be exchanged for another signed one.
+Without a key, signatures are ignored and nothing is checked.
+
+The checkpoint number and the job are signed. Beyond these, an older signed checkpoint in place of a newer one is not
+detected.
+
+Small files with known names in object stores (G8, G11).
+
+An object store returns the contents of a key immediately after they were put. Its listings may be late: an object that
+was just put may be missing, and one that was just deleted may still appear. So correctness never depends on a listing,
+which may only say where to look.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import hmac
 import os
 import posixpath
 import uuid
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 import fsspec
@@ -30,7 +48,8 @@ from penstock.base.durable_files import (
     sync_directories,
     write_bytes,
 )
-from penstock.base.errors import CheckpointError
+from penstock.base.errors import CheckpointError, ConfigurationError
+from penstock.base.options import SIGNING_KEY
 from penstock.storage.metadata import (
     METADATA_NAME,
     REVOKED,
@@ -41,7 +60,87 @@ from penstock.storage.metadata import (
     decode_metadata,
     encode_metadata,
 )
-from penstock.storage.signatures import content_of_metadata, signed_metadata
+
+#: The markers before a signature: at the start of a signed file, and at the end of signed metadata.
+FILE_MARK: Final = b"PSTKSIG1"
+METADATA_MARK: Final = b"1GISKTSP"
+KEY_CHARACTERS_MIN: Final = 16
+_MAC_BYTES: Final = 32
+_MARK_BYTES: Final = 8
+
+
+def parse_signing_key(text: str | None) -> bytes | None:
+    """Return the key in an option's value.
+
+    Raises:
+        ConfigurationError: if the key is too short.
+    """
+    if text is None:
+        return None
+    if len(text) < KEY_CHARACTERS_MIN:
+        raise ConfigurationError(
+            f"{SIGNING_KEY.key()} has {len(text)} characters: take {KEY_CHARACTERS_MIN} or more, such as those of "
+            "openssl rand -hex 32"
+        )
+    return text.encode()
+
+
+def signed_file(data: bytes, key: bytes | None) -> bytes:
+    """Return the stored form of a state file: a signature, then its bytes."""
+    return data if key is None else b"".join((FILE_MARK, _mac(key, FILE_MARK, data), data))
+
+
+def content_of_file(stored: bytes, key: bytes | None, where: str) -> bytes:
+    """Return the original bytes of a state file; raises `CheckpointError` unless the signature matches this key."""
+    head = _MARK_BYTES + _MAC_BYTES
+    is_signed = stored.startswith(FILE_MARK) and len(stored) >= head
+    if key is None:
+        return stored[head:] if is_signed else stored
+    if not is_signed:
+        raise _unsigned(where)
+    data = stored[head:]
+    if not hmac.compare_digest(stored[_MARK_BYTES:head], _mac(key, FILE_MARK, data)):
+        raise _foreign(where)
+    return data
+
+
+def signed_metadata(data: bytes, key: bytes | None) -> bytes:
+    """Return the stored form of metadata: its bytes, then their signature."""
+    return data if key is None else b"".join((data, METADATA_MARK, _mac(key, METADATA_MARK, data)))
+
+
+def content_of_metadata(stored: bytes, key: bytes | None, where: str) -> bytes:
+    """Return the original bytes of metadata; raises `CheckpointError` unless the signature matches this key."""
+    tail = _MARK_BYTES + _MAC_BYTES
+    is_signed = len(stored) > tail and stored[-tail:-_MAC_BYTES] == METADATA_MARK
+    if key is None:
+        return stored[:-tail] if is_signed else stored
+    if not is_signed:
+        raise _unsigned(where)
+    data = stored[:-tail]
+    if not hmac.compare_digest(stored[-_MAC_BYTES:], _mac(key, METADATA_MARK, data)):
+        raise _foreign(where)
+    return data
+
+
+def _mac(key: bytes, purpose: bytes, data: bytes) -> bytes:
+    mac = hmac.new(key, purpose, hashlib.sha256)
+    mac.update(data)
+    return mac.digest()
+
+
+def _unsigned(where: str) -> CheckpointError:
+    return CheckpointError(
+        f"{where} is not signed, and {SIGNING_KEY.key()} is set: it was written without the key, or by somebody else. "
+        "Sign a savepoint that you trust with penstock.state_processor.sign_savepoint"
+    )
+
+
+def _foreign(where: str) -> CheckpointError:
+    return CheckpointError(
+        f"{where} has a signature that is not of {SIGNING_KEY.key()}: it was changed, or written with another key"
+    )
+
 
 #: The maximum number of characters of a state's name in its file name, which must suit any file system.
 NAME_CHARACTERS_MAX: Final = 120
@@ -209,3 +308,53 @@ def load_metadata(fs: Any, directory: str, key: bytes | None = None) -> Checkpoi
     except IsADirectoryError as error:
         raise CheckpointError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
     return decode_metadata(data if data == REVOKED else content_of_metadata(data, key, where), where)
+
+
+class KeyedFiles(Protocol):
+    """The operations required of an object store. Any call may raise `OSError`, for example on too many requests."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the contents last put under a path, or None."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Put a file unless it exists; return False if it does. Of several concurrent calls, one returns True."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Put a file, replacing an existing one."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if it exists."""
+
+    def names(self, directory: str) -> list[str]:
+        """Return the names in a directory; the listing may be late."""
+
+
+class ObjectFiles:
+    """The files of an fsspec file system with object storage. Implements `KeyedFiles`."""
+
+    def __init__(self, fs: Any) -> None:
+        self._fs = fs
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            data: bytes = self._fs.cat_file(path)
+        except FileNotFoundError:
+            return None
+        return data
+
+    def create(self, path: str, data: bytes) -> bool:
+        return create(self._fs, posixpath.dirname(path), posixpath.basename(path), data)
+
+    def put(self, path: str, data: bytes) -> None:
+        write_named(self._fs, posixpath.dirname(path), posixpath.basename(path), data)
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(path)
+
+    def names(self, directory: str) -> list[str]:
+        self._fs.invalidate_cache(directory)
+        try:
+            return [posixpath.basename(path.rstrip("/")) for path in self._fs.ls(directory, detail=False)]
+        except FileNotFoundError:
+            return []

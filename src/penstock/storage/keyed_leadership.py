@@ -33,15 +33,17 @@ from typing import Final
 import msgspec
 
 from penstock.base.errors import CheckpointError
-from penstock.storage.job_marks import JobMark, decode_mark, encode_mark
-from penstock.storage.keyed_files import KeyedFiles
+from penstock.storage.files import KeyedFiles
 from penstock.storage.leadership import (
     FOUND_PREFIX,
     MASTER_PREFIX,
     Found,
+    JobMark,
     decode_found,
+    decode_mark,
     deposed_error,
     encode_found,
+    encode_mark,
     number_of_file,
 )
 

@@ -15,19 +15,33 @@ count before.
 
 The file of a number names the job of its master, and the record names the jobs of former masters. The leading master
 owns their directories and deletes them as soon as it no longer needs them, whether they hold a checkpoint or not.
+
+Records whether jobs began or ended, and which checkpoints they left, by name; read when a job is restarted (G8).
+
+A job that ends and deletes its checkpoints records this first, in a small file below `<directory>/jobs`. Without this
+file, a job that died in between would look as if it had never begun. A job that begins without continuing a previous
+job of its name also records this, because the existing checkpoints are not its own. Each name has one such mark, that
+of the last job to set it. The mark of a deposed job master does not count (`leadership`).
+
+Reads the retained checkpoints of jobs, as far as they count (G8).
 """
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.base.errors import CheckpointError, JobExecutionError
-from penstock.storage.files import create, write_named
+from penstock.storage.files import create, sync_found, write_named
+from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, MissingMetadataError, RevokedError, checksum
 
 #: The files of one job name: numbers that were taken, and the records of their masters.
 MASTER_PREFIX: Final = "master-"
@@ -164,3 +178,249 @@ class Leaders:
 
     def _path(self, prefix: str, number: int) -> str:
         return posixpath.join(self._directory, f"{prefix}{number}")
+
+
+MARKS_DIRECTORY: Final = "jobs"
+#: The status of a job that has begun; all other statuses are final.
+BEGUN: Final = "BEGUN"
+#: The maximum number of characters of a job's name in its file name.
+NAME_CHARACTERS_MAX: Final = 80
+_PARTIAL: Final = ".part"
+#: Extracts the job and the number of a checkpoint from its metadata's path.
+CHECKPOINT: Final = re.compile(rf"(?:^|/)([^/]+)/chk-(\d+)/{METADATA_NAME}$")
+
+
+class JobMark(msgspec.Struct, frozen=True):
+    """Records that a job has begun or ended.
+
+    `savepoint`: the savepoint that it began from, or was stopped with. `drained`: whether nothing remains to be done
+    then.
+
+    `discards`: whether the job deletes its checkpoints next. `job_master`: the number of the job master that sets the
+    mark.
+    """
+
+    job_id: str
+    job_name: str
+    status: str
+    timestamp_ms: int
+    savepoint: str | None = None
+    drained: bool = False
+    discards: bool = False
+    job_master: int = 0
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A checkpoint that a job has left: its `metadata`, or the reason why that cannot be read."""
+
+    directory: str
+    job_id: str
+    checkpoint_id: int
+    metadata: CheckpointMetadata | None
+    damage: str = ""
+
+
+class LeftByJobs(msgspec.Struct, frozen=True):
+    """The checkpoints and marks that the jobs of one name have left, as far as they count.
+
+    `checkpoints` includes damaged ones whose job name is unknown. `number`: the number of the job master that asks.
+    `damaged`: why marks cannot be read. `former`: the previous masters, by number, whose jobs may have left something.
+    """
+
+    checkpoints: tuple[Left, ...]
+    marks: tuple[JobMark, ...]
+    number: int = 0
+    damaged: tuple[str, ...] = ()
+    former: tuple[tuple[int, str], ...] = ()
+
+    def of_master(self, number: int, before: Iterable[tuple[int, str]], has_left: Callable[[str], bool]) -> LeftByJobs:
+        """Return a copy for the job master with a number; `has_left` returns whether a job has a directory.
+
+        A former master whose job has no directory counts until a later master completes a checkpoint or ends. It may
+        have died during the first checkpoint of its job, when sinks had prepared output that must be removed.
+        """
+        completed = [
+            checkpoint.metadata.job_master for checkpoint in self.checkpoints if checkpoint.metadata is not None
+        ]
+        since = max([*completed, *(mark.job_master for mark in self.marks)], default=0)
+        former = tuple((other, job_id) for other, job_id in before if other > since or has_left(job_id))
+        return replace(self, number=number, former=former)
+
+    def list_checkpoint_ids(self, job_id: str) -> set[int]:
+        """Return the ids of a job's checkpoints, including damaged ones."""
+        return {checkpoint.checkpoint_id for checkpoint in self.checkpoints if checkpoint.job_id == job_id}
+
+    def found(self) -> Found:
+        """Return the record of the job master's findings."""
+        return Found(
+            self.number,
+            tuple((left.job_id, left.checkpoint_id) for left in self.checkpoints),
+            tuple((mark.job_id, mark.status) for mark in self.marks),
+            self.former,
+            tuple(mark.job_master for mark in self.marks),
+        )
+
+
+def mark_file(mark: JobMark) -> str:
+    """Return the name of a mark's file. It differs between job masters, so none replaces another's mark."""
+    number = f"{mark.job_master}-" if mark.job_master else ""
+    return f"{file_of_name(mark.job_name)}-{number}{mark.job_id}"
+
+
+def file_of_name(job_name: str) -> str:
+    """Return a job's name in a form that suits paths."""
+    return f"{quote(job_name, safe='')[:NAME_CHARACTERS_MAX]}-{checksum(job_name.encode()):016x}"
+
+
+def id_of_metadata(path: str, job_id: str) -> int:
+    """Return the id of the checkpoint whose metadata has this path; 0 for another file or another job."""
+    match = CHECKPOINT.search(path)
+    return int(match[2]) if match is not None and match[1] == job_id else 0
+
+
+def encode_mark(mark: JobMark) -> bytes:
+    """Encode a mark as JSON, which people can read as well."""
+    return msgspec.json.encode(mark)
+
+
+def decode_mark(data: bytes, where: str) -> JobMark:
+    """Decode a mark; raise `CheckpointError` if it is damaged."""
+    try:
+        return msgspec.json.decode(data, type=JobMark)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"{where} does not record the outcome of a job: {error}") from error
+
+
+def of_name(job_name: str, checkpoints: list[Left]) -> tuple[Left, ...]:
+    """Return the checkpoints of jobs of that name, and damaged ones of jobs whose name is unknown."""
+    names = {left.job_id: left.metadata.job_name for left in checkpoints if left.metadata is not None}
+    return tuple(left for left in checkpoints if names.get(left.job_id, job_name) == job_name)
+
+
+class JobMarks:
+    """The mark files of one checkpoint directory."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self._fs = fs
+        self._root = root
+        #: the directory of the marks, with a subdirectory for the job masters of each name
+        self.directory = posixpath.join(root, MARKS_DIRECTORY)
+
+    def set(self, mark: JobMark, record: Found | None) -> None:
+        """Set a job's mark durably, replacing those of its name and finishing the deletions that they announce.
+
+        Marks of later job masters stay. `record` determines which marks count.
+        """
+        name = mark_file(mark)
+        write_named(self._fs, self.directory, name, encode_mark(mark))
+        self._remove((other for other in self._of_name(mark.job_name) if other != name), mark.job_master, record)
+
+    def of_name(self, job_name: str) -> tuple[list[JobMark], list[str]]:
+        """Return the marks of a name (one, or briefly several), and why others cannot be read."""
+        marks, damaged = [], []
+        for name in self._of_name(job_name):
+            try:
+                mark = self._read(name)
+            except CheckpointError as error:
+                damaged.append(str(error))
+                continue
+            if mark is not None:
+                marks.append(mark)
+        return marks, damaged
+
+    def all(self) -> list[JobMark]:
+        """Return the readable marks of all names."""
+        marks = []
+        for name in self._names():
+            with contextlib.suppress(CheckpointError, IsADirectoryError):
+                mark = self._read(name)
+                if mark is not None:
+                    marks.append(mark)
+        return marks
+
+    def sync(self) -> None:
+        """Make the marks that were read durable."""
+        sync_found(self._fs, self.directory)
+
+    def checkpoints(self) -> list[tuple[str, int]]:
+        """Return the jobs and numbers of all checkpoints that have metadata."""
+        self._fs.invalidate_cache(self._root)
+        files = map(CHECKPOINT.search, self._fs.glob(f"{self._root}/*/chk-*/{METADATA_NAME}"))
+        return sorted((match[1], int(match[2])) for match in files if match is not None)
+
+    def _names(self) -> list[str]:
+        self._fs.invalidate_cache(self.directory)
+        try:
+            return sorted(posixpath.basename(path.rstrip("/")) for path in self._fs.ls(self.directory, detail=False))
+        except FileNotFoundError:
+            return []
+
+    def _of_name(self, job_name: str) -> list[str]:
+        prefix = f"{file_of_name(job_name)}-"
+        return [name for name in self._names() if name.startswith(prefix)]
+
+    def _read(self, name: str) -> JobMark | None:
+        path = posixpath.join(self.directory, name)
+        try:
+            return None if name.endswith(_PARTIAL) else decode_mark(self._fs.cat_file(path), path)
+        except FileNotFoundError:
+            return None  # another job of that name has just set its own mark
+
+    def _remove(self, names: Iterable[str], number: int, record: Found | None) -> None:
+        for name in names:
+            mark = self._read(name)
+            if mark is not None and mark.job_master > number:
+                continue
+            if mark is not None:
+                self.delete_what_ended(mark, record)
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(posixpath.join(self.directory, name))
+
+    def delete_what_ended(self, mark: JobMark, record: Found | None) -> None:
+        """Delete the checkpoints of a job whose mark announces it, if the mark counts."""
+        if mark.discards and mark_counts(record, mark.job_id, mark.status, mark.job_master):
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm(posixpath.join(self._root, mark.job_id), recursive=True)
+
+
+CHECKPOINT_DIRECTORY: Final = re.compile(r"(?:^|/)chk-\d+$")
+
+
+def read_left(
+    checkpoint_keys: Iterable[tuple[str, int]],
+    before: Found | None,
+    get_directory: Callable[[str, int], str],
+    load: Callable[[str], CheckpointMetadata],
+) -> list[Left]:
+    """Return the checkpoints at `checkpoint_keys`, pairs of job and checkpoint id; damaged ones carry the reason.
+
+    A checkpoint without metadata is skipped: it was deleted after the listing, or never completed. `before`: the record
+    of the last job master that took over. `load` reads the metadata in a directory.
+    """
+    checkpoints = []
+    for job_id, number in sorted(checkpoint_keys):
+        directory = get_directory(job_id, number)
+        metadata, damage = None, ""
+        try:
+            metadata = load(directory)
+        except (RevokedError, MissingMetadataError):
+            continue
+        except CheckpointError as error:
+            damage = str(error)
+        if metadata is not None and (metadata.job_id, metadata.checkpoint_id) != (job_id, number):
+            damage = f"it holds metadata of checkpoint {metadata.checkpoint_id}, not its own"
+            metadata = None
+        if metadata is None or checkpoint_counts(before, job_id, number, metadata.job_master):
+            checkpoints.append(Left(directory, job_id, number, metadata, damage))
+    return checkpoints
+
+
+def metadata_to_delete(directory: str, listed: Iterable[str], known_ids: Iterable[int]) -> list[str]:
+    """Return the metadata files to delete before the other files of a job's directory, whether listed or not.
+
+    A listing may be stale. If it shows the files of a checkpoint but not its metadata, deleting only the listed files
+    would leave a checkpoint that looks complete.
+    """
+    directories = {posixpath.dirname(path) for path in listed if CHECKPOINT_DIRECTORY.search(posixpath.dirname(path))}
+    directories |= {posixpath.join(directory, f"chk-{checkpoint_id}") for checkpoint_id in known_ids}
+    return sorted(posixpath.join(path, METADATA_NAME) for path in directories)

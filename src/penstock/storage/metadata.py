@@ -44,7 +44,7 @@ class StateFile(msgspec.Struct, frozen=True):
 class KeyedStateHandle(msgspec.Struct, frozen=True):
     """One keyed state of one subtask for key groups first..last, inclusive: a history of files, oldest first.
 
-    `schema` is the state's declaration as JSON (see `penstock.state.schema.declared`), empty if it has no declaration.
+    `schema` is the state's declaration as JSON (see `penstock.state.schema`), empty if it has no declaration.
     """
 
     first_key_group: int

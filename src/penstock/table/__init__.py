@@ -1,15 +1,14 @@
 """The Table API and SQL, under PyFlink's names."""
 
 from penstock.base.types import Row, RowKind
-from penstock.table.catalog.schema import Schema
+from penstock.sql.catalogs.schema import Schema
+from penstock.sql.session.config import TableConfig
+from penstock.sql.session.result import ResultKind, TableResult
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.data_view import DataView, ListView, MapView
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.expression import Expression
-from penstock.table.session.result_kind import ResultKind
-from penstock.table.session.table_config import TableConfig
-from penstock.table.session.table_result import TableResult
 from penstock.table.statement_set import StatementSet
 from penstock.table.table import GroupedTable, GroupWindowedTable, OverWindowedTable, Table, WindowGroupedTable
 from penstock.table.table_descriptor import FormatDescriptor, TableDescriptor

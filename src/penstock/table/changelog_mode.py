@@ -1,5 +1,5 @@
 """The kinds of changes in a changelog."""
 
-from penstock.table.records.changelog_mode import ChangelogMode
+from penstock.sql.logical.records import ChangelogMode
 
 __all__ = ["ChangelogMode"]

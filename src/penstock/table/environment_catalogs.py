@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.catalog.catalog import Catalog
-from penstock.table.catalog.descriptor import CatalogDescriptor
-from penstock.table.session.session import TableSession
-from penstock.table.sql import parse_path
-from penstock.table.statements.catalogs import create_catalog
-from penstock.table.statements.functions import built_in_functions, drop_from_catalog, user_functions
-from penstock.table.statements.show import table_names
+from penstock.sql.catalogs.catalog import Catalog, CatalogDescriptor
+from penstock.sql.parser import parse_path
+from penstock.sql.session.session import TableSession
+from penstock.sql.statements.catalogs import create_catalog
+from penstock.sql.statements.objects import built_in_functions, drop_from_catalog, user_functions
+from penstock.sql.statements.show import table_names
+from penstock.sql.user_functions.declare import define
 from penstock.table.table_descriptor import TableDescriptor
-from penstock.table.user_functions.defining import define
 
 
 class CatalogMethods:

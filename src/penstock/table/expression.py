@@ -9,26 +9,19 @@ from __future__ import annotations
 from types import GenericAlias
 from typing import Any, ClassVar
 
-from penstock.table.methods.aggregates import Aggregates
-from penstock.table.methods.bitmaps import Bitmaps
-from penstock.table.methods.collections import Collections
-from penstock.table.methods.encodings import Encodings
-from penstock.table.methods.json import Json
-from penstock.table.methods.numbers import Numbers
-from penstock.table.methods.operators import Operators
-from penstock.table.methods.texts import Texts
-from penstock.table.methods.times import Times
-from penstock.table.methods.units import (
+from penstock.sql.parser import syntax
+from penstock.table.expression_methods import Aggregates, Bitmaps, Collections, Encodings, Json, Numbers, Texts, Times
+from penstock.table.expression_operators import (
     JsonExistsOnError,
     JsonOnNull,
     JsonQueryOnEmptyOrError,
     JsonQueryWrapper,
     JsonType,
     JsonValueOnEmptyOrError,
+    Operators,
     TimeIntervalUnit,
     TimePointUnit,
 )
-from penstock.table.sql import syntax
 
 __all__ = [
     "Expression",

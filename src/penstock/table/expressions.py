@@ -6,14 +6,13 @@ import json as json_module
 from typing import Final
 
 from penstock.base.errors import WrongTypeError
-from penstock.table.analyser.sql_rules import by_sql
-from penstock.table.catalog.schema import parse_expression
-from penstock.table.data.logical_types import DataType
+from penstock.sql.analyzer.expressions import by_sql
+from penstock.sql.catalogs.schema import parse_expression
+from penstock.sql.data.types import DataType
+from penstock.sql.expressions.builder import build_call, to_literal, to_node
+from penstock.sql.functions.registry import PYTHON_NAMES
+from penstock.sql.parser import syntax
 from penstock.table.expression import Expression, JsonOnNull
-from penstock.table.functions.registry import PYTHON_NAMES
-from penstock.table.methods.literals import to_literal
-from penstock.table.methods.operand import build_call, to_node
-from penstock.table.sql import syntax
 from penstock.table.time_functions import (
     convert_tz,
     current_date,

@@ -10,12 +10,11 @@ import pyarrow as pa
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongTypeError
 from penstock.datastream.data_stream import StreamExecutionEnvironment
-from penstock.table.catalog.schema import Schema
-from penstock.table.plan.logical import Node
+from penstock.sql.catalogs.schema import Schema
+from penstock.sql.logical.nodes import Node
+from penstock.sql.session.session import TableSession
 from penstock.table.python_rows import RowsSchema, rows_of_arrow, rows_of_pandas
-from penstock.table.seams.from_stream import plan_stream_table, record_type
-from penstock.table.seams.spark_frames import frame_type
-from penstock.table.session.session import TableSession
+from penstock.table.stream_conversion import frame_type, plan_stream_table, record_type
 from penstock.table.table import Table
 
 

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError, WrongValueError
-from penstock.codecs.exact_cast import exact_cast
-from penstock.codecs.map_columns import plain_type
+from penstock.codecs.arrow_columns import exact_cast, plain_type
+from penstock.sql.data.arrow import arrow_type, to_column
+from penstock.sql.data.conversion import to_external
+from penstock.sql.data.datetimes import zone_name
+from penstock.sql.data.types import DataType, RawType, RowField, RowType, VariantType
+from penstock.sql.executor import ChangelogRow
+from penstock.sql.logical.nodes import PlanColumn, RowSchema
 from penstock.state.equality import build_canonicalizer
-from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import to_external
-from penstock.table.data.logical_types import DataType, RawType, RowField, RowType, VariantType
-from penstock.table.data.values import to_column
-from penstock.table.data.zone_names import zone_name
-from penstock.table.plan.executor import ChangelogRow
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 if TYPE_CHECKING:
     import pandas
@@ -29,7 +27,7 @@ def build_pandas_frame(changes: Iterable[ChangelogRow], schema: RowSchema, zone:
     """Return the rows that remain after all changes, as a pandas data frame.
 
     Args:
-        changes: rows with internal values (`penstock.table.data.values`).
+        changes: rows with internal values (`penstock.sql.data.arrow`).
         schema: the columns.
         zone: the session time zone, which TIMESTAMP_LTZ columns get.
 

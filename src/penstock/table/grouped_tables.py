@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from penstock.table.aggregate_plans import Aggregated, flat_aggregated, selected_after
-from penstock.table.data.errors import ValidationError
-from penstock.table.methods.operand import Operand
-from penstock.table.plan.logical import Node
-from penstock.table.selection import expanded
-from penstock.table.sql import syntax
-from penstock.table.table_plans import Plans
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.expressions.builder import Operand
+from penstock.sql.logical.nodes import Node
+from penstock.sql.parser import syntax
+from penstock.table.plans import Aggregated, Plans, expanded, flat_aggregated, selected_after
 from penstock.table.window import GroupWindow, OverWindow
 
 

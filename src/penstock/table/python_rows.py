@@ -13,14 +13,12 @@ import pyarrow as pa
 
 from penstock.base.errors import WrongTypeError, WrongValueError, short_repr, shorten
 from penstock.base.types import Row
-from penstock.codecs.exact_cast import exact_cast
-from penstock.table.data import logical_types as types
-from penstock.table.data.arrow_types import arrow_type, logical_type
-from penstock.table.data.conversion import parts_of_row, to_internal
-from penstock.table.data.logical_types import DataType, RowField, RowType
-from penstock.table.data.values import to_column
-from penstock.table.plan.logical import ArrowRows
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.codecs.arrow_columns import exact_cast
+from penstock.sql.data import types
+from penstock.sql.data.arrow import arrow_type, logical_type, to_column
+from penstock.sql.data.conversion import parts_of_row, to_internal
+from penstock.sql.data.types import DataType, RowField, RowType
+from penstock.sql.logical.nodes import ArrowRows, PlanColumn, RowSchema
 
 #: a program's schema: a ROW, a single type for one-column rows, names, types, or None
 RowsSchema = RowType | DataType | Sequence[str] | Sequence[DataType] | None

@@ -1,5 +1,5 @@
 """The kind of a statement's result."""
 
-from penstock.table.session.result_kind import ResultKind
+from penstock.sql.session.result import ResultKind
 
 __all__ = ["ResultKind"]

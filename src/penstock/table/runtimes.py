@@ -7,12 +7,12 @@ from typing import Any
 
 from penstock.base.options import RUNTIME_MODE
 from penstock.plan.description import Plan
-from penstock.table.batch.executor import BatchExecutor
-from penstock.table.connectors.connector import Connectors
-from penstock.table.functions.definition import Session
-from penstock.table.plan.executor import CollectingJob, Executor, Job
-from penstock.table.plan.logical import Node, Write
-from penstock.table.streaming.executor import StreamExecutor
+from penstock.sql.executor import CollectingJob, Executor, Job
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.nodes import Node, Write
+from penstock.sql.spark.executor import BatchExecutor
+from penstock.sql.stream.executor import StreamExecutor
+from penstock.sql.tables.connector import Connectors
 
 
 class ExecutorOfMode:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.table.catalog.sink_plans import write_plan
-from penstock.table.plan.logical import Node, Write
-from penstock.table.session.session import TableSession
-from penstock.table.statements.insert import target
+from penstock.sql.catalogs.sinks import write_plan
+from penstock.sql.logical.nodes import Node, Write
+from penstock.sql.session.session import TableSession
+from penstock.sql.statements.insert import target
 from penstock.table.table_descriptor import TableDescriptor
 
 

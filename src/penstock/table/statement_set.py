@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from penstock.base.errors import WrongTimeError
 from penstock.plan.description import Plan
-from penstock.table.data.errors import ValidationError, names_located
+from penstock.sql.data.errors import ValidationError, names_located
+from penstock.sql.logical.nodes import Write
+from penstock.sql.parser import parse_path, parse_statement, statements
+from penstock.sql.session.result import TableResult
+from penstock.sql.session.session import TableSession
+from penstock.sql.statements.insert import plan_insert
 from penstock.table.explain_detail import ExplainDetail
-from penstock.table.plan.logical import Write
-from penstock.table.session.session import TableSession
-from penstock.table.session.table_result import TableResult
 from penstock.table.sinks import anonymous_table, write_into
-from penstock.table.sql import parse_path, parse_statement, statements
-from penstock.table.statements.insert import plan_insert
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
 

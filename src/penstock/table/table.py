@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.errors import WrongTypeError
 from penstock.plan.description import Plan
-from penstock.table.analyser.planned import PlannedQuery
-from penstock.table.catalog.columns import Column, ResolvedSchema
-from penstock.table.catalog.manager import CatalogManager
-from penstock.table.catalog.table_schema import TableSchema
-from penstock.table.data.errors import ValidationError
+from penstock.sql.analyzer.queries import PlannedQuery
+from penstock.sql.catalogs.columns import Column, ResolvedSchema
+from penstock.sql.catalogs.manager import CatalogManager
+from penstock.sql.catalogs.schema import TableSchema
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.executor import ChangelogRow
+from penstock.sql.logical.nodes import Node
+from penstock.sql.parser.statement_parser import StatementParser
 from penstock.table.expression import Expression
 from penstock.table.expressions import col
 from penstock.table.frames import build_arrow_table, build_pandas_frame, build_polars_frame
-from penstock.table.function_plans import flat_mapped, lateral, mapped
 from penstock.table.grouped_tables import (
     AggregatedTable,
     FlatAggregateTable,
@@ -27,10 +29,7 @@ from penstock.table.grouped_tables import (
     OverWindowedTable,
     WindowGroupedTable,
 )
-from penstock.table.plan.executor import ChangelogRow
-from penstock.table.plan.logical import Node
-from penstock.table.sql.statement_parser import StatementParser
-from penstock.table.table_plans import Plans
+from penstock.table.plans import Plans, flat_mapped, lateral, mapped
 from penstock.table.window import GroupWindow, OverWindow
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """The options of a table environment."""
 
-from penstock.table.session.table_config import TableConfig
+from penstock.sql.session.config import TableConfig
 
 __all__ = ["TableConfig"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.base.config_options import ConfigOption
+from penstock.base.config_options import ConfigOption, render
 from penstock.base.errors import WrongValueError
-from penstock.base.value_types import render
-from penstock.table.catalog.objects import CatalogBaseTable
-from penstock.table.catalog.schema import Schema
-from penstock.table.data.logical_types import quoted
+from penstock.sql.catalogs.catalog import CatalogBaseTable
+from penstock.sql.catalogs.schema import Schema
+from penstock.sql.data.types import quoted
 
 __all__ = ["FormatDescriptor", "TableDescriptor"]
 

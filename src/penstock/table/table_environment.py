@@ -13,30 +13,29 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import MissingPathError, UnsupportedError, WrongTypeError
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.drivers.settings.defaults import default_configuration
+from penstock.drivers.global_configuration import default_configuration
 from penstock.plan.description import Plan
-from penstock.table.catalog.catalog import Catalog
-from penstock.table.catalog.inline_view import inline_view
-from penstock.table.connectors.built_in import built_in
-from penstock.table.data.errors import ValidationError, names_located
+from penstock.sql.catalogs.catalog import Catalog
+from penstock.sql.catalogs.manager import inline_view
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.data.errors import ValidationError, names_located
+from penstock.sql.executor import ChangelogRow, Executor
+from penstock.sql.logical.nodes import Node
+from penstock.sql.parser import parse_path, parse_statement, statements
+from penstock.sql.parser.unparse import format_path
+from penstock.sql.session.config import TableConfig, parse_zone
+from penstock.sql.session.result import TableResult
+from penstock.sql.session.session import TableSession
+from penstock.sql.statements.run import run
+from penstock.sql.statements.show import plan_statement
 from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.frame_methods import FrameMethods
-from penstock.table.plan.executor import ChangelogRow, Executor
-from penstock.table.plan.logical import Node
 from penstock.table.python_rows import RowsSchema, rows_of_elements
 from penstock.table.runtimes import ExecutorOfMode
-from penstock.table.session.session import TableSession
-from penstock.table.session.table_config import TableConfig
-from penstock.table.session.table_result import TableResult
-from penstock.table.session.time_zones import parse_zone
 from penstock.table.sinks import anonymous_table, write_into
-from penstock.table.sql import parse_path, parse_statement, statements
-from penstock.table.sql.printing import format_path
 from penstock.table.statement_set import StatementSet
-from penstock.table.statements.explain import plan_statement
-from penstock.table.statements.run import run
 from penstock.table.stream_methods import StreamMethods
 from penstock.table.table import Table
 from penstock.table.table_descriptor import TableDescriptor

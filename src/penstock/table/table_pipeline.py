@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from penstock.sql.logical.nodes import Write
+from penstock.sql.session.result import TableResult
+from penstock.sql.session.session import TableSession
 from penstock.table.explain_detail import ExplainDetail
-from penstock.table.plan.logical import Write
-from penstock.table.session.session import TableSession
-from penstock.table.session.table_result import TableResult
 
 __all__ = ["TablePipeline"]
 

@@ -1,5 +1,5 @@
 """Results of statements."""
 
-from penstock.table.session.table_result import CloseableIterator, TableResult
+from penstock.sql.session.result import CloseableIterator, TableResult
 
 __all__ = ["CloseableIterator", "TableResult"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.sql.expressions.builder import build_call, to_node
+from penstock.sql.parser import syntax
 from penstock.table.expression import Expression, TimePointUnit
-from penstock.table.methods.operand import build_call, to_node
-from penstock.table.sql import syntax
 
 
 def made(name: str, *operands: object | None) -> Expression:

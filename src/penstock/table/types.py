@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.types import Row, RowKind
-from penstock.table.data.logical_types import (
+from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,
     BigIntType,

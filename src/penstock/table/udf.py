@@ -11,23 +11,21 @@ from collections.abc import Callable
 from typing import Any, Self, overload
 
 from penstock.base.errors import WrongTypeError
-from penstock.table.analyser.inline_calls import inline_call
-from penstock.table.expression import Expression
-from penstock.table.methods.operand import to_node
-from penstock.table.user_functions.aggregate_classes import (
+from penstock.sql.analyzer.calls import inline_call
+from penstock.sql.expressions.builder import to_node
+from penstock.sql.user_functions.classes import (
     AggregateFunction,
-    ImperativeAggregateFunction,
-    TableAggregateFunction,
-)
-from penstock.table.user_functions.classes import (
     AsyncScalarFunction,
     FunctionContext,
+    ImperativeAggregateFunction,
     ScalarFunction,
+    TableAggregateFunction,
     TableFunction,
     UserDefinedFunction,
 )
-from penstock.table.user_functions.defining import define_aggregate, define_scalar, define_table
-from penstock.table.user_functions.definition import UserFunction
+from penstock.sql.user_functions.declare import define_aggregate, define_scalar, define_table
+from penstock.sql.user_functions.definition import UserFunction
+from penstock.table.expression import Expression
 
 __all__ = [
     "AggregateFunction",

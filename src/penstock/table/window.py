@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.expressions.builder import Operand
+from penstock.sql.parser import syntax
+from penstock.sql.parser.syntax import Bound, OrderItem, WindowSpecification
 from penstock.table.expression import Expression
-from penstock.table.methods.operand import Operand
-from penstock.table.sql import syntax
-from penstock.table.sql.syntax import Bound, OrderItem, WindowSpecification
 
 __all__ = [
     "GroupWindow",

@@ -8,11 +8,14 @@
 """
 
 from penstock.testing.elements import Element, ProcessingTime, Record
-from penstock.testing.functions import harness_for, operator_factory_for
 from penstock.testing.hostile import run_hostile
-from penstock.testing.operator_harness import OneInputOperatorHarness
+from penstock.testing.operator_harness import (
+    OneInputOperatorHarness,
+    TwoInputOperatorHarness,
+    harness_for,
+    operator_factory_for,
+)
 from penstock.testing.pattern_trace import PatternTrace, TraceStep, trace_pattern
-from penstock.testing.two_inputs import TwoInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from penstock.core.records import Watermark
+from penstock.runtime.records import Watermark
 
 
 @dataclass(frozen=True, repr=False)

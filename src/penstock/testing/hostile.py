@@ -17,8 +17,8 @@ import cloudpickle
 
 from penstock.base.errors import WrongTypeError
 from penstock.base.output_tag import OutputTag
-from penstock.core.operators.base import StreamOperator
-from penstock.core.records import Watermark
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.records import Watermark
 from penstock.testing.elements import ProcessingTime, Record
 from penstock.testing.operator_harness import OneInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock

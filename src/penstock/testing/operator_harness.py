@@ -13,37 +13,106 @@ As in a job, a restored operator continues from the event time of its snapshots.
 Nothing here waits in real time. Processing time advances only by `advance_processing_time`, and by `end`, which waits
 for the calls that an asynchronous function has in progress. Coroutines run in virtual time too, so `asyncio.sleep`
 takes no real time.
+
+The harness for operators with two inputs.
+
+The output of an operator under test.
+
+Creates operators and harnesses for user-defined functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from penstock.base.errors import WrongTimeError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
-from penstock.core.checkpoint.channel_states import ChannelState
-from penstock.core.checkpoint.event_time import watermarks_of_subtask
-from penstock.core.job.scheduler import state_of_subtask
-from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.context import OperatorContext
-from penstock.core.protocol import ExecutionId
-from penstock.core.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark
-from penstock.core.task.histories import StateHistories
-from penstock.core.task.snapshot_writer import SnapshotWriter
-from penstock.core.task.state_transfer import restore_operator
+from penstock.datastream.async_data_stream import is_asynchronous
+from penstock.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    ReduceFunction,
+)
 from penstock.drivers.virtual_event_loop import VirtualCoroutines
+from penstock.runtime.checkpoint.settings import watermarks_of_subtask
+from penstock.runtime.checkpoint.statistics import ChannelState
+from penstock.runtime.job.scheduler import state_of_subtask
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
+from penstock.runtime.operators.function_context import OperatorContext
+from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
+from penstock.runtime.operators.record.process import KeyedProcessOperator, ProcessOperator
+from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator, method
+from penstock.runtime.protocol import ExecutionId
+from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch, Watermark
+from penstock.runtime.task.checkpoints import SnapshotWriter, StateHistories, restore_operator
+from penstock.runtime.task.watermarks import WatermarkValve
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_groups import key_group_range
+from penstock.state.keys import key_group_range
 from penstock.state.migrations import registered
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_metadata, encode_metadata
-from penstock.testing.captured_output import CapturedOutput
 from penstock.testing.elements import ProcessingTime, Record
 from penstock.testing.virtual_clock import VirtualClock
+
+
+class CapturedOutput:
+    """Implements `Output` by recording everything in order, and checks the invariants of each batch."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.sides: dict[str, list[Record]] = {}
+        self.watermarks: list[int] = []
+        #: the last watermark (ms) before the restore; watermarks up to this one are dropped
+        self.restored_watermark = MIN_TIMESTAMP
+        self.idle_changes: list[bool] = []
+        #: records, watermarks (ms) and idleness (bool) in the order of emission
+        self.order: list[Record | int | bool] = []
+
+    def collect(self, batch: Batch) -> None:
+        """Record a batch of the main output."""
+        records = _records(batch)
+        self.records += records
+        self.order += records
+
+    def collect_side(self, tag_id: str, batch: Batch) -> None:
+        """Record a batch of a side output."""
+        self.sides.setdefault(tag_id, []).extend(_records(batch))
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Record a watermark, which must not fall."""
+        if timestamp <= self.restored_watermark:
+            return
+        if self.watermarks and timestamp < self.watermarks[-1]:
+            raise AssertionError(f"the watermark fell from {self.watermarks[-1]} to {timestamp}")
+        self.watermarks.append(timestamp)
+        self.order.append(timestamp)
+
+    @property
+    def watermark(self) -> int:
+        """The last watermark (ms), or that of the restored run if none has been emitted since."""
+        return self.watermarks[-1] if self.watermarks else self.restored_watermark
+
+    def emit_status(self, idle: bool) -> None:
+        """Idleness."""
+        self.idle_changes.append(idle)
+        self.order.append(idle)
+
+
+def _records(batch: Batch) -> list[Record]:
+    if batch.timestamps is None:
+        return [Record(value) for value in batch.values]
+    if len(batch.timestamps) != len(batch.values):
+        raise AssertionError(f"a batch of {len(batch.values)} values has {len(batch.timestamps)} timestamps")
+    return [Record(value, timestamp) for value, timestamp in zip(batch.values, batch.timestamps, strict=True)]
+
 
 OPERATOR_ID = "operator-under-test"
 
@@ -336,3 +405,91 @@ def _merged(snapshots: Sequence[bytes]) -> tuple[int, OperatorState]:
     subtasks = {subtask: state for s in states for subtask, state in s.subtasks.items()}
     watermarks = {subtask: marks for s in states for subtask, marks in s.watermarks.items()}
     return checkpoints[0].checkpoint_id, msgspec.structs.replace(first, subtasks=subtasks, watermarks=watermarks)
+
+
+class TwoInputOperatorHarness(OneInputOperatorHarness):
+    """A `OneInputOperatorHarness` with two inputs; event time is the minimum of both.
+
+    `process` and `process_batch` feed the first input; `watermark` applies to both.
+    """
+
+    def open(self) -> None:
+        """See the base class; each input starts without a watermark of its own."""
+        super().open()
+        self._valve = WatermarkValve(2, self._watermark)
+
+    def process1(self, value: Any, timestamp: int | None = None) -> None:
+        """Process one record of the first input."""
+        self._process(0, value, timestamp)
+
+    def process2(self, value: Any, timestamp: int | None = None) -> None:
+        """Process one record of the second input."""
+        self._process(1, value, timestamp)
+
+    def _process(self, input_index: int, value: Any, timestamp: int | None) -> None:
+        self.operator.process_batch(Batch([value], None if timestamp is None else [timestamp]), input_index)
+
+    def watermark1(self, timestamp: int) -> None:
+        """Advance the event time of the first input to `timestamp` (ms)."""
+        self._on_watermark(0, timestamp)
+
+    def watermark2(self, timestamp: int) -> None:
+        """Advance the event time of the second input to `timestamp` (ms)."""
+        self._on_watermark(1, timestamp)
+
+    def watermark(self, timestamp: int) -> None:
+        """Advance the event time of both inputs to `timestamp` (ms)."""
+        self.watermark1(timestamp)
+        self.watermark2(timestamp)
+
+    def _on_watermark(self, input_index: int, timestamp: int) -> None:
+        lowest = self._valve.on_watermark(input_index, timestamp).watermark
+        if lowest is not None:
+            self._advance(lowest)
+
+    def end(self) -> None:
+        """End both inputs: MAX_WATERMARK, end of each input, finish (F3)."""
+        self.watermark(MAX_WATERMARK)
+        self._drain()
+        self.operator.end_input(0)
+        self.operator.end_input(1)
+        self.operator.quiesce_timers()
+        self.operator.finish()
+
+
+def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[], StreamOperator]:
+    """Return a factory of the operator that runs a user-defined function; a plain callable is used as a map function.
+
+    Asynchronous functions keep the order, have no timeout, and may have 100 calls in progress.
+
+    Raises:
+        TypeError: if a key selector is required and missing, or given and not accepted.
+    """
+    keyed = isinstance(function, KeyedProcessFunction | ReduceFunction)
+    if keyed != (key_selector is not None):
+        raise WrongTypeError(f"{type(function).__name__} {'needs a' if keyed else 'takes no'} key selector")
+    if keyed:
+        selector = method(key_selector, "get_key")
+        operator = KeyedProcessOperator if isinstance(function, KeyedProcessFunction) else KeyedReduceOperator
+        return partial(operator, function, selector)
+    if isinstance(function, ProcessFunction):
+        return partial(ProcessOperator, function)
+    if isinstance(function, FlatMapFunction):
+        return partial(FlatMapOperator, function)
+    if isinstance(function, FilterFunction):
+        return partial(FilterOperator, function)
+    if is_asynchronous(function):
+        return partial(AsyncWaitOperator, function, True, 0, 100)
+    return partial(MapOperator, function)
+
+
+def harness_for(function: Any, key_selector: Any = None, **arguments: Any) -> OneInputOperatorHarness:
+    """Create a harness, not yet open, for a user-defined function.
+
+    Args:
+        function: a `KeyedProcessFunction`, `ReduceFunction`, `ProcessFunction`, `FlatMapFunction`, `FilterFunction`,
+            `AsyncFunction` or `MapFunction`; a plain callable maps.
+        key_selector: for keyed functions.
+        **arguments: arguments of `OneInputOperatorHarness`, such as `parallelism`.
+    """
+    return OneInputOperatorHarness(operator_factory_for(function, key_selector), **arguments)

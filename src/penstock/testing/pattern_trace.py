@@ -22,12 +22,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.base.errors import short_repr
-from penstock.cep.building import build_search
 from penstock.cep.pattern import Pattern
-from penstock.core.operators.patterns.conditions import ConditionsAtWork
-from penstock.core.patterns.automaton import FINAL
-from penstock.core.patterns.matcher import Found, Matcher
-from penstock.core.patterns.memory import Memory, Partial
+from penstock.cep.pattern_stream import build_search
+from penstock.runtime.operators.patterns.conditions import ConditionsAtWork
+from penstock.runtime.patterns.automaton import FINAL
+from penstock.runtime.patterns.matcher import Found, Matcher, Memory, Partial
 from penstock.testing.virtual_clock import VirtualClock
 
 _EVENT_CHARS_MAX = 60

@@ -22,10 +22,8 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVa
 import msgspec
 
 from penstock.base.errors import ProtocolError
-from penstock.wire.buffers import BufferCodec, Part
-from penstock.wire.errors import RecordSerializationError
-from penstock.wire.messages import DECODING_ERRORS, VERSION, check_version
-from penstock.wire.payload import FRAMES_MAX, Frame
+from penstock.wire.buffers import FRAMES_MAX, BufferCodec, Frame, Part
+from penstock.wire.messages import DECODING_ERRORS, VERSION, RecordSerializationError, check_version
 
 #: The maximum number of streams whose state is kept; the oldest is dropped first.
 STREAMS_MAX: Final = 65_536

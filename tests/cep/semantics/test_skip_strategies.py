@@ -10,7 +10,7 @@ from tests.cep.semantics.stages import begin, kind, then
 
 from penstock.cep import AfterMatchSkipStrategy as Skip
 from penstock.cep import Pattern
-from penstock.core.operators.base import UserCodeError
+from penstock.runtime.operators.base import UserCodeError
 
 STRATEGIES: dict[str, Any] = {
     "no_skip": Skip.no_skip(),

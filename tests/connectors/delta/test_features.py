@@ -13,8 +13,8 @@ import pytest
 from deltalake import write_deltalake
 from tests.connectors.delta.test_source import Following, follow, read_ids
 
-from penstock.connectors.delta.errors import UnsupportedTableError, VersionError
 from penstock.connectors.delta.source import DeltaSource
+from penstock.connectors.delta.table import UnsupportedTableError, VersionError
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.testing.connectors import read_source
 

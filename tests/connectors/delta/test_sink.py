@@ -21,7 +21,7 @@ from penstock.base.errors import ConfigurationError, FormatError, OperationError
 from penstock.codecs.column_data import ColumnData
 from penstock.common import Row, RowKind, Types
 from penstock.connectors.delta.commits import DeltaCommitter, PreparedFiles
-from penstock.connectors.delta.errors import CommitError, UnsupportedTableError
+from penstock.connectors.delta.table import CommitError, UnsupportedTableError
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSinkBuilder
 from penstock.testing.connectors import SinkHost
 

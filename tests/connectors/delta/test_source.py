@@ -17,9 +17,9 @@ from penstock.base.errors import (
     OperationError,
     UnknownNameError,
 )
-from penstock.connectors.delta.errors import MissingTableError, UnsupportedTableError
 from penstock.connectors.delta.source import DeltaSource
-from penstock.core.connector import InputStatus
+from penstock.connectors.delta.table import MissingTableError, UnsupportedTableError
+from penstock.runtime.connector import InputStatus
 from penstock.testing.connectors import SourceRun, read_source
 
 FEED = {"delta.enableChangeDataFeed": "true"}

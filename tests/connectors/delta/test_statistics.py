@@ -14,9 +14,9 @@ from tests.connectors.delta.test_source import FEED, Following, append, follow
 
 from penstock.base.types import RowKind
 from penstock.connectors.delta import log
+from penstock.sql.connectors import delta as pruning
+from penstock.sql.formats.columnar_files import Figures
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.connectors.delta import pruning
-from penstock.table.connectors.formats.parquet_statistics import Figures
 
 NAN = float("nan")
 

@@ -11,8 +11,8 @@ from tests.table.batch.batches import SETTINGS
 
 from penstock.base.errors import UnsupportedError
 from penstock.common import Configuration
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 pytestmark = pytest.mark.one_in(5)
 

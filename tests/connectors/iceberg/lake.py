@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from penstock.connectors.iceberg.catalog import CatalogLoader, TableLoader
+from penstock.connectors.iceberg.tables import CatalogLoader, TableLoader
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from tests.connectors.iceberg.test_exactly_once import SCHEMA, builder, commit, 
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.common import Row, RowKind
-from penstock.connectors.iceberg.history import CommitError
+from penstock.connectors.iceberg.ledger import CommitError
 from penstock.connectors.iceberg.sink import IcebergSink
 from penstock.connectors.iceberg.tables import partition_transform
-from penstock.core.connector import RecordError
+from penstock.runtime.connector import RecordError
 
 
 def written(sink: IcebergSink, values: list[Any], run: str = "a") -> None:

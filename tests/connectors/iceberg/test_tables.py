@@ -8,8 +8,8 @@ import pytest
 from tests.connectors.iceberg.lake import Lake
 
 from penstock.base.errors import UnsupportedError
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 pytestmark = pytest.mark.one_in(5)
 

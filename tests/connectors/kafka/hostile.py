@@ -8,13 +8,11 @@ from typing import Any
 from tests.connectors.mortal_job import MortalJob
 
 from penstock.codecs.serialization import SerializationSchema
-from penstock.connectors.delivery import DeliveryGuarantee
-from penstock.connectors.kafka.committer import FAIL
-from penstock.connectors.kafka.record_schema import KafkaRecordSerializationSchema
-from penstock.connectors.kafka.sink import KafkaSink
-from penstock.connectors.kafka.transactional_writer import Transaction
-from penstock.connectors.kafka.transactions import Brokers
-from penstock.drivers.simulation.kafka_model import KafkaModel, ModelBrokers, ModelTransaction
+from penstock.connectors.base import DeliveryGuarantee
+from penstock.connectors.kafka.records import KafkaRecordSerializationSchema
+from penstock.connectors.kafka.sink import KafkaSink, Transaction
+from penstock.connectors.kafka.transactions import FAIL, Brokers
+from penstock.drivers.simulation.outside_world import KafkaModel, ModelBrokers, ModelTransaction
 from penstock.testing.connectors import SinkHost
 
 TOPIC = "topic"

@@ -34,16 +34,16 @@ from penstock.datastream.state import ValueStateDescriptor
 KEYS = 7
 #: When the program dies: the class and method, and whether before or after the call.
 STEPS = {
-    "before the flush": ("penstock.connectors.kafka.transactional_writer.TransactionalWriter", "flush", False),
-    "after the flush": ("penstock.connectors.kafka.transactional_writer.TransactionalWriter", "flush", True),
+    "before the flush": ("penstock.connectors.kafka.sink.TransactionalWriter", "flush", False),
+    "after the flush": ("penstock.connectors.kafka.sink.TransactionalWriter", "flush", True),
     "after it was prepared": (
-        "penstock.connectors.kafka.transactional_writer.TransactionalWriter",
+        "penstock.connectors.kafka.sink.TransactionalWriter",
         "snapshot_state",
         True,
     ),
-    "before the commit": ("penstock.connectors.kafka.committer.KafkaCommitter", "commit", False),
+    "before the commit": ("penstock.connectors.kafka.transactions.KafkaCommitter", "commit", False),
     "amid the commit": ("penstock.connectors.kafka.cluster.KafkaCluster", "commit", True),
-    "after the commit": ("penstock.connectors.kafka.committer.KafkaCommitter", "commit", True),
+    "after the commit": ("penstock.connectors.kafka.transactions.KafkaCommitter", "commit", True),
 }
 
 

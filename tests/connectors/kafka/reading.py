@@ -10,8 +10,8 @@ from tests.servers.kafka import KafkaCluster
 from tests.servers.waiting import WAIT_S
 
 from penstock.common import SimpleStringSchema
-from penstock.core.records import Batch
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, KafkaSourceBuilder
+from penstock.runtime.records import Batch
 from penstock.testing.connectors import SourceRun
 
 EARLIEST = KafkaOffsetsInitializer.earliest()

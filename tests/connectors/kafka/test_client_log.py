@@ -9,9 +9,9 @@ import pytest
 from tests.servers.ports import free_port
 
 from penstock.base.errors import OperationError
-from penstock.connectors.kafka import metadata as kafka_metadata
-from penstock.connectors.kafka.client_log import INTERVAL_S, RepeatedLines
-from penstock.connectors.kafka.metadata import KafkaMetadata, ask_patiently
+from penstock.connectors.kafka import source as kafka_metadata
+from penstock.connectors.kafka.client import INTERVAL_S, RepeatedLines
+from penstock.connectors.kafka.source import KafkaMetadata, ask_patiently
 
 LINE = (
     "FAIL [rdkafka#producer-{0}] [thrd:b:{1}/bootstrap]: b:{1}/bootstrap: Connect to ipv4#127.0.0.1:{1} failed: "

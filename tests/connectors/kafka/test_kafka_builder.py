@@ -10,9 +10,8 @@ import pytest
 
 from penstock.base.errors import ConfigurationError, PenstockError
 from penstock.common import SimpleStringSchema
-from penstock.connectors.kafka.consumer_settings import ConsumerOptions, consumer_options
+from penstock.connectors.kafka.client import ConsumerOptions, consumer_options
 from penstock.connectors.kafka.partitions import KafkaTopicPartition, assign_reader
-from penstock.core.connector import Boundedness
 from penstock.datastream import connectors
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
@@ -20,6 +19,7 @@ from penstock.datastream.connectors.kafka import (
     KafkaSource,
     KafkaSourceBuilder,
 )
+from penstock.runtime.connector import Boundedness
 
 LATEST = KafkaOffsetsInitializer.latest()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
-from penstock.connectors.kafka.commits import OffsetCommits
+from penstock.connectors.kafka.consumer_offsets import OffsetCommits
 from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
 from penstock.testing.connectors import ReaderHost
 
@@ -124,7 +124,7 @@ def test_a_reader_that_closes_waits_until_its_last_offsets_are_committed() -> No
 
 
 def test_but_not_for_ever(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.connectors.kafka.commits._SETTLE_DOWN_S", 0.01)
+    monkeypatch.setattr("penstock.connectors.kafka.consumer_offsets._SETTLE_DOWN_S", 0.01)
     consumer: Any = Consumer()
     commits = OffsetCommits(ReaderHost(), enabled=True)
     commits.note(1, [at(FIRST, 7)])

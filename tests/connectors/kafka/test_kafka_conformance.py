@@ -12,7 +12,7 @@ from tests.servers.kafka import KafkaCluster
 
 from penstock.common import SimpleStringSchema
 from penstock.datastream.connectors.kafka import DeliveryGuarantee, KafkaRecordSerializationSchema, KafkaSink
-from penstock.drivers.simulation.kafka_model import KafkaModel
+from penstock.drivers.simulation.outside_world import KafkaModel
 from penstock.testing.connectors import (
     SINK_CASES,
     SOURCE_CASES,

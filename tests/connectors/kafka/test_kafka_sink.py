@@ -23,7 +23,7 @@ from penstock.common import Row, SimpleStringSchema, Types
 from penstock.connectors.kafka.cluster import KafkaCluster as Brokers
 from penstock.connectors.kafka.cluster import client_settings
 from penstock.connectors.kafka.producer import DeliveryError
-from penstock.connectors.kafka.transactional_writer import PrefixTakenError
+from penstock.connectors.kafka.sink import PrefixTakenError
 from penstock.connectors.kafka.transactions import (
     FENCED_TIMEOUT_MS,
     ONGOING,

@@ -12,9 +12,9 @@ from tests.connectors.kafka.hostile import TOPIC, HostileJob, ModelSink
 from tests.simulation.mutants_of_kafka import MUTANTS_OF_KAFKA, MUTANTS_OF_OWNERS
 
 from penstock.base.errors import PenstockError
-from penstock.connectors.kafka.committer import IGNORE
-from penstock.connectors.kafka.transactional_writer import PrefixTakenError
+from penstock.connectors.kafka.sink import PrefixTakenError
 from penstock.connectors.kafka.transactions import (
+    IGNORE,
     NumberPool,
     ProducerKey,
     TransactionEndedError,
@@ -23,7 +23,7 @@ from penstock.connectors.kafka.transactions import (
     TransactionState,
     TransactionUnknownError,
 )
-from penstock.drivers.simulation.kafka_model import KafkaModel
+from penstock.drivers.simulation.outside_world import KafkaModel
 from penstock.testing.connectors import SinkHost
 
 

@@ -16,7 +16,7 @@ from tests.servers.waiting import await_true
 from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
 from penstock.common import Row, RowKind
 from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSourceBuilder
-from penstock.core.connector import InputStatus
+from penstock.runtime.connector import InputStatus
 from penstock.testing.connectors import SourceRun
 
 pytestmark = pytest.mark.one_in(3)

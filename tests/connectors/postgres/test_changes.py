@@ -10,8 +10,7 @@ import pytest
 
 from penstock.base.errors import OperationError
 from penstock.connectors.postgres.cdc.changes import SKIP, UPSERT, ChangeReader
-from penstock.connectors.postgres.cdc.position import KeyRange, LogPosition, Snapshot, TablePosition
-from penstock.connectors.postgres.cdc.table import CdcTable
+from penstock.connectors.postgres.cdc.position import CdcTable, KeyRange, LogPosition, Snapshot, TablePosition
 
 OID = 7
 

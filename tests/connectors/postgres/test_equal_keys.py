@@ -12,10 +12,10 @@ from tests.connectors.postgres.test_tables import ddl, environment
 
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.postgres.client import Address, connect
-from penstock.connectors.postgres.equal_keys import has_exact_keys
-from penstock.table.connectors.jdbc.sink import ColumnsWriting, Target
-from penstock.table.data.logical_types import LENGTH_MAX, IntType, VarCharType
-from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.connectors.postgres.text_columns import has_exact_keys
+from penstock.sql.connectors.jdbc_sink import ColumnsWriting, Target
+from penstock.sql.data.types import LENGTH_MAX, IntType, VarCharType
+from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 EQUAL_KEYS = [
     ("timestamp(0)", "TIMESTAMP(3)", "TIMESTAMP '2024-01-01 00:00:00.100'", "TIMESTAMP '2024-01-01 00:00:00.200'"),

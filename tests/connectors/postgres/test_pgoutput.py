@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from penstock.base.errors import ProtocolError
-from penstock.connectors.postgres.cdc.pgoutput import (
+from penstock.connectors.postgres.cdc.position import KeyRange, SeenKeys, Snapshot, TablePosition
+from penstock.connectors.postgres.cdc.replication import (
     UNCHANGED,
     Begin,
     Commit,
@@ -21,7 +22,6 @@ from penstock.connectors.postgres.cdc.pgoutput import (
     lsn_text,
     parse_lsn,
 )
-from penstock.connectors.postgres.cdc.position import KeyRange, SeenKeys, Snapshot, TablePosition
 
 
 def values(*texts: bytes | None) -> bytes:

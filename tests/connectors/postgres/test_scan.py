@@ -15,11 +15,8 @@ from tests.servers.waiting import await_true
 
 from penstock.base.errors import ConfigurationError, FormatError, MissingPathError, UnknownNameError
 from penstock.common import Configuration, Time, WatermarkStrategy
-from penstock.core.connector import InputStatus
-from penstock.core.records import Batch
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.async_data_stream import AsyncDataStream
-from penstock.datastream.async_functions import AsyncFunction
 from penstock.datastream.connectors.jdbc import (
     JdbcConnectionOptions,
     JdbcLookup,
@@ -27,6 +24,9 @@ from penstock.datastream.connectors.jdbc import (
     JdbcSourceBuilder,
     LookupCache,
 )
+from penstock.datastream.function import AsyncFunction
+from penstock.runtime.connector import InputStatus
+from penstock.runtime.records import Batch
 from penstock.testing.connectors import SourceRun
 
 VALUES = """

@@ -20,7 +20,6 @@ from penstock.common import Configuration, Row, RowKind, Types, WatermarkStrateg
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.postgres.ledger import HeldRows
 from penstock.connectors.rate_limiter import RateLimiterStrategy
-from penstock.core.connector import RecordError
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.jdbc import (
     JdbcConnectionOptions,
@@ -28,6 +27,7 @@ from penstock.datastream.connectors.jdbc import (
     JdbcExecutionOptions,
     JdbcSink,
 )
+from penstock.runtime.connector import RecordError
 from penstock.testing.connectors import SinkHost
 
 PAIR = Types.ROW([Types.INT(), Types.STRING()])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.base.errors import ConfigurationError
-from penstock.connectors.postgres.client import Address, split_path
-from penstock.connectors.postgres.options import JdbcConnectionOptions
-from penstock.connectors.postgres.statements import Statement
+from penstock.connectors.postgres.client import Address, JdbcConnectionOptions, split_path
+from penstock.connectors.postgres.sink import Statement
 
 UPSERT = "INSERT INTO t (k, a, b) VALUES (?, ?, ?) ON CONFLICT (k) DO UPDATE SET a = EXCLUDED.a, b = excluded.b"
 

@@ -8,8 +8,8 @@ import pytest
 from tests.connectors.postgres.conftest import Database
 
 from penstock.base.errors import UnsupportedError
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 
 def environment(**options: str) -> TableEnvironment:

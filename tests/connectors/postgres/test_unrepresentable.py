@@ -13,10 +13,9 @@ from tests.connectors.postgres.test_cdc import Following, builder
 from tests.connectors.postgres.test_tables import collected, ddl, environment
 
 from penstock.base.errors import ConfigurationError, FormatError
-from penstock.connectors.postgres.scan_source import JdbcSource
-from penstock.connectors.postgres.text_columns import parse_column
-from penstock.connectors.postgres.unrepresentable import NULL
-from penstock.table.data.errors import ValidationError
+from penstock.connectors.postgres.scan import JdbcSource
+from penstock.connectors.postgres.text_columns import NULL, parse_column
+from penstock.sql.data.errors import ValidationError
 
 DECIMAL = pa.decimal128(38, 18)
 MICROSECONDS = pa.timestamp("us")

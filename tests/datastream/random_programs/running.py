@@ -34,15 +34,13 @@ from tests.datastream.random_programs.programs import (
 from tests.datastream.random_programs.settings import Setting
 from tests.spec.virtual_job import LEDGER, LedgerSink, NothingToHandOut, VirtualJob, clear_ledger, environment
 
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.base.output_tag import OutputTag
 from penstock.base.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from penstock.common import Configuration, Duration
 from penstock.connectors.collection import CollectionSource
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.connectors.hybrid import HybridSource
-from penstock.core.connector import Boundedness, InputStatus, Source, SourceReader
-from penstock.core.records import Batch
 from penstock.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedBroadcastProcessFunction, MapFunction
 from penstock.datastream.state import MapStateDescriptor
@@ -59,6 +57,8 @@ from penstock.datastream.window import (
     TimeEvictor,
     TumblingEventTimeWindows,
 )
+from penstock.runtime.connector import Boundedness, InputStatus, Source, SourceReader
+from penstock.runtime.records import Batch
 
 #: records come so often where an input beside them is idle, in virtual ms, and it is idle after so long
 PERIOD_MS: Final = 10
@@ -88,7 +88,7 @@ def _general_windows(is_general: bool) -> Any:
     if not is_general:
         yield
         return
-    with mock.patch("penstock.plan.windows._FAST", {}):
+    with mock.patch("penstock.plan.transformation._FAST", {}):
         yield
 
 

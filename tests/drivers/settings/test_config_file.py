@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import ConfigurationError
-from penstock.drivers.settings.config_file import config_file, read_config_file
+from penstock.drivers.global_configuration import config_file, read_config_file
 
 
 def read(tmp_path: Path, text: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.settings.defaults import OPTIONS_VARIABLE, Setting, default_settings, handed_over
+from penstock.drivers.global_configuration import OPTIONS_VARIABLE, Setting, default_settings, handed_over
 from penstock.table import EnvironmentSettings, StreamTableEnvironment, TableEnvironment
 
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common import Configuration
-from penstock.core.effects import Effect, RequestWorkers, SendToWorker
-from penstock.core.protocol import (
+from penstock.drivers.spark.worker_settings import WorkerServices
+from penstock.runtime.effects import Effect, RequestWorkers, SendToWorker
+from penstock.runtime.protocol import (
     DeployTask,
     ExecutionId,
     RegisterWorker,
@@ -16,8 +17,7 @@ from penstock.core.protocol import (
     WorkerLost,
     WorkerRequestFailed,
 )
-from penstock.core.task.settings import task_settings
-from penstock.drivers.spark.worker_settings import WorkerServices
+from penstock.runtime.task.opening import task_settings
 
 
 class EchoExecutor:

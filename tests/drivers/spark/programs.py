@@ -9,15 +9,15 @@ from penstock.base.configuration import Configuration
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectedRecords, CollectSink
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.operators.keyed.keyed_reduce import KeyedReduceOperator
-from penstock.core.operators.record.stateless import MapOperator
-from penstock.core.operators.sink.sink import SinkOperator
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.task.channels.partitioners import HashPartitioner
-from penstock.drivers.spark.job_client import SparkJobClient
+from penstock.drivers.spark.job import SparkJobClient
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
+from penstock.runtime.operators.record.stateless import MapOperator
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.task.channels.partitioners import HashPartitioner
 
 KEYS = 7
 PATIENCE_S = 150

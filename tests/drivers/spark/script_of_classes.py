@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.common import Configuration
-from penstock.core.connector import Committer, Sink, SinkWriter
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.runtime.connector import Committer, Sink, SinkWriter
 from penstock.state_processor import SavepointReader
 
 

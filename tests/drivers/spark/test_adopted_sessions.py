@@ -13,7 +13,7 @@ PROGRAM = """
 import os, sys
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.spark.java import find_java
+from penstock.drivers.spark.session import find_java
 
 os.environ["JAVA_HOME"] = str(find_java(os.environ))
 from pyspark.sql import SparkSession

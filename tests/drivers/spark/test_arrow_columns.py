@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.drivers.spark.arrow_columns import binary, numbers, numbers_or_null
+from penstock.drivers.spark.frame_records import binary, numbers, numbers_or_null
 
 PROGRAM = """
 import sys
-from penstock.core.batch.rows import Rows
+from penstock.runtime.batch.exchange import Rows
 from penstock.drivers.spark import batch_stage, epoch_stage
 
 rows = Rows()

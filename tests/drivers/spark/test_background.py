@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.drivers.spark.programs import wait_until
 
-from penstock.drivers.spark.background import ThreadBackground
+from penstock.drivers.event_loop import ThreadBackground
 
 
 def test_results_and_errors_come_back_in_the_owners_turn() -> None:
@@ -50,7 +50,7 @@ def test_close_drops_what_has_not_begun_unless_told_to_finish() -> None:
 
 def test_work_that_hangs_holds_up_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """G11: such as a call that a store never answers."""
-    monkeypatch.setattr("penstock.drivers.spark.background.HANGS_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.drivers.event_loop.HANGS_SECONDS", 0.0)
     begun, answered, ready = threading.Event(), threading.Event(), threading.Semaphore(0)
 
     def hang() -> None:

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from penstock.core.protocol import (
+from penstock.drivers.spark import cluster as cluster_module
+from penstock.drivers.spark.cluster import (
+    CUT_OFF,
+    CUT_OFF_GRACE_MS,
+    RELEASE_GRACE_MS,
+    START_ATTEMPTS_MAX,
+    LeavingWorkers,
+    SparkCluster,
+)
+from penstock.drivers.spark.handle import PROCESS_DIED
+from penstock.runtime.protocol import (
     RegisterWorker,
     ShutDownWorker,
     ToMaster,
@@ -14,10 +24,6 @@ from penstock.core.protocol import (
     WorkerLost,
     WorkerRequestFailed,
 )
-from penstock.drivers.spark import cluster as cluster_module
-from penstock.drivers.spark.cluster import CUT_OFF, CUT_OFF_GRACE_MS, RELEASE_GRACE_MS, START_ATTEMPTS_MAX, SparkCluster
-from penstock.drivers.spark.handle import PROCESS_DIED
-from penstock.drivers.spark.leaving_workers import LeavingWorkers
 
 
 class FakeClock:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.drivers.spark.epoch_job import _warm, warm_executors
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.warm_executors import _warm, warm_executors
 
 pytestmark = pytest.mark.spark
 

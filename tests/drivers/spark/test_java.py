@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.drivers.spark.java import JavaNotFoundError, find_java, java_version
+from penstock.drivers.spark.session import JavaNotFoundError, find_java, java_version
 
 
 def install(home: Path, version: str | None) -> Path:

@@ -20,7 +20,7 @@ from tests.drivers.spark.programs import (
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import JobExecutionError, UserFunctionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 from penstock.storage.leadership import DeposedError

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.drivers.spark.executors import ExecutorName
-from penstock.drivers.spark.leaving_workers import LeavingWorkers
+from penstock.drivers.spark.cluster import LeavingWorkers
+from penstock.drivers.spark.handle import ExecutorName
 
 PATIENCE_S = 10
 

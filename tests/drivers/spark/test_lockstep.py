@@ -10,10 +10,8 @@ import pytest
 import zmq
 
 from penstock.drivers.spark.handle import LOOPBACK
-from penstock.drivers.spark.keys import JobKeys
-from penstock.drivers.spark.lockstep_meeting import Gathering, Here, MeetingPoint
-from penstock.drivers.spark.lockstep_peers import LockstepPeers, PeerLostError
-from penstock.drivers.spark.sockets import connect_client
+from penstock.drivers.spark.lockstep import Gathering, Here, LockstepPeers, MeetingPoint, PeerLostError
+from penstock.drivers.spark.sockets import JobKeys, connect_client
 
 
 def here(subtask: int, number: int, of: int = 3) -> tuple[bytes, Here]:

@@ -3,7 +3,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.drivers.spark.quiet import CHATTER, JAVA_OPTIONS, LOG_SETTINGS, ChatterFilter, quiet_settings
+from penstock.drivers.spark.session import CHATTER, JAVA_OPTIONS, LOG_SETTINGS, ChatterFilter, quiet_settings
 
 LINES = [line + b" and more\n" for line in CHATTER] + [b"WARNING: your disk is full\n", b"\n", b"An error\n", b"W\n"]
 

@@ -19,10 +19,9 @@ from tests.stores import at
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError
-from penstock.base.job_status import JobStatus
+from penstock.base.job import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.job import submit
-from penstock.drivers.spark.job_client import SparkJobClient
+from penstock.drivers.spark.job import SparkJobClient, submit
 from penstock.storage.metadata import METADATA_NAME
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]

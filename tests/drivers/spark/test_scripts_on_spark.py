@@ -11,9 +11,9 @@ pytestmark = pytest.mark.one_in(5)
 UNSENDABLE = """
 import threading
 from penstock.common import Configuration, WatermarkStrategy
-from penstock.connectors.split_queue import SplitQueue
+from penstock.connectors.split_reader import SplitQueue
 from penstock.connectors.split_reader import PositionedReader
-from penstock.core.connector import Boundedness, Source
+from penstock.runtime.connector import Boundedness, Source
 from penstock.datastream import StreamExecutionEnvironment
 
 class Part:

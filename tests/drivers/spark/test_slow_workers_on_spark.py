@@ -20,12 +20,10 @@ from tests.drivers.spark.programs import (
 )
 
 from penstock.base.configuration import Configuration
-from penstock.base.job_status import JobStatus
-from penstock.core.job.history import FailureRecord
-from penstock.core.job.view import WorkerView
+from penstock.base.job import JobStatus
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.job import submit
-from penstock.drivers.spark.job_client import SparkJobClient
+from penstock.drivers.spark.job import SparkJobClient, submit
+from penstock.runtime.job.view import FailureRecord, WorkerView
 
 pytestmark = pytest.mark.spark
 
@@ -90,7 +88,7 @@ def test_a_function_that_sleeps_long_is_named_with_operator_and_worker(spark: Sp
 
 def test_a_worker_that_is_stuck_for_too_long_is_replaced(spark: SparkHandle, tmp_path: Path) -> None:
     """E2, G8: as one that was lost; in another worker the same function returns, and each record counts once."""
-    enrichers = {"jobmanager.failure-enrichers": "penstock.core.failure:TypeFailureEnricher"}
+    enrichers = {"jobmanager.failure-enrichers": "penstock.runtime.failure:TypeFailureEnricher"}
     conf, listener = CONF | enrichers | {"penstock.slow-workers.replace-after": "3 s"}, CollectingListener()
     nap = napping(tmp_path / "begun", lambda: False)
     client = submit(counting_job(RECORDS, 400, 2, nap), Configuration.from_dict(conf), listener)

@@ -1,4 +1,4 @@
-"""What Spark's own pages say of Penstock's workers, and where they are; tests/operations/page reads them on Spark."""
+"""What Spark's own pages say of Penstock's workers, and where they are; tests/server/page reads them on Spark."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.drivers import job_pages
-from penstock.drivers.spark.spark_pages import PROXY_BASE, SparkPages, described
+from penstock.drivers import running_job as job_pages
+from penstock.drivers.spark.handle import PROXY_BASE, SparkPages, described
 
 SPARK = "http://driver:4040"
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.drivers.spark.stalls import Stall, find_stall
+from penstock.drivers.spark.heartbeats import Stall, find_stall
 
 IDLE = """Thread 0x00007f02 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 320 in wait
   File "/usr/lib/python3.11/queue.py", line 171 in get
-  File "/app/penstock.zip/penstock/drivers/spark/background.py", line 80 in _do_next
+  File "/app/penstock.zip/penstock/drivers/event_loop.py", line 80 in _do_next
 
 """
 TASK = """Thread 0x00007f01 (most recent call first):
   File "/home/ann/lib/site-packages/fast/core.py", line 9 in compute
   File "/home/ann/job.py", line 12 in score
   File "/usr/lib/python3.11/functools.py", line 3 in wrapped
-  File "/app/penstock.zip/penstock/core/operators/base.py", line 36 in call_all
-  File "/app/penstock.zip/penstock/core/task/stream_task.py", line 142 in step
+  File "/app/penstock.zip/penstock/runtime/operators/base.py", line 36 in call_all
+  File "/app/penstock.zip/penstock/runtime/task/stream_task.py", line 142 in step
   File "/app/penstock.zip/penstock/drivers/spark/worker.py", line 177 in run
 """
 WAITING_TASK = """Thread 0x00007f01 (most recent call first):
   File "/x/zmq/sugar/poll.py", line 106 in poll
-  File "/app/penstock/core/task/stream_task.py", line 142 in step
+  File "/app/penstock/runtime/task/stream_task.py", line 142 in step
 """
 ASYNC = """Thread 0x00007f03 [penstock-async] (most recent call first):
   File "/home/ann/job.py", line 30 in ask

@@ -17,7 +17,13 @@ from tests.security.live_job import DEADLINE_S, FRAME_BYTES, HOST, Inbox, wait_u
 from tests.security.relay import Relay
 
 from penstock.base.errors import ProtocolError
-from penstock.core.protocol import (
+from penstock.drivers.spark import data_links, heartbeats, master_endpoint, worker_endpoint
+from penstock.drivers.spark.data_links import host_identity
+from penstock.drivers.spark.heartbeats import Stall
+from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
+from penstock.drivers.spark.sockets import JobKeys
+from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.runtime.protocol import (
     CancelTask,
     ChannelId,
     ClientOutput,
@@ -30,14 +36,8 @@ from penstock.core.protocol import (
     ShutDownWorker,
     WorkerBlocked,
 )
-from penstock.core.records import Batch, Buffer, EndOfPartition, Watermark
-from penstock.drivers.spark import data_links, heartbeats, master_endpoint, worker_endpoint
-from penstock.drivers.spark.data_address import host_identity
-from penstock.drivers.spark.keys import JobKeys
-from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
-from penstock.drivers.spark.stalls import Stall
-from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
-from penstock.wire.errors import RecordSerializationError, RecordTooLargeError
+from penstock.runtime.records import Batch, Buffer, EndOfPartition, Watermark
+from penstock.wire.messages import RecordSerializationError, RecordTooLargeError
 
 CHANNEL = ChannelId(1, 2, 3, 4)
 EXECUTION = ExecutionId(0, 0, 0)

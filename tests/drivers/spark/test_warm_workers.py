@@ -10,8 +10,7 @@ import pytest
 
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.unpacked import without_archives
-from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING, LOADED, warm_settings
+from penstock.drivers.spark.python_workers import DAEMON, DAEMON_SETTING, LOADED, warm_settings, without_archives
 
 pytestmark = pytest.mark.one_in(5)
 
@@ -82,7 +81,7 @@ def test_workers_draw_numbers_of_their_own(loaded: str) -> None:
 def test_the_daemon_loads_what_the_program_has_loaded(imports: str, loaded: str) -> None:
     program = f"""
 import sys, penstock.{imports}
-from penstock.drivers.spark.warm_workers import warm_settings
+from penstock.drivers.spark.python_workers import warm_settings
 print(warm_settings({{"spark.master": "local[2]"}}, sys.executable)["spark.executorEnv.{LOADED}"])
 """
     asked = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

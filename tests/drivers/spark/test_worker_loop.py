@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from penstock.common import Configuration
-from penstock.core.protocol import (
+from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, ThreadBackground
+from penstock.drivers.spark.heartbeats import STILL_MS, LoopWatch
+from penstock.drivers.spark.worker import PATIENCE_MS, FailingGateway, WorkerLoop, WorkerReceiver, host_towards
+from penstock.drivers.spark.worker_settings import ORPHANED, RELEASED, HostedTask
+from penstock.runtime.protocol import (
     CancelTask,
     DeployTask,
     ExecutionId,
@@ -14,15 +18,8 @@ from penstock.core.protocol import (
     ShutDownWorker,
     TaskStateChanged,
 )
-from penstock.core.task.settings import task_settings
-from penstock.drivers.clock import WAIT_MS_MAX
-from penstock.drivers.event_loop import EventLoopThread
-from penstock.drivers.spark.background import ThreadBackground
-from penstock.drivers.spark.loop_watch import STILL_MS, LoopWatch
-from penstock.drivers.spark.receiver import PATIENCE_MS, FailingGateway, WorkerReceiver
-from penstock.drivers.spark.worker import WorkerLoop, host_towards
-from penstock.drivers.spark.worker_settings import ORPHANED, RELEASED, HostedTask
-from penstock.wire.errors import RecordSerializationError
+from penstock.runtime.task.opening import task_settings
+from penstock.wire.messages import RecordSerializationError
 
 EXECUTION = ExecutionId(1, 0, 3)
 
@@ -209,7 +206,7 @@ def test_the_host_towards_loopback_is_loopback() -> None:
 
 def test_a_loop_that_is_held_up_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     """F4: what a worker is at is worth a word once it has been at it for a while, and runs something of the user's."""
-    monkeypatch.setattr("penstock.drivers.spark.loop_watch.where_is", lambda thread: "operator 'map' " + "x" * 1_000)
+    monkeypatch.setattr("penstock.drivers.spark.heartbeats.where_is", lambda thread: "operator 'map' " + "x" * 1_000)
     clock = FakeClock()
     watch = LoopWatch(clock)
     clock.now += STILL_MS - 1

@@ -8,10 +8,10 @@ from concurrent.futures import Future
 import pytest
 
 from penstock.base.errors import OperationError, ProtocolError
-from penstock.core.protocol import Heartbeat
-from penstock.drivers.questions import ANSWER_BYTES_MAX, Answer, AskLog, AskThreads, FileText, Question, Refused
-from penstock.drivers.spark.heartbeat_answers import HeartbeatAnswers
-from penstock.drivers.spark.worker_questions import WAITING_MAX, WorkerQuestions, parse_question_number
+from penstock.drivers.inspection import ANSWER_BYTES_MAX, Answer, AskLog, AskThreads, FileText, Question, Refused
+from penstock.drivers.spark.heartbeats import HeartbeatAnswers
+from penstock.drivers.spark.master_endpoint import WAITING_MAX, WorkerQuestions, parse_question_number
+from penstock.runtime.protocol import Heartbeat
 from penstock.testing import VirtualClock
 from penstock.wire.messages import MessageCodec
 

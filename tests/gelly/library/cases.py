@@ -21,7 +21,7 @@ from tests.gelly.library.graphs import Given
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.gelly import asm, library
 from penstock.gelly.library import directed, undirected
-from penstock.gelly.library.triangles import permuted
+from penstock.gelly.library.clustering import permuted
 from penstock.state.key_bytes import key_bytes
 
 EXACT = 1e-12

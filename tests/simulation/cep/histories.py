@@ -9,9 +9,9 @@ from typing import ClassVar
 from tests.simulation.cep.worlds import SINK, PatternTopology, draw_topology
 
 from penstock.drivers.simulation.invariants import Invariants
+from penstock.drivers.simulation.jobs import Surroundings
 from penstock.drivers.simulation.scenario import draw_scenario, fault_free
 from penstock.drivers.simulation.simulation import History, Simulation
-from penstock.drivers.simulation.surroundings import Surroundings
 
 #: What is promised of patterns needs each event exactly once.
 MODES = ("aligned", "unaligned", "timed")

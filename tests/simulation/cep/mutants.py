@@ -9,12 +9,11 @@ from unittest import mock
 from tests.simulation.mutants_of_jobs import leave_key_groups_with_the_old_subtask
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.operators.patterns.pattern_operator import PatternOperator
-from penstock.core.operators.patterns.waiting import WaitingEvents
-from penstock.core.operators.timers import TimerQueue
-from penstock.core.patterns.memory import Memory
+from penstock.runtime.operators.patterns.pattern_operator import PatternOperator, WaitingEvents
+from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.patterns.matcher import Memory
 
-#: What is held of a key (`core.patterns.memory`): the next number, partial matches, matches that wait, links, events.
+#: What is held of a key (`runtime.patterns.matcher`): the next number, partial matches, waiting matches, links, events.
 NEXT, PARTIALS, _, LINKS, _ = range(5)
 
 

@@ -16,14 +16,13 @@ from tests.cep.oracle.specifications import Stage as PatternStage
 
 from penstock.base.configuration import Configuration
 from penstock.cep import PatternProcessFunction, TimedOutPartialMatchHandler
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.records import Batch
-from penstock.drivers.simulation.answers import SHOWN_MAX
 from penstock.drivers.simulation.connectors import STEP_MS, SimulatedSource, Split, generate_record
-from penstock.drivers.simulation.reference import Consumed
+from penstock.drivers.simulation.oracle import SHOWN_MAX, Consumed
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.records import Batch
 
 SINK: Final = "sink-0"
 MATCH, TIME_OUT = "match", "time-out"

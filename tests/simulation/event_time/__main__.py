@@ -10,7 +10,7 @@ from functools import partial
 import click
 from tests.simulation.event_time.histories import run_event_time_seed
 
-from penstock.drivers.simulation.command.cli import SeedRange
+from penstock.drivers.simulation.cli import SeedRange
 
 
 @click.command()

@@ -14,11 +14,11 @@ from tests.simulation.event_time.worlds import (
     draw_late_topology,
 )
 
-from penstock.drivers.simulation.answers import check_exact
 from penstock.drivers.simulation.invariants import Invariants
+from penstock.drivers.simulation.jobs import Surroundings
+from penstock.drivers.simulation.oracle import check_exact
 from penstock.drivers.simulation.scenario import MODES, draw_scenario, fault_free
 from penstock.drivers.simulation.simulation import History, Simulation
-from penstock.drivers.simulation.surroundings import Surroundings
 
 
 class EventTimeInvariants(Invariants):

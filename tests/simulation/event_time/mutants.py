@@ -7,11 +7,11 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint.pending import PendingCheckpoint
-from penstock.core.job import scheduler
-from penstock.core.records import MIN_TIMESTAMP
-from penstock.core.task.operator_chain import OperatorChain
-from penstock.core.task.watermark_valve import WatermarkValve
+from penstock.runtime.checkpoint.pending import PendingCheckpoint
+from penstock.runtime.job import scheduler
+from penstock.runtime.records import MIN_TIMESTAMP
+from penstock.runtime.task.operator_chain import OperatorChain
+from penstock.runtime.task.watermarks import WatermarkValve
 
 
 def begin_event_time_again_after_a_restart() -> Any:

@@ -24,13 +24,13 @@ from collections import Counter
 from copy import copy
 from typing import Any, Final
 
-from penstock.core.connector import SourceReader, SourceReaderContext
-from penstock.core.records import Batch
 from penstock.drivers.simulation.connectors import SimulatedSource, Split, generate_record
 from penstock.drivers.simulation.functions import WINDOW_OFFSET_MS
-from penstock.drivers.simulation.outside import outside
-from penstock.drivers.simulation.reference import Consumed, compute_windows
+from penstock.drivers.simulation.oracle import Consumed, compute_windows
+from penstock.drivers.simulation.outside_world import outside
 from penstock.drivers.simulation.topology import Stage, Topology
+from penstock.runtime.connector import SourceReader, SourceReaderContext
+from penstock.runtime.records import Batch
 
 SINK: Final = "sink-results"
 #: Records that the live source has before windows have to fire, and those that it keeps back.

@@ -10,7 +10,7 @@ from functools import partial
 import click
 from tests.simulation.sql.histories import run_sql_seed
 
-from penstock.drivers.simulation.command.cli import SeedRange
+from penstock.drivers.simulation.cli import SeedRange
 
 
 @click.command()

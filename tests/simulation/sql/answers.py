@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from tests.simulation.sql.tables import Row
 
-from penstock.drivers.simulation.answers import SHOWN_MAX
-from penstock.table.plan.changes import SHORT
+from penstock.drivers.simulation.oracle import SHOWN_MAX
+from penstock.sql.logical.nodes import SHORT
 
 #: (the byte of a kind, a row)
 Told = tuple[int, Row]

@@ -10,9 +10,9 @@ from tests.simulation.sql.sources import expiring_since
 from tests.simulation.sql.worlds import SINK, SqlTopology, draw_topology
 
 from penstock.drivers.simulation.invariants import Invariants
+from penstock.drivers.simulation.jobs import Surroundings
 from penstock.drivers.simulation.scenario import draw_scenario, fault_free
 from penstock.drivers.simulation.simulation import History, Simulation
-from penstock.drivers.simulation.surroundings import Surroundings
 
 #: What is promised of tables needs each row exactly once.
 MODES = ("aligned", "unaligned", "timed")

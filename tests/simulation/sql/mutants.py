@@ -10,27 +10,27 @@ from unittest import mock
 from tests.simulation.mutants_of_jobs import leave_key_groups_with_the_old_subtask
 from tests.simulation.planting import Mutant, around
 
-from penstock.core.checkpoint import restore as restore_module
-from penstock.core.graph.job_graph import BROADCAST, JobGraph
-from penstock.core.job import job_recovery as job_recovery_module
+from penstock.runtime.checkpoint import restore as restore_module
+from penstock.runtime.graph.job_graph import BROADCAST, JobGraph
+from penstock.runtime.job import recovery as job_recovery_module
+from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_BEFORE
+from penstock.sql.stream import planner as planner_module
+from penstock.sql.stream.aggregates import functions as aggregates_module
+from penstock.sql.stream.changelog.operators import ChangelogNormalizeOperator
+from penstock.sql.stream.groups.group_aggregate import Lives
+from penstock.sql.stream.joins.regular import SemiJoinOperator
+from penstock.sql.stream.joins.regular import Sent as JoinSent
+from penstock.sql.stream.joins.temporal import TemporalJoinOperator
+from penstock.sql.stream.over.operators import OverInOrderOperator
+from penstock.sql.stream.planning import upsert_keys as upsert_keys_module
+from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator
+from penstock.sql.stream.ranking.deduplicate import FirstRowOperator
+from penstock.sql.stream.ranking.top_n import RetractableTopN
+from penstock.sql.stream.ranking.top_n import Sent as RankSent
+from penstock.sql.stream.rows.bundles import BundlingOperator
+from penstock.sql.stream.rows.state_ttl import StateTimes
+from penstock.sql.stream.rows.watermarks import WatermarkAssignerOperator
 from penstock.state.key_columns import ColumnStates
-from penstock.table.plan.changes import DELETE, INSERT, UPDATE_BEFORE
-from penstock.table.streaming.aggregates import base as aggregates_module
-from penstock.table.streaming.aggregates.group_lives import Lives
-from penstock.table.streaming.joins.joining_operator import Sent as JoinSent
-from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
-from penstock.table.streaming.joins.temporal_join_operator import TemporalJoinOperator
-from penstock.table.streaming.over.over_in_order import OverInOrderOperator
-from penstock.table.streaming.planning import planner as planner_module
-from penstock.table.streaming.planning import upsert_keys as upsert_keys_module
-from penstock.table.streaming.ranking.column_last_row_operator import ColumnLastRowOperator
-from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator
-from penstock.table.streaming.ranking.top_n import RetractableTopN
-from penstock.table.streaming.ranking.top_n import Sent as RankSent
-from penstock.table.streaming.rows.bundles import BundlingOperator
-from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
-from penstock.table.streaming.rows.state_times import StateTimes
-from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
 
 
 def lose_updates_before_of_groups() -> Any:

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pyarrow as pa
 from tests.table.running import Change
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.records import Batch
 from penstock.drivers.simulation.connectors import SimulatedSource, Split
-from penstock.drivers.simulation.outside import outside
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import SHORT
+from penstock.drivers.simulation.outside_world import outside
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.records import Batch
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.types import DataType
+from penstock.sql.logical.nodes import SHORT
 
 #: By world: when (ms) all rows were first seen to be committed that are to expire.
 expiring_since: dict[str, int] = {}

@@ -11,10 +11,10 @@ from typing import Any, Final
 from tests.simulation.sql.sources import ChangelogSource
 from tests.table.running import Change
 
-from penstock.drivers.simulation.reference import Consumed
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.logical_types import DataType, IntType, TimestampType
-from penstock.table.plan.changes import ALL, INSERTS
+from penstock.drivers.simulation.oracle import Consumed
+from penstock.sql.data.types import DataType, IntType, TimestampType
+from penstock.sql.logical.nodes import ALL, INSERTS
+from penstock.sql.tables.tables import TableReader
 
 Row = tuple[Any, ...]
 

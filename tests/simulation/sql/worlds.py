@@ -18,20 +18,19 @@ from tests.table.planned import manager_of, plan_query
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.operators.sink.sink import SinkOperator
 from penstock.drivers.simulation.connectors import SimulatedSink
-from penstock.drivers.simulation.reference import Consumed
+from penstock.drivers.simulation.oracle import Consumed
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation
-from penstock.table.connectors.tables import TableReader
-from penstock.table.plan.changes import ALL
-from penstock.table.plan.logical import Node, Scan
-from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.bundles import MiniBatch
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.sql.logical.nodes import ALL, Node, Scan
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import DEFAULTS, PlanOptions
+from penstock.sql.stream.rows.bundles import MiniBatch
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.tables import TableReader
 
 #: A query shape is a function that draws one.
 SHAPES: Final = (

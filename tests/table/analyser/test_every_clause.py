@@ -16,8 +16,9 @@ import pytest
 from tests.table.api.recording import Recorder, environment
 
 from penstock.base.errors import PenstockError
+from penstock.sql.parser import parse_script, statements, syntax
+from penstock.sql.parser import syntax as relations
 from penstock.table import TableEnvironment
-from penstock.table.sql import parse_script, relations, statements, syntax
 
 MODULES: Final = (syntax, relations, statements)
 #: `node.field`, and a field in a pattern of `match`; the built-in getattr, which walks use, is a call
@@ -285,7 +286,8 @@ class Watched:
         value = self._field.__get__(node, owner)
         frame = sys._getframe(1)
         module = frame.f_globals.get("__name__", "")
-        is_planner = module.startswith("penstock.table.") and not module.startswith("penstock.table.sql")
+        is_engine = module.startswith(("penstock.table.", "penstock.sql."))
+        is_planner = is_engine and not module.startswith("penstock.sql.parser")
         if is_planner and frame.f_code.co_code[frame.f_lasti] in READING:
             self._reads.add((type(node).__name__, self._name, repr(value)))
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_query
 
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
 
 TABLES = (ORDERS, CUSTOMERS)
 

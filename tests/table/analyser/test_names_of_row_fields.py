@@ -8,9 +8,9 @@ import pytest
 from tests.table.api.recording import Recorder, environment
 from tests.table.running import Rows, run
 
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import FloatType, IntType, RowType, VarCharType
 from penstock.table import DataTypes
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import FloatType, IntType, RowType, VarCharType
 from penstock.table.expressions import col, lit, row
 
 STRING = VarCharType(2**31 - 1)

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from tests.table.planned import list_columns, planned
 
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
 
 ORDERS = """\
 WatermarkAssigner(rowtime=[ts], watermark=[ts])

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.table.planned import CUSTOMERS, ORDERS, create, manager_of, plan_query
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.logical import Aggregate, Distinct, Join, Node
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import Aggregate, Distinct, Join, Node
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

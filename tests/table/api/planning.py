@@ -12,9 +12,9 @@ from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_query
 
 from penstock.base.types import Row, RowKind
 from penstock.plan.description import Plan
-from penstock.table.plan.executor import ChangelogRow
-from penstock.table.plan.logical import Node
-from penstock.table.plan.text import plan_text
+from penstock.sql.executor import ChangelogRow
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.logical.nodes import Node
 from penstock.table.table import Table
 
 

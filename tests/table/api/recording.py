@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.plan.description import Plan
+from penstock.sql.executor import ChangelogRow
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.logical.nodes import Node, Write
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.functions.definition import Session
-from penstock.table.plan.executor import ChangelogRow
-from penstock.table.plan.logical import Node, Write
-from penstock.table.plan.text import plan_text
 
 
 class RecordedJob:

@@ -4,8 +4,8 @@ import pytest
 from tests.table.api.recording import environment, read_names, read_rows
 
 from penstock.base.errors import UnsupportedError
+from penstock.sql.data.errors import ValidationError
 from penstock.table import TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 ORDERS = """
 CREATE TABLE orders (

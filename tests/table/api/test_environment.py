@@ -7,9 +7,12 @@ import pandas
 import pytest
 from tests.table.api.recording import Recorder, environment
 
-from penstock.codecs.map_columns import NULLABLE_KEY
+from penstock.codecs.arrow_columns import NULLABLE_KEY
 from penstock.common import ConfigOptions, Configuration, Row, RowKind
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.sql.catalogs.catalog import CatalogDescriptor
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import ArrowRows, Scan
 from penstock.table import (
     ChangelogMode,
     DataTypes,
@@ -23,9 +26,6 @@ from penstock.table import (
     TableDescriptor,
     TableEnvironment,
 )
-from penstock.table.catalog.descriptor import CatalogDescriptor
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.logical import ArrowRows, Scan
 from penstock.table.udf import udf
 
 

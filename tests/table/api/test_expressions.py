@@ -12,13 +12,15 @@ import pytest
 
 from penstock.base.errors import WrongTypeError
 from penstock.base.types import Row
-from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.literals import constant
-from penstock.table.analyser.planned import MethodCalls
-from penstock.table.analyser.scalars import ScalarAnalyser
-from penstock.table.analyser.scopes import build_scope
-from penstock.table.catalog.schema import Schema, parse_expression
-from penstock.table.data.errors import ValidationError
+from penstock.sql.analyzer.calls import Calls, constant
+from penstock.sql.analyzer.expressions import ScalarAnalyser
+from penstock.sql.analyzer.queries import MethodCalls
+from penstock.sql.analyzer.scopes import build_scope
+from penstock.sql.catalogs.schema import Schema, parse_expression
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.nodes import RowSchema, Values
+from penstock.sql.typed import Constant
 from penstock.table.expression import (
     Expression,
     JsonExistsOnError,
@@ -68,10 +70,6 @@ from penstock.table.expressions import (
     to_timestamp_ltz,
     unix_timestamp,
 )
-from penstock.table.functions.definition import Session
-from penstock.table.plan.logical import Values
-from penstock.table.plan.row_schema import RowSchema
-from penstock.table.typed.nodes import Constant
 from penstock.table.types import DataTypes
 
 A, B = col("a"), col("b")

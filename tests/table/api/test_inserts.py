@@ -5,8 +5,8 @@ from tests.table.api.recording import Recorder, environment, read_rows
 
 from penstock.base.errors import UnsupportedError
 from penstock.base.types import Row
+from penstock.sql.data.errors import ValidationError
 from penstock.table import DataTypes, Schema, TableDescriptor, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 SOURCE = "CREATE TABLE s (id BIGINT, name STRING, n INT NOT NULL)"
 SINK = (

@@ -12,12 +12,11 @@ from tests.table.api.recording import Recorder, environment, read_rows
 
 import penstock
 from penstock.base.errors import ConfigurationError, PenstockError
-from penstock.base.table_options import FLINK_TABLE_OPTIONS, TABLE_OPTIONS
-from penstock.base.unknown_options import unknown_options
+from penstock.base.unknown_options import FLINK_TABLE_OPTIONS, TABLE_OPTIONS, unknown_options
 from penstock.common import Configuration
+from penstock.sql.data.errors import UnknownNameError
+from penstock.sql.parser import SqlParserError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import UnknownNameError
-from penstock.table.sql import SqlParserError
 
 TABLES: Final = (
     "CREATE TABLE orders (id INT, amount INT) WITH ('connector' = 'datagen')",
@@ -163,7 +162,8 @@ def test_an_unknown_option_is_reported_in_batch() -> None:
 def test_each_option_that_is_read_is_known() -> None:
     """The list of options with an effect is that of the source."""
     found: set[str] = set()
-    for file in Path(penstock.__file__).parent.glob("table/**/*.py"):
+    package = Path(penstock.__file__).parent
+    for file in (*package.glob("table/**/*.py"), *package.glob("sql/**/*.py")):
         found |= set(re.findall(r'"(table\.(?:[a-z0-9]+[.-])*[a-z0-9-]+)"', file.read_text(encoding="utf-8")))
     assert {key for key in found if key not in TABLE_OPTIONS} - {"table.include"} == set()
     assert unknown_options(TABLE_OPTIONS) == {}

@@ -10,14 +10,13 @@ from tests.table.api.recording import Recorder, environment
 
 from penstock.base.errors import WrongTimeError
 from penstock.base.types import Row, RowKind
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.conversion import to_external, to_internal
+from penstock.sql.data.types import DataType, YearMonthIntervalType
+from penstock.sql.logical.nodes import PlanColumn, RowSchema
+from penstock.sql.session.config import parse_zone
+from penstock.sql.session.result import Tableau, display_width, format_value
 from penstock.table import DataTypes, ResultKind
-from penstock.table.data.conversion import to_external, to_internal
-from penstock.table.data.logical_types import DataType, YearMonthIntervalType
-from penstock.table.data.values import to_column
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
-from penstock.table.session.tableau import Tableau, display_width
-from penstock.table.session.time_zones import parse_zone
-from penstock.table.session.value_text import format_value
 
 CHANGES = [("+I", (1, "a")), ("-U", (1, "a")), ("+U", (None, "日本" * 10))]
 

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.base.errors import JobExecutionError, UnsupportedError
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, StreamTableEnvironment, TableEnvironment
-from penstock.table.data.errors import ValidationError
 from penstock.table.expressions import col
 
 ORDERS = (

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from penstock.table.analyser.calls import Calls
-from penstock.table.analyser.planned import MethodCalls
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DataType
+from penstock.sql.analyzer.calls import Calls
+from penstock.sql.analyzer.queries import MethodCalls
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.functions.definition import Session
+from penstock.sql.parser import syntax, to_sql
+from penstock.sql.typed import Field, FunctionCall, Typed
 from penstock.table.expression import Expression
 from penstock.table.expressions import col, concat, lit, range_, with_columns
-from penstock.table.functions.definition import Session
-from penstock.table.selection import selected
-from penstock.table.sql import syntax, to_sql
-from penstock.table.typed.nodes import Field, FunctionCall, Typed
+from penstock.table.plans import selected
 from penstock.table.types import DataTypes
 
 PLACE = DataTypes.ROW([DataTypes.FIELD("city", DataTypes.STRING()), DataTypes.FIELD("number", DataTypes.INT())])

@@ -10,8 +10,8 @@ from tests.table.api.planning import PlanningEnvironment, show_plan
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
 from penstock.base.types import Row, RowKind
-from penstock.table.catalog.table_schema import TableSchema
-from penstock.table.data.errors import ValidationError
+from penstock.sql.catalogs.schema import TableSchema
+from penstock.sql.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import (
     CURRENT_RANGE,

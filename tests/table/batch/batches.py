@@ -15,21 +15,19 @@ from tests.table.running import Answer, Rows, run_over
 
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.session import hand_back, obtain_spark
-from penstock.table.batch.failures import failures_told
-from penstock.table.batch.kernels import BatchSession
-from penstock.table.batch.native import native_text
-from penstock.table.batch.planner import QUERIES
-from penstock.table.batch.planning import BatchPlanner
-from penstock.table.batch.stored import from_stored
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.plan.levels import allow_plans
-from penstock.table.plan.logical import ArrowRows, Node, Project, Scan
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
-from penstock.table.typed.nodes import Field, FunctionCall, Typed, transformed
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.types import DataType
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.logical.nodes import ArrowRows, Node, PlanColumn, Project, RowSchema, Scan
+from penstock.sql.logical.properties import allow_plans
+from penstock.sql.spark.executor import QUERIES, failures_told
+from penstock.sql.spark.kernels import BatchSession
+from penstock.sql.spark.native import native_text
+from penstock.sql.spark.planning import BatchPlanner
+from penstock.sql.spark.stored import from_stored
+from penstock.sql.tables.tables import TableReader
+from penstock.sql.typed import Field, FunctionCall, Typed, transformed
 
 #: Queries of few rows: to compile code, or to plan again while they run, takes longer than they do.
 SETTINGS = {
@@ -75,7 +73,7 @@ def run_batch(sql: str, **tables: Rows) -> list[tuple[Any, ...]]:
 
 
 def compute_rows(plan: Node, tables: Tables = None) -> list[tuple[Any, ...]]:
-    """The rows of a plan, as `penstock.table.data.values` holds them."""
+    """The rows of a plan, as `penstock.sql.data.arrow` holds them."""
     allow_plans([plan])
     with planning(tables) as planner:
         found = planner.frame(plan).toArrow()

@@ -9,9 +9,8 @@ from tests.table.batch.batches import check_agrees, run_batch
 from tests.table.running import Rows
 
 from penstock.base.errors import UnsupportedError
-from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.logical_types import (
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.types import (
     BigIntType,
     BooleanType,
     DataType,
@@ -24,6 +23,7 @@ from penstock.table.data.logical_types import (
     TimeType,
     VarCharType,
 )
+from penstock.table import EnvironmentSettings, TableEnvironment
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 

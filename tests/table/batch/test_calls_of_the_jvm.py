@@ -10,8 +10,8 @@ import pytest
 from tests.table.batch.batches import SETTINGS, spark_of_tests
 
 from penstock.base.errors import OperationError
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 pytestmark = pytest.mark.spark
 

@@ -12,8 +12,8 @@ from tests.table.batch.batches import run_batch
 from tests.table.running import Rows, run
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.errors import TableRuntimeError
-from penstock.table.data.logical_types import (
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.types import (
     ArrayType,
     DecimalType,
     DoubleType,
@@ -24,7 +24,7 @@ from penstock.table.data.logical_types import (
     VarCharType,
     VariantType,
 )
-from penstock.table.streaming.rows.held_rows import RowEquality
+from penstock.sql.stream.rows.rows import RowEquality
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 

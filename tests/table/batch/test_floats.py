@@ -11,7 +11,7 @@ import pytest
 from tests.table.batch.batches import run_batch
 from tests.table.running import Rows, run
 
-from penstock.table.data.logical_types import DecimalType, DoubleType, FloatType, IntType
+from penstock.sql.data.types import DecimalType, DoubleType, FloatType, IntType
 
 TENTH = float(np.float32(0.1))
 NUMBERS = Rows(

@@ -13,10 +13,9 @@ from tests.table.batch.batches import disagreements, run_batch
 from tests.table.planned import NOW_NS
 from tests.table.running import Rows
 
-from penstock.table.analyser.calls import Calls
-from penstock.table.batch.native import native_text
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import (
+from penstock.sql.analyzer.calls import Calls
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import (
     BigIntType,
     BooleanType,
     CharType,
@@ -34,8 +33,9 @@ from penstock.table.data.logical_types import (
     VarCharType,
     YearMonthIntervalType,
 )
-from penstock.table.functions.definition import Session
-from penstock.table.typed.nodes import Constant, Field, Typed
+from penstock.sql.functions.definition import Session
+from penstock.sql.spark.native import native_text
+from penstock.sql.typed import Constant, Field, Typed
 
 pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
 
@@ -211,7 +211,7 @@ def test_what_spark_answers_otherwise_is_left_to_kernels(sql: str) -> None:
     """Its own answer would be another one, or nobody has shown that it is not."""
     from tests.table.planned import manager_of, plan_query
 
-    from penstock.table.plan.logical import Project
+    from penstock.sql.logical.nodes import Project
 
     plan = plan_query(f"SELECT {sql} FROM x", manager_of("CREATE TABLE x (t STRING, d DOUBLE)"))
     assert isinstance(plan, Project)

@@ -12,13 +12,13 @@ from tests.table.batch.batches import run_batch
 from tests.table.running import Rows
 from tests.table.streaming.matching import Matching, plan_node
 
-from penstock.core.records import MAX_WATERMARK
-from penstock.table.batch.kernels import BatchSession, Step
-from penstock.table.batch.patterns import Recognized
-from penstock.table.batch.stored import from_stored
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DateType, DoubleType, IntType, TimestampType, TimeType, VarCharType
-from penstock.table.streaming.planning.plan_patterns import build_match_specification
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DateType, DoubleType, IntType, TimestampType, TimeType, VarCharType
+from penstock.sql.spark.kernels import BatchSession, Step
+from penstock.sql.spark.match import Recognized
+from penstock.sql.spark.stored import from_stored
+from penstock.sql.stream.match.plan import build_match_specification
 
 BY_SYMBOL = "PARTITION BY symbol ORDER BY ts"
 MEASURES = "MEASURES FIRST(A.price) AS f, LAST(A.price) AS l, B.price AS b"

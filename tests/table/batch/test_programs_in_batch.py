@@ -11,12 +11,12 @@ from tests.table.running import Rows
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.common import Configuration
-from penstock.connectors.columns import ColumnsSource
-from penstock.core.connector import Boundedness
+from penstock.connectors.collection import ColumnsSource
+from penstock.runtime.connector import Boundedness
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import BigIntType
+from penstock.sql.tables.tables import TableReader
 from penstock.table import DataTypes, EnvironmentSettings, TableEnvironment
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import BigIntType
 
 pytestmark = pytest.mark.spark
 

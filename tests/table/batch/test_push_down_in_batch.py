@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from tests.table.planned import manager_of, plan_query
 
+from penstock.sql.analyzer.calls import Calls
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.connectors.filesystem.connector import FilesScan
+from penstock.sql.functions.definition import Session
+from penstock.sql.spark.executor import BatchExecutor
+from penstock.sql.spark.planning import Reads
+from penstock.sql.tables.tables import PushDown
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.analyser.calls import Calls
-from penstock.table.batch.executor import BatchExecutor
-from penstock.table.batch.reads import Reads
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.filesystem.scan import FilesScan
-from penstock.table.connectors.push_down import PushDown
-from penstock.table.functions.definition import Session
 
 
 def ddl(path: Path) -> str:
@@ -74,7 +74,7 @@ def test_results_are_the_same_as_without(folder: Path, sql: str, monkeypatch: py
             return sorted(map(repr, found))
 
     found = rows()
-    monkeypatch.setattr("penstock.table.batch.executor.PushDown", lambda scan: PushDown())
+    monkeypatch.setattr("penstock.sql.spark.executor.PushDown", lambda scan: PushDown())
     assert found == rows() != []
 
 

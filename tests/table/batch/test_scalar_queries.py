@@ -6,7 +6,7 @@ import pytest
 from tests.table.batch.batches import check_agrees, show_query
 from tests.table.running import Rows
 
-from penstock.table.data.logical_types import IntType
+from penstock.sql.data.types import IntType
 
 pytestmark = pytest.mark.spark
 

@@ -24,10 +24,10 @@ from tests.table.program_tables import fold_changes
 from tests.table.programs import NotApplicableError, Program
 
 from penstock.base.errors import PenstockError
-from penstock.connectors.columns import ColumnsSource
-from penstock.table.connectors.tables import TableReader
-from penstock.table.plan import logical
-from penstock.table.sql import SqlParserError
+from penstock.connectors.collection import ColumnsSource
+from penstock.sql.logical import nodes as logical
+from penstock.sql.parser import SqlParserError
+from penstock.sql.tables.tables import TableReader
 
 
 class InTurns(Program):

@@ -10,10 +10,10 @@ from tests.table.beside_flink.turns import Turns
 from tests.table.planned import create, manager_of
 from tests.table.program_tables import MODES, SINK_MODE
 
-from penstock.table.catalog.manager import CatalogManager
-from penstock.table.data import logical_types as types
-from penstock.table.data.logical_types import DataType
-from penstock.table.sql import parse_script, parse_statement, statements
+from penstock.sql.catalogs.manager import CatalogManager
+from penstock.sql.data import types
+from penstock.sql.data.types import DataType
+from penstock.sql.parser import parse_script, parse_statement, statements
 
 PAUSE_MS = 150
 PATIENCE_S = 30

@@ -19,7 +19,7 @@ from tests.table.beside_flink.random_expressions import expression
 from tests.table.functions import Row, results, session_of, typed_sql
 
 from penstock.base.errors import PenstockError
-from penstock.table.sql import SqlParserError
+from penstock.sql.parser import SqlParserError
 
 #: How many expressions are one query of Flink.
 AT_ONCE = 25

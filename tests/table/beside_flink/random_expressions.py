@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from penstock.table.functions.registry import SCALAR_FUNCTIONS
+from penstock.sql.functions.registry import SCALAR_FUNCTIONS
 
 #: Values by kind, one a line, or apart by `;`.
 VALUES: Final = {

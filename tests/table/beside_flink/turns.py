@@ -6,10 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.connectors.collection import CollectionSplit
-from penstock.connectors.columns import ColumnsSource
-from penstock.core.connector import InputStatus, SourceReader, SourceReaderContext
-from penstock.core.records import Batch
+from penstock.connectors.collection import CollectionSplit, ColumnsSource
+from penstock.runtime.connector import InputStatus, SourceReader, SourceReaderContext
+from penstock.runtime.records import Batch
 
 PAUSE_S = 0.02
 

@@ -10,11 +10,11 @@ import pytest
 from tests.table.flink_values import alike, parse_type
 from tests.table.functions import Row, results, session_of, typed_sql
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.functions.random_numbers import JavaRandom
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.functions.numbers import JavaRandom
 
 ROW = Row(
     ["tiny", "small", "whole", "long", "single", "twice", "money", "wide", "text", "nothing", "absent"],

@@ -10,13 +10,13 @@ from pyroaring import BitMap
 from tests.table.flink_values import parse_type
 from tests.table.functions import Row, session_of, typed_sql
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import BitmapType, VarBinaryType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.functions.bitmaps import bitmap_text
-from penstock.table.functions.row_text import row_text
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import BitmapType, VarBinaryType
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.functions.bitmaps import bitmap_text
+from penstock.sql.functions.text_casts import row_text
 
 Column = tuple[str, Sequence[Any]]
 

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 from tests.table.functions import Row, results, session_of, typed_sql
 
-from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.temporal_text import parse_date, parse_timestamp
-from penstock.table.data.values import to_column, to_full_array, to_scalar, to_values
-from penstock.table.functions.casts import cast_kernel, supports_cast
-from penstock.table.functions.definition import Session
-from penstock.table.sql.type_parser import TypeParser
+from penstock.sql.data.arrow import arrow_type, to_column, to_full_array, to_scalar, to_values
+from penstock.sql.data.datetimes import parse_date, parse_timestamp
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.functions.casts import cast_kernel, supports_cast
+from penstock.sql.functions.definition import Session
+from penstock.sql.parser.types import TypeParser
 
 INFINITY = float("inf")
 

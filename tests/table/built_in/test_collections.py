@@ -11,10 +11,10 @@ from tests.table.flink_values import parse_type
 from tests.table.functions import Row, session_of, typed_sql
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
 
 Column = tuple[str, Sequence[Any]]
 

@@ -8,9 +8,9 @@ import pytest
 from tests.table.evaluated import column
 from tests.table.functions import Row, session_of, typed_sql
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DataType
-from penstock.table.sql.type_parser import TypeParser
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.parser.types import TypeParser
 
 
 def parse_sql_type(text: str) -> DataType:

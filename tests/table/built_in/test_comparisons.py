@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from tests.table.functions import Row, session_of, typed_sql
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.sql.type_parser import TypeParser
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.parser.types import TypeParser
 
 
 def parse_sql_type(text: str) -> DataType:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from tests.table.evaluated import column
 
-from penstock.table.data.logical_types import BigIntType, DataType, IntType, SmallIntType
+from penstock.sql.data.types import BigIntType, DataType, IntType, SmallIntType
 
 LEAST: dict[DataType, int] = {BigIntType(): -(2**63), IntType(): -(2**31), SmallIntType(): -(2**15)}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.table.evaluated import column, type_text, value
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from tests.table.evaluated import column, type_text, value
 from tests.table.planned import manager_of, plan_query
 from tests.table.temporal_shown import shown
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import DataType, DateType, LocalZonedTimestampType, TimestampType
-from penstock.table.data.temporal_text import days_from_civil, parse_timestamp
+from penstock.sql.data.datetimes import days_from_civil, parse_timestamp
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import DataType, DateType, LocalZonedTimestampType, TimestampType
 
 REASON = "points in time with more than 6 digits of a second are in the years 1678 to 2261"
 FAR, NEAR = "9999-12-31 00:00:00", "2001-01-01 00:00:00"

@@ -11,13 +11,13 @@ import pytest
 from tests.table.flink_values import parse_type
 from tests.table.functions import Row, results, session_of, typed_sql
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.functions.definition import Session
-from penstock.table.functions.json_text import json_text
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.functions.definition import Session
+from penstock.sql.functions.json import json_text
 
 DOCUMENT = """{"type": "account", "age": 42, "balance": 13.370, "big": 12345678901234567890.125, "active": true,
 "owner": {"name": "Ann", "a b": null}, "tags": ["x", "y"], "empty": [], "nothing": null}"""

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from tests.table.evaluated import column
 
-from penstock.table.functions.java_patterns import compiled
-from penstock.table.functions.linear_patterns import GROUP, linear
+from penstock.sql.functions.java_regex import GROUP, compiled, linear
 
 CHARS = "ab.1_ -\n\r\x0b\x85\u2028é😀"
 SINGLE = st.sampled_from(

@@ -8,8 +8,8 @@ import pytest
 from tests.table.evaluated import column, type_text, value
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.functions.java_patterns import InvalidPatternError, compiled, matches, split
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.functions.java_regex import InvalidPatternError, compiled, matches, split
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from tests.table.temporal_shown import of_rows, session, shown, typed
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DateType, LocalZonedTimestampType, TimestampType, TimeType
-from penstock.table.data.moments import add_months, to_months
-from penstock.table.data.temporal_text import civil_from_days, days_from_civil, parse_timestamp
-from penstock.table.data.values import to_column, to_scalar, to_values
-from penstock.table.functions import temporal_arithmetic
-from penstock.table.functions.definition import Call, Operands
-from penstock.table.typed.nodes import Constant
+from penstock.sql.data.arrow import to_column, to_scalar, to_values
+from penstock.sql.data.datetimes import add_months, civil_from_days, days_from_civil, parse_timestamp, to_months
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DateType, LocalZonedTimestampType, TimestampType, TimeType
+from penstock.sql.functions import datetime as temporal_arithmetic
+from penstock.sql.functions.definition import Call, Operands
+from penstock.sql.typed import Constant
 
 
 def calculated(one: str, operator: str, other: str) -> tuple[object, str]:

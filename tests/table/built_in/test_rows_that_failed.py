@@ -9,10 +9,10 @@ import pytest
 from tests.table.running import Rows, run_over
 from tests.table.sql.shown import shown
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.functions.signatures import INT, STRING
-from penstock.table.sql import parse_statement, to_sql
-from penstock.table.sql.statements import QueryStatement
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.functions.definition import INT, STRING
+from penstock.sql.parser import parse_statement, to_sql
+from penstock.sql.parser.statements import QueryStatement
 
 M = Rows(
     {"id": INT, "tx": STRING, "k": STRING, "d": STRING},

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.table.evaluated import column, type_text, value
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.functions.signatures import INT
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.functions.definition import INT
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.table.temporal_shown import of_rows, shown, typed
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import LENGTH_MAX, BigIntType, DateType, TimestampType, VarCharType
-from penstock.table.data.temporal_text import format_date, format_timestamp, parse_timestamp
-from penstock.table.time_patterns.formatting import formatter
-from penstock.table.time_patterns.tokens import Dialect, fraction_digits
+from penstock.sql.data.datetimes import format_date, format_timestamp, parse_timestamp
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import LENGTH_MAX, BigIntType, DateType, TimestampType, VarCharType
+from penstock.sql.datetime_format.formatting import formatter
+from penstock.sql.datetime_format.patterns import Dialect, fraction_digits
 
 STRING = VarCharType(LENGTH_MAX)
 POINT = "TIMESTAMP '1990-10-14 22:20:45.123456789'"

@@ -9,9 +9,9 @@ import pytest
 from tests.table.flink_values import parse_type
 from tests.table.functions import Row, results, session_of, typed_sql
 
-from penstock.table.data.errors import TableRuntimeError, ValidationError
-from penstock.table.data.logical_types import DataType
-from penstock.table.functions.variants import Variant, variant_cast, variant_item
+from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.functions.variants import Variant, variant_cast, variant_item
 
 
 def evaluated(sql: str, value: str | None) -> tuple[Any, str]:

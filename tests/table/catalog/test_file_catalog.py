@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import UnsupportedError
+from penstock.sql.catalogs.ddl import build_catalog_table as table_of_ddl
+from penstock.sql.catalogs.file_catalog import FileCatalog, build_catalog_table, table_document
+from penstock.sql.catalogs.manager import InlineView
+from penstock.sql.catalogs.schema import Schema
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import RowSchema, Values
+from penstock.sql.parser import parse_statement, to_sql
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
-from penstock.table.catalog.file.catalog import FileCatalog
-from penstock.table.catalog.file.documents import build_catalog_table, table_document
-from penstock.table.catalog.from_ddl import build_catalog_table as table_of_ddl
-from penstock.table.catalog.inline_view import InlineView
-from penstock.table.catalog.schema import Schema
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.logical import Values
-from penstock.table.plan.row_schema import RowSchema
-from penstock.table.sql import parse_statement, to_sql
 
 TABLES = [
     "CREATE TABLE t (id BIGINT NOT NULL, name STRING COMMENT 'a \"name\"', PRIMARY KEY (id) NOT ENFORCED)",
@@ -216,11 +214,11 @@ def test_a_file_that_is_no_document_is_told_by_its_path(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
-from penstock.table.catalog.file.catalog import FileCatalog
-from penstock.table.catalog.from_ddl import build_catalog_table
-from penstock.table.catalog.objects import CatalogDatabase, ObjectPath
-from penstock.table.data.errors import ValidationError
-from penstock.table.sql import parse_statement
+from penstock.sql.catalogs.file_catalog import FileCatalog
+from penstock.sql.catalogs.ddl import build_catalog_table
+from penstock.sql.catalogs.catalog import CatalogDatabase, ObjectPath
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.parser import parse_statement
 
 path, mine = sys.argv[1:]
 catalog = FileCatalog("c", path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.table.planned import create, manager_of
 
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
 
 BASE = """
 CREATE TABLE base (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.table.planned import CUSTOMERS, create, manager_of, plan_query
 
+from penstock.sql.catalogs.schema import Schema
+from penstock.sql.data.errors import ValidationError
 from penstock.table.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
-from penstock.table.catalog.schema import Schema
-from penstock.table.data.errors import ValidationError
 
 TABLE = CatalogBaseTable.create_table(Schema.new_builder().column("a", "INT").build(), properties={"connector": "x"})
 VIEW = CatalogBaseTable.create_view("SELECT 1", "SELECT 1", Schema.new_builder().column("a", "INT").build())

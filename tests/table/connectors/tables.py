@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 from tests.table.planned import manager_of, plan_query
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.connector import Source
-from penstock.table.catalog.resolution import list_metadata_columns, row_schema
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.connector import Connectors
-from penstock.table.connectors.tables import TableReader, TableWriter
-from penstock.table.data.values import to_values
-from penstock.table.plan.logical import Node, Scan, Values, Write
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.connector import Source
+from penstock.sql.catalogs.columns import list_metadata_columns, row_schema
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.data.arrow import to_values
+from penstock.sql.logical.nodes import Node, Scan, Values, Write
+from penstock.sql.tables.connector import Connectors
+from penstock.sql.tables.tables import TableReader, TableWriter
 from penstock.testing.connectors import SourceRun, read_source
 
 LARGE = 1 << 16

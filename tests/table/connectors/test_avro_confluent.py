@@ -14,16 +14,15 @@ import pytest
 from tests.servers.registry import registry_server
 from tests.table.connectors.tables import build_reader, held_rows, writer_of
 
-from penstock.codecs.messages import Deserialized
+from penstock.codecs.serialization import Deserialized
 from penstock.datastream.formats.avro import AvroSchema, ConfluentRegistryAvroSerializationSchema
-from penstock.table.catalog.schema import parse_data_type
-from penstock.table.connectors.formats.avro import avro_schema
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import ALL, INSERTS, SHORT
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
+from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.formats.avro import avro_schema
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, PlanColumn, RowSchema
+from penstock.sql.tables.connector import TableOptions
 
 ALL_TYPES = {
     "i": "INT NOT NULL",

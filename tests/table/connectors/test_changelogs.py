@@ -10,15 +10,14 @@ import pyarrow as pa
 import pytest
 from tests.table.connectors.tables import held_rows
 
-from penstock.codecs.messages import Deserialized
+from penstock.codecs.serialization import Deserialized
+from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.logical.nodes import ALL, SHORT, PlanColumn, RowSchema
+from penstock.sql.tables.connector import TableOptions
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.catalog.schema import parse_data_type
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import ALL, SHORT
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 ROW = {"id": "INT", "name": "STRING"}
 

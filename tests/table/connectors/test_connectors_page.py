@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.formats.built_in import built_in_formats
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.formats.built_in import built_in_formats
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "table-connectors.md"

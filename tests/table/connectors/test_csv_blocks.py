@@ -7,9 +7,9 @@ from hypothesis import given
 from tests.table.connectors.tables import held_rows
 from tests.table.connectors.test_formats import make_schema
 
-from penstock.formats.stream_format import DecodedBlock
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.table_options import TableOptions
+from penstock.formats.file_format import DecodedBlock
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.tables.connector import TableOptions
 
 SCHEMA = make_schema(a="STRING", b="INT")
 LINES = st.one_of(

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tests.table.connectors.tables import build_reader, scan_of
 
-from penstock.codecs.map_columns import NULLABLE_KEY
-from penstock.core.columns.batch import SplitColumnBatch
-from penstock.core.connector import Boundedness, InputStatus
-from penstock.core.records import Batch
-from penstock.table.connectors.abilities import LimitPushDown, ProjectionPushDown
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.datagen.source import GeneratedColumnsSource, RowsSplit
-from penstock.table.data.errors import ValidationError
+from penstock.codecs.arrow_columns import NULLABLE_KEY
+from penstock.runtime.columns.batch import SplitColumnBatch
+from penstock.runtime.connector import Boundedness, InputStatus
+from penstock.runtime.records import Batch
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.connectors.datagen import GeneratedColumnsSource, RowsSplit
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.tables.tables import LimitPushDown, ProjectionPushDown
 from penstock.testing.connectors import ReaderHost, SourceRun
 
 FAST = "'rows-per-second' = '100000000'"

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import FormatError
-from penstock.codecs.column_leaves import convert_leaves
-from penstock.codecs.julian_calendar import FIRST_GREGORIAN_DAY, to_gregorian, to_julian
+from penstock.codecs.arrow_columns import FIRST_GREGORIAN_DAY, convert_leaves, to_gregorian, to_julian
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSource

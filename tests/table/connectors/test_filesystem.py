@@ -11,12 +11,12 @@ import pytest
 from tests.table.connectors.tables import build_reader, read_rows, scan_of, table_rows, writer_of
 
 from penstock.base.errors import FormatError, UnsupportedError
-from penstock.core.connector import Boundedness
-from penstock.formats.errors import MalformedRecordError
+from penstock.formats.file_format import MalformedRecordError
+from penstock.runtime.connector import Boundedness
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.connectors.filesystem.connector import FilesScan
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.filesystem.scan import FilesScan
-from penstock.table.data.errors import ValidationError
 from penstock.testing.connectors import SinkHost
 
 FORMATS = ("csv", "json", "parquet", "orc", "avro")

@@ -16,16 +16,16 @@ from tests.table.connectors.tables import build_reader, held_rows, read_rows
 
 from penstock.base.errors import FormatError, PenstockError, UnsupportedError
 from penstock.codecs.csv_row import CsvRowDeserializationSchema
-from penstock.codecs.messages import Deserialized
+from penstock.codecs.serialization import Deserialized
 from penstock.common import Types
 from penstock.formats.csv import CsvFormat
+from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.logical.nodes import PlanColumn, RowSchema
+from penstock.sql.tables.connector import TableOptions
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.catalog.schema import parse_data_type
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.values import to_column
-from penstock.table.plan.row_schema import PlanColumn, RowSchema
 
 
 def make_schema(**columns: str) -> RowSchema:

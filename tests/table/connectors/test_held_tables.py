@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.table.connectors.tables import scan_of
 
 from penstock.base.errors import JobExecutionError, UnsupportedError
-from penstock.connectors.columns import ColumnsSource
+from penstock.connectors.collection import ColumnsSource
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.tables.lookup import ColumnsLookup, HeldTable, ReadingStopped, RowsByKey, read_whole
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.held_table import HeldTable, ReadingStopped, RowsByKey, read_whole
-from penstock.table.connectors.lookup import ColumnsLookup
-from penstock.table.data.errors import ValidationError
 
 NUMBERS = st.one_of(st.none(), st.integers(-3, 3))
 TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "ß"]))

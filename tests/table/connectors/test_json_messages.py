@@ -17,10 +17,10 @@ from tests.table.connectors.tables import held_rows, table_rows
 from tests.table.connectors.test_formats import decoded, make_schema, reasons, rows
 
 import penstock
-from penstock.codecs.messages import Deserialized
+from penstock.codecs.serialization import Deserialized
 from penstock.common import Types
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from penstock.table.plan.row_schema import RowSchema
+from penstock.sql.logical.nodes import RowSchema
 
 #: how many good messages stand around the one in question
 AROUND = 40

@@ -10,9 +10,9 @@ import pytest
 from tests.servers.kafka import KafkaCluster
 from tests.table.connectors.tables import build_reader
 
-from penstock.core.connector import Boundedness
+from penstock.runtime.connector import Boundedness
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 STOPS = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "latest-offset"}
 

@@ -13,8 +13,8 @@ from tests.table.connectors.tables import writer_of
 
 from penstock.base.errors import PenstockError
 from penstock.codecs.column_data import ChangeData, ColumnData
-from penstock.table.connectors.kafka.messages import BatchPartitioner, TableMessages, WrittenPart
-from penstock.table.data.errors import ValidationError
+from penstock.sql.connectors.kafka.rows import BatchPartitioner, TableMessages, WrittenPart
+from penstock.sql.data.errors import ValidationError
 
 ROWS = "(1, 'Delft'), (2, 'Gouda'), (3, CAST(NULL AS STRING))"
 

@@ -13,14 +13,14 @@ import pytest
 from tests.table.connectors.tables import build_reader, read_rows, scan_of
 
 from penstock.base.errors import UnsupportedError
-from penstock.core.connector import Boundedness
-from penstock.core.records import Batch
+from penstock.runtime.connector import Boundedness
+from penstock.runtime.records import Batch
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.connectors.nexmark.connector import CHUNK_EVENTS, COLUMNS, NexmarkColumnsSource, NexmarkSplit
+from penstock.sql.connectors.nexmark.events import NexmarkSettings
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.tables.tables import ProjectionPushDown
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.connectors.abilities import ProjectionPushDown
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.nexmark.settings import NexmarkSettings
-from penstock.table.connectors.nexmark.source import CHUNK_EVENTS, COLUMNS, NexmarkColumnsSource, NexmarkSplit
-from penstock.table.data.errors import ValidationError
 from penstock.testing.connectors import ReaderHost, SourceRun
 
 pytestmark = pytest.mark.one_in(5)

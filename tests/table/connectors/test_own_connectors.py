@@ -12,23 +12,24 @@ from tests.table.connectors.tables import build_reader, build_write, read_rows, 
 
 from penstock.base.config_options import ConfigOptions
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.columns import ColumnsSource
-from penstock.table.connectors.abilities import (
+from penstock.connectors.collection import ColumnsSource
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import BigIntType, BooleanType, DataType
+from penstock.sql.logical.nodes import Scan
+from penstock.sql.tables.connector import Connectors, TableConnector, TableOptions
+from penstock.sql.tables.lookup import ColumnsLookup, TableLookup
+from penstock.sql.tables.tables import (
+    NO_WATERMARKS,
     Filtered,
     FilterPushDown,
     ProjectionPushDown,
+    TableReader,
     TableScan,
     WatermarkPushDown,
+    column_names,
 )
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.connector import Connectors, TableConnector
-from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import NO_WATERMARKS, TableReader, column_names
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import BigIntType, BooleanType, DataType
-from penstock.table.plan.logical import Scan
-from penstock.table.typed.nodes import Constant, Typed
+from penstock.sql.typed import Constant, Typed
 
 COUNT = ConfigOptions.key("count").int_type().no_default_value()
 STEP = ConfigOptions.key("step").int_type().default_value(1)

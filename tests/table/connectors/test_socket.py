@@ -9,9 +9,9 @@ import pytest
 from tests.table.connectors.tables import build_reader
 
 from penstock.base.errors import JobExecutionError
-from penstock.core.connector import Boundedness
+from penstock.runtime.connector import Boundedness
+from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 
 def ddl(port: int, name: str, columns: str, more: str = "") -> str:

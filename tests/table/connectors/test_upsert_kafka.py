@@ -14,11 +14,11 @@ from tests.table.connectors.tables import build_reader, build_write
 
 from penstock.base.errors import PenstockError
 from penstock.codecs.column_data import ChangeData, ColumnData
-from penstock.core.connector import SinkWriter, SinkWriterContext
+from penstock.runtime.connector import SinkWriter, SinkWriterContext
+from penstock.sql.connectors.kafka.sink import Holding, HoldingWriter
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from penstock.table import TableEnvironment
-from penstock.table.connectors.kafka.sink import Holding, HoldingWriter
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 
 COLUMNS = "city STRING, orders BIGINT, PRIMARY KEY (city) NOT ENFORCED"
 JSON = {"connector": "upsert-kafka", "key__format": "json", "value__format": "json"}

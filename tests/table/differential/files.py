@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from tests.table.differential.kinds import BOOLEAN, INT, LONG, ROWTIME, TEXT
 from tests.table.differential.tables import Table, TableChange
 
-from penstock.table.data.temporal_text import format_timestamp
-from penstock.table.data.values import to_column
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.datetimes import format_timestamp
 
 #: kinds whose values JSON keeps
 _IN_JSON: Final = (INT, TEXT, LONG, BOOLEAN, ROWTIME)

@@ -20,7 +20,7 @@ from tests.table.differential.oracle import Rows
 from tests.table.differential.outputs import Result, cut_to_microseconds
 from tests.table.differential.plans import PlanFacts
 
-from penstock.table.data.logical_types import ArrayType, DataType
+from penstock.sql.data.types import ArrayType, DataType
 
 _ADDS: Final = ("+I", "+U")
 

@@ -1,6 +1,6 @@
 """The kinds of columns that random tables have: their types, the values that are drawn, and when two values are equal.
 
-Values are those of `penstock.table.data.values`: points in time are whole numbers, a map is a list of pairs, a row a
+Values are those of `penstock.sql.data.arrow`: points in time are whole numbers, a map is a list of pairs, a row a
 tuple. The first value of a kind is the simplest one.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from penstock.table.data.logical_types import (
+from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,
     BigIntType,

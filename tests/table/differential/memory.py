@@ -16,10 +16,10 @@ from tests.table.differential.tables import Table
 
 from penstock.base.config_options import ConfigOptions
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.columns import ColumnsSource
-from penstock.connectors.split_queue import SplitQueue
-from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
-from penstock.core.connector import (
+from penstock.connectors.collection import ColumnsSource
+from penstock.connectors.split_reader import SplitQueue
+from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.connector import (
     Boundedness,
     Committer,
     InputStatus,
@@ -32,14 +32,18 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.records import Batch
-from penstock.table.connectors.abilities import TableScan, WatermarkPushDown
-from penstock.table.connectors.connector import TableConnector
-from penstock.table.connectors.table_options import TableOptions
-from penstock.table.connectors.tables import NO_WATERMARKS, TableReader, TableWriter, column_names
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
-from penstock.table.plan.logical import Scan, Write
+from penstock.runtime.records import Batch
+from penstock.sql.data.arrow import to_column
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Changes, Scan, Write
+from penstock.sql.tables.connector import TableConnector, TableOptions
+from penstock.sql.tables.tables import (
+    NO_WATERMARKS,
+    TableReader,
+    TableScan,
+    TableWriter,
+    WatermarkPushDown,
+    column_names,
+)
 
 #: a change as a sink gets it: its kind, such as `+I`, and the values of the row
 Change = tuple[str, tuple[Any, ...]]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Final, NamedTuple
 
-from penstock.table.streaming.planning.optimizations import EXCLUDED, Optimization
+from penstock.sql.stream.planning.options import EXCLUDED, Optimization
 
 CHOSEN, GENERAL, FEW, MANY = "chosen", "general", "few rows", "many rows"
 
@@ -40,25 +40,25 @@ class Threshold(NamedTuple):
 
 _NEVER: Final = 1 << 40
 THRESHOLDS: Final = (
-    Threshold("penstock.table.streaming.aggregates.group_aggregate_operator", "FEW_ROWS", _NEVER, 0),
-    Threshold("penstock.table.streaming.ranking.equal_rows", "MANY", _NEVER, 0),
-    Threshold("penstock.table.streaming.rows.column_parts", "_FEW", 0, _NEVER),
-    Threshold("penstock.table.streaming.joins.hash_index", "_MANY", _NEVER, 0),
-    Threshold("penstock.table.streaming.joins.hash_index", "_ASKED_MAX", _NEVER, 0),
-    Threshold("penstock.table.data.values", "_FEW", _NEVER, 0),
-    Threshold("penstock.table.evaluation.choosing", "_FEW", _NEVER, 1),
-    Threshold("penstock.table.functions.comparison", "_MANY", _NEVER, 1),
-    Threshold("penstock.table.functions.kernels", "_FEW", _NEVER, 0),
+    Threshold("penstock.sql.stream.groups.group_aggregate", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.sql.stream.ranking.top_n", "MANY", _NEVER, 0),
+    Threshold("penstock.sql.stream.rows.columns", "_FEW", 0, _NEVER),
+    Threshold("penstock.sql.stream.joins.sides", "_MANY", _NEVER, 0),
+    Threshold("penstock.sql.stream.joins.sides", "_ASKED_MAX", _NEVER, 0),
+    Threshold("penstock.sql.data.arrow", "_FEW", _NEVER, 0),
+    Threshold("penstock.sql.expressions.columns", "_FEW", _NEVER, 1),
+    Threshold("penstock.sql.functions.conditions", "_MANY", _NEVER, 1),
+    Threshold("penstock.sql.functions.definition", "_FEW", _NEVER, 0),
     # How many rows are put together before they are sent, or before rows that have left are removed.
-    Threshold("penstock.table.streaming.over.over_in_time", "_BATCH_ROWS", 1, _NEVER),
-    Threshold("penstock.table.streaming.rows.numbered_rows", "ROWS_GONE_MAX", 1, _NEVER),
-    Threshold("penstock.table.streaming.ranking.column_rank_operator", "ROWS_GONE_MAX", 1, _NEVER),
-    Threshold("penstock.table.streaming.joins.column_window_join_operator", "_PAIRS_MAX", 2, _NEVER),
-    Threshold("penstock.table.streaming.joins.interval_join_operator", "_PAIRS_MAX", 2, _NEVER),
-    Threshold("penstock.table.streaming.joins.join_sides", "_PAIRS_MAX", 2, _NEVER),
-    Threshold("penstock.table.streaming.joins.column_join_operator", "_PAIRS_MAX", 2, _NEVER),
-    Threshold("penstock.table.streaming.joins.window_join_operator", "_ROWS_AT_ONCE", 2, _NEVER),
-    Threshold("penstock.table.streaming.joins.joining_operator", "_ROWS_AT_ONCE", 2, _NEVER),
+    Threshold("penstock.sql.stream.over.operators", "_BATCH_ROWS", 1, _NEVER),
+    Threshold("penstock.sql.stream.rows.columns", "ROWS_GONE_MAX", 1, _NEVER),
+    Threshold("penstock.sql.stream.ranking.columnar", "ROWS_GONE_MAX", 1, _NEVER),
+    Threshold("penstock.sql.stream.joins.window", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.sql.stream.joins.interval", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.sql.stream.joins.sides", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.sql.stream.joins.columnar", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.sql.stream.joins.window", "_ROWS_AT_ONCE", 2, _NEVER),
+    Threshold("penstock.sql.stream.joins.regular", "_ROWS_AT_ONCE", 2, _NEVER),
 )
 
 

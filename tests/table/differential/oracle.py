@@ -18,9 +18,9 @@ from tests.table.differential.relations import Column
 from tests.table.differential.tables import Table
 from tests.table.differential.worlds import World
 
-from penstock.codecs.map_columns import plain_column
-from penstock.table.data.logical_types import BigIntType, BooleanType, DataType, TimestampType
-from penstock.table.data.values import to_column, to_values
+from penstock.codecs.arrow_columns import plain_column
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.types import BigIntType, BooleanType, DataType, TimestampType
 
 #: the rows of a result by how often there are, each value as `kinds.comparable` has it
 Rows = Counter[tuple[Any, ...]]
@@ -48,7 +48,7 @@ class UnsuitableWorldError(Exception):
 
 
 def answer(world: World, drops_late_rows: bool = True) -> list[tuple[Any, ...]]:
-    """The rows of a query as `penstock.table.data.values` has them.
+    """The rows of a query as `penstock.sql.data.arrow` has them.
 
     `drops_late_rows`: whether late rows are dropped, as in a stream; a batch has none.
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 from tests.table.differential.memory import Change
 
 from penstock.base.types import Row
-from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.conversion import to_internal
-from penstock.table.data.logical_types import (
+from penstock.sql.data.arrow import arrow_type, to_values
+from penstock.sql.data.conversion import to_internal
+from penstock.sql.data.types import (
     ArrayType,
     DataType,
     DoubleType,
@@ -25,7 +25,6 @@ from penstock.table.data.logical_types import (
     RowType,
     TimestampType,
 )
-from penstock.table.data.values import to_values
 
 #: the time zone of the sessions
 ZONE: Final = "Europe/Berlin"

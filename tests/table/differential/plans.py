@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from penstock.base.configuration import Configuration
 from penstock.datastream.data_stream import StreamExecutionEnvironment
-from penstock.table.connectors.connector import Connectors
-from penstock.table.functions.definition import Session
-from penstock.table.plan.changes import INSERTS
-from penstock.table.plan.logical import Node
-from penstock.table.streaming.executor import StreamExecutor
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.nodes import INSERTS, Node
+from penstock.sql.stream.executor import StreamExecutor
+from penstock.sql.tables.connector import Connectors
 
 
 @dataclass(frozen=True)

@@ -29,17 +29,17 @@ from tests.table.differential.worlds import World
 from penstock.base.configuration import Configuration
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.drivers.client import submit as submitting
-from penstock.table.catalog.schema import Schema
+from penstock.sql.catalogs.schema import Schema
+from penstock.sql.connectors.filesystem.connector import FilesystemConnector
+from penstock.sql.data.types import LENGTH_MAX, VarCharType
+from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.logical.nodes import TimeAttribute
+from penstock.sql.session.config import parse_zone
+from penstock.sql.stream.executor import StreamExecutor
+from penstock.sql.tables.connector import Connectors
 from penstock.table.changelog_mode import ChangelogMode
-from penstock.table.connectors.connector import Connectors
-from penstock.table.connectors.filesystem.connector import FilesystemConnector
-from penstock.table.connectors.formats.built_in import built_in_formats
-from penstock.table.data.logical_types import LENGTH_MAX, VarCharType
 from penstock.table.environment_settings import EnvironmentSettings
-from penstock.table.plan.row_schema import TimeAttribute
 from penstock.table.runtimes import ExecutorOfMode
-from penstock.table.session.time_zones import parse_zone
-from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.table import Table as QueryTable
 from penstock.table.table_environment import StreamTableEnvironment
 

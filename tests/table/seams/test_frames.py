@@ -15,8 +15,8 @@ from tests.table.seams.streams import environments, list_columns, read_changes
 
 from penstock.base.errors import UnsupportedError
 from penstock.drivers.spark.session import hand_back, obtain_spark
+from penstock.sql.data.errors import ValidationError
 from penstock.table import DataTypes, EnvironmentSettings, Schema, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 HAS_POLARS = importlib.util.find_spec("polars") is not None
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 6, datetime.UTC)

@@ -12,8 +12,8 @@ from tests.table.seams.streams import environments, list_columns, read_changes, 
 
 from penstock.base.errors import JobExecutionError
 from penstock.common import Instant, Row, RowKind, TypeInformation, Types
+from penstock.sql.data.errors import ValidationError
 from penstock.table import DataTypes, Schema
-from penstock.table.data.errors import ValidationError
 from penstock.table.expressions import col
 
 PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])

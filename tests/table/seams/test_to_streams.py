@@ -11,8 +11,8 @@ from tests.table.seams.streams import changelog, environments, list_columns, rea
 
 from penstock.base.errors import JobExecutionError, UnsupportedError, WrongTimeError
 from penstock.common import Row, RowKind, TypeInformation, Types
+from penstock.sql.data.errors import ValidationError
 from penstock.table import ChangelogMode, EnvironmentSettings, Schema, StreamTableEnvironment, TableEnvironment
-from penstock.table.data.errors import ValidationError
 
 WORDS = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.INT()])
 COUNTS = "SELECT word, SUM(n) AS total FROM words GROUP BY word"

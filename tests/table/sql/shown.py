@@ -6,8 +6,8 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from penstock.table.data.logical_types import DataType
-from penstock.table.sql import syntax
+from penstock.sql.data.types import DataType
+from penstock.sql.parser import syntax
 
 
 def shown(node: Any) -> str:

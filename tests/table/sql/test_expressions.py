@@ -3,10 +3,9 @@
 import pytest
 from tests.table.sql.shown import shown
 
-from penstock.table.sql import SqlParserError, parse_statement
-from penstock.table.sql.relations import Select
-from penstock.table.sql.statements import CreateTable, QueryStatement
-from penstock.table.sql.syntax import Expression
+from penstock.sql.parser import SqlParserError, parse_statement
+from penstock.sql.parser.statements import CreateTable, QueryStatement
+from penstock.sql.parser.syntax import Expression, Select
 
 
 def parsed(text: str) -> Expression:

@@ -11,19 +11,18 @@ from tests.table.batch.batches import run_batch
 from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import IntType
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import IntType
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.logical.nodes import INSERTS, Node
+from penstock.sql.logical.properties import rows_text, state_id
+from penstock.sql.parser import SqlParserError, parse_statement, statements, to_sql
+from penstock.sql.parser.statement_parser import _kept
+from penstock.sql.parser.syntax import Call
+from penstock.sql.stream.planning.upsert_keys import Course, courses
+from penstock.sql.typed import Constants, FunctionCall
 from penstock.table.expressions import and_, col, lit, or_
-from penstock.table.plan.changes import INSERTS
-from penstock.table.plan.identity import rows_text, state_id
-from penstock.table.plan.logical import Node
-from penstock.table.plan.text import plan_text
-from penstock.table.sql import SqlParserError, parse_statement, statements, to_sql
-from penstock.table.sql.script import _kept
-from penstock.table.sql.syntax import Call
-from penstock.table.streaming.planning.unique_keys import Course, courses
-from penstock.table.table_plans import Plans
-from penstock.table.typed.nodes import Constants, FunctionCall
+from penstock.table.plans import Plans
 
 T = Rows({"id": IntType(), "v": IntType()}, [(1, 10), (2, 20), (3, None)])
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import WrongTypeError
-from penstock.table.data.logical_types import IntervalResolution
-from penstock.table.sql import parse_statement, relations, syntax, to_sql
-from penstock.table.sql.statements import QueryStatement
-from penstock.table.sql.syntax import Call, Expression
+from penstock.sql.data.types import IntervalResolution
+from penstock.sql.parser import parse_statement, syntax, to_sql
+from penstock.sql.parser import syntax as relations
+from penstock.sql.parser.statements import QueryStatement
+from penstock.sql.parser.syntax import Call, Expression
 from penstock.table.types import DataTypes
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -3,10 +3,9 @@
 import pytest
 from tests.table.sql.shown import shown
 
-from penstock.table.sql import SqlParserError, parse_statement
-from penstock.table.sql.relations import Join, MatchRecognize, Ordered, Select, With
-from penstock.table.sql.statements import QueryStatement
-from penstock.table.sql.syntax import Query
+from penstock.sql.parser import SqlParserError, parse_statement
+from penstock.sql.parser.statements import QueryStatement
+from penstock.sql.parser.syntax import Join, MatchRecognize, Ordered, Query, Select, With
 
 
 def parsed(sql: str) -> Query:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.table.sql.shown import shown
 from tests.table.statements import main
 
-from penstock.table.sql import SqlParserError, parse_script, parse_statement
+from penstock.sql.parser import SqlParserError, parse_script, parse_statement
 
 
 @pytest.mark.parametrize(

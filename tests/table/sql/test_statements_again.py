@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.table.sql import SqlParserError, parse_statement, script
+from penstock.sql.parser import SqlParserError, parse_statement
+from penstock.sql.parser import statement_parser as script
 
 
 def test_a_text_that_comes_again_gives_the_same_statement() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.table.sql import SqlParserError, parse_statement, to_sql
-from penstock.table.sql.statements import QueryStatement
+from penstock.sql.parser import SqlParserError, parse_statement, to_sql
+from penstock.sql.parser.statements import QueryStatement
 
 TAKEN = (
     "SELECT EXISTS (a), INTERVAL a DAY, INTERVAL 2 DAY, NEXT(a, 1), PERIOD (a, b), CURRENT VALUE FOR s FROM t",

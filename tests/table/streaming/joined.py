@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.operators.base import StreamOperator
-from penstock.table.analyser.calls import Calls
-from penstock.table.data.logical_types import DataType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.functions.definition import Session
-from penstock.table.plan.changes import SHORT
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.operators.base import StreamOperator
+from penstock.sql.analyzer.calls import Calls
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.types import DataType
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.nodes import SHORT
 from penstock.testing import TwoInputOperatorHarness
 
 #: a kind such as "+I", then the values

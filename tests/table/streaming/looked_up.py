@@ -11,19 +11,17 @@ from typing import Any
 import pyarrow as pa
 from tests.table.streaming.joined import Change, create_batch
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.operators.base import StreamOperator
-from penstock.table.connectors.lookup import AsyncLookupReader, ColumnsLookup, LookedUp, LookupReader
-from penstock.table.data.logical_types import DataType, IntType, VarCharType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.plan.changes import SHORT
-from penstock.table.streaming.lookups.async_lookup_join_operator import AsyncLookupJoinOperator
-from penstock.table.streaming.lookups.keyed_lookup_join_operator import KeyedLookupJoinOperator
-from penstock.table.streaming.lookups.lookup_join_operator import LookupJoinOperator
-from penstock.table.streaming.lookups.lookup_settings import LookupSettings
-from penstock.table.streaming.lookups.pairing import LookupSpec
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Field
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.operators.base import StreamOperator
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.types import DataType, IntType, VarCharType
+from penstock.sql.logical.nodes import SHORT
+from penstock.sql.stream.lookups.lookup_join import AsyncLookupJoinOperator, KeyedLookupJoinOperator, LookupJoinOperator
+from penstock.sql.stream.lookups.pairing import LookupSpec
+from penstock.sql.stream.lookups.settings import LookupSettings
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.lookup import AsyncLookupReader, ColumnsLookup, LookedUp, LookupReader
+from penstock.sql.typed import Field
 from penstock.testing import OneInputOperatorHarness
 
 #: of left rows: an id, and the number that is asked for; and of rows of the table: a number, and a name

@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 from tests.table.planned import manager_of, plan_query
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.state.key_groups import assign_key_group, subtask_of_key_group
-from penstock.table.data.values import to_column
-from penstock.table.plan import logical
-from penstock.table.plan.patterns import MatchRecognize
-from penstock.table.streaming.planning.plan_patterns import match_operator
-from penstock.table.streaming.planning.streams import name_columns
-from penstock.table.streaming.rows.row_keys import ONLY_KEY
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.sql.data.arrow import to_column
+from penstock.sql.logical import nodes as logical
+from penstock.sql.logical.nodes import MatchRecognize
+from penstock.sql.stream.match.plan import match_operator
+from penstock.sql.stream.planning.rule import name_columns
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ONLY_KEY
+from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.testing.operator_harness import OneInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock
 

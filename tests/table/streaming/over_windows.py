@@ -10,21 +10,21 @@ from typing import Any
 import pyarrow as pa
 from tests.table.planned import manager_of, plan_query
 
-from penstock.core.columns.batch import ColumnBatch
 from penstock.plan.transformation import Transformation
-from penstock.state.key_groups import assign_key_group, subtask_of_key_group
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.values import to_column
-from penstock.table.evaluation.columns import Columns
-from penstock.table.evaluation.evaluator import Evaluator
-from penstock.table.functions.definition import Session
-from penstock.table.plan import logical
-from penstock.table.plan.changes import SHORT
-from penstock.table.streaming.planning.plan_over import over_operator
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.planning.streams import name_columns
-from penstock.table.streaming.rows.row_keys import ONLY_KEY
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.sql.data.arrow import to_column
+from penstock.sql.expressions.columns import Columns
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical import nodes as logical
+from penstock.sql.logical.nodes import SHORT
+from penstock.sql.stream.over.plan import over_operator
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.rule import name_columns
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ONLY_KEY
+from penstock.sql.tables.tables import TableReader
+from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 TABLE = "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.operators.base import StreamOperator
-from penstock.state.key_groups import assign_key_group, subtask_of_key_group
-from penstock.table.data.logical_types import DataType, IntType, TimestampType, VarCharType
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import SHORT
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.operators.base import StreamOperator
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.types import DataType, IntType, TimestampType, VarCharType
+from penstock.sql.logical.nodes import SHORT
+from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.testing.operator_harness import OneInputOperatorHarness
 from penstock.testing.virtual_clock import VirtualClock
 

@@ -14,19 +14,18 @@ from tests.table.running import Change
 
 from penstock.base.errors import UnsupportedError
 from penstock.common import Configuration
-from penstock.connectors.columns import ColumnsSource
+from penstock.connectors.collection import ColumnsSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation
-from penstock.table.connectors.lookup import ColumnsLookup, TableLookup
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import ALL, INSERTS, SHORT
-from penstock.table.plan.logical import Scan
-from penstock.table.streaming.planning.lookups import Lookups
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.rows_operator import ToRowsOperator
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.sql.data.arrow import to_column
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Scan
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import Lookups
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.tables.lookup import ColumnsLookup, TableLookup
+from penstock.sql.tables.tables import TableReader
 
 #: seconds since 1970 as TIMESTAMP(3) holds them
 SECOND = 1_000_000_000

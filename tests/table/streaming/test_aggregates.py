@@ -10,8 +10,8 @@ import pytest
 from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import (
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import (
     ArrayType,
     BitmapType,
     BooleanType,
@@ -24,8 +24,8 @@ from penstock.table.data.logical_types import (
     TinyIntType,
     VarCharType,
 )
-from penstock.table.functions.bitmaps import bitmap_bytes, bitmap_class
-from penstock.table.functions.signatures import BIGINT, BYTES_TYPE, DOUBLE, INT, STRING
+from penstock.sql.functions.bitmaps import bitmap_bytes, bitmap_class
+from penstock.sql.functions.definition import BIGINT, BYTES_TYPE, DOUBLE, INT, STRING
 
 
 def given(kind: DataType, *values: Any) -> Rows:

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from penstock.sql.connectors.nexmark.connector import COLUMNS, NexmarkColumnsSource
+from penstock.sql.connectors.nexmark.events import NexmarkSettings
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.connectors.nexmark.settings import NexmarkSettings
-from penstock.table.connectors.nexmark.source import COLUMNS, NexmarkColumnsSource
 
 EVENTS, RATE = 3_000, 200
 NUMBER, TEXT, TIME = "BIGINT", "STRING", "TIMESTAMP(3)"

@@ -11,12 +11,12 @@ from hypothesis import given
 from tests.table.streaming.joined import create_batch
 from tests.table.streaming.ranked import TS, TYPES, K, Under, V
 
-from penstock.table.data.logical_types import BigIntType, BooleanType, DataType, IntType, TinyIntType
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates import group_aggregate_operator
-from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
-from penstock.table.streaming.rows.bundles import MiniBatch
-from penstock.table.typed.nodes import Constant, Field
+from penstock.sql.data.types import BigIntType, BooleanType, DataType, IntType, TinyIntType
+from penstock.sql.logical.nodes import AggregateCall
+from penstock.sql.stream.groups import group_aggregate as group_aggregate_operator
+from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
+from penstock.sql.stream.rows.bundles import MiniBatch
+from penstock.sql.typed import Constant, Field
 
 VALUE, TIME = Field(TYPES[V], V), Field(TYPES[TS], TS)
 COUNT = BigIntType(False)

@@ -7,8 +7,8 @@ from tests.table.planned import manager_of, plan_query, planned
 from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError, UnsupportedError
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import BigIntType, VarCharType
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import BigIntType, VarCharType
 
 TEXT = VarCharType(2_147_483_647)
 COUNTS = Rows(

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from penstock.table.data.arrow_types import arrow_type
-from penstock.table.data.logical_types import (
+from penstock.sql.data.arrow import arrow_type
+from penstock.sql.data.types import (
     BigIntType,
     BooleanType,
     DataType,
@@ -23,10 +23,10 @@ from penstock.table.data.logical_types import (
     TimestampType,
     VarCharType,
 )
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.windows import column_aggregates
-from penstock.table.streaming.windows.column_aggregates import FIRED, ColumnAggregates, is_by_kernel
-from penstock.table.typed.nodes import Field
+from penstock.sql.logical.nodes import AggregateCall
+from penstock.sql.stream.aggregates import kernels as column_aggregates
+from penstock.sql.stream.aggregates.kernels import FIRED, ColumnAggregates, is_by_kernel
+from penstock.sql.typed import Field
 
 COLUMNS: list[tuple[DataType, list[Any]]] = [
     (IntType(), [-(1 << 31), -1, 0, 7, (1 << 31) - 1]),

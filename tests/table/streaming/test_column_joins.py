@@ -14,16 +14,16 @@ from hypothesis import given
 from tests.table.running import Rows, run
 from tests.table.streaming.joined import CALLS, Change, Driven, folded
 
-from penstock.core.operators.base import UserCodeError
+from penstock.runtime.operators.base import UserCodeError
+from penstock.sql.data.types import DoubleType, IntType, VarCharType
+from penstock.sql.logical.nodes import JoinType
+from penstock.sql.stream.joins import columnar as column_join_operator
+from penstock.sql.stream.joins import sides as held_columns
+from penstock.sql.stream.joins.columnar import ColumnJoinOperator
+from penstock.sql.stream.joins.regular import COLUMN_STATES, JoinOperator
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.typed import Constant, Field, Typed
 from penstock.storage.metadata import decode_metadata
-from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
-from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins import column_join_operator, held_columns
-from penstock.table.streaming.joins.column_join_operator import ColumnJoinOperator
-from penstock.table.streaming.joins.join_operator import JoinOperator
-from penstock.table.streaming.joins.joining_operator import COLUMN_STATES
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Constant, Field, Typed
 
 TEXT = VarCharType()
 SIDE = [IntType(), TEXT]

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from penstock.table.streaming.rows import column_parts
-from penstock.table.streaming.rows.column_parts import ColumnParts
-from penstock.table.streaming.rows.key_hashes import is_own_number, key_hashes, same_keys
+from penstock.sql.stream.rows import columns as column_parts
+from penstock.sql.stream.rows.columns import ColumnParts, is_own_number, key_hashes, same_keys
 
 
 def batch(first: int, rows: int) -> pa.RecordBatch:

@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given, settings
 from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 
-from penstock.core.operators.base import StreamOperator
-from penstock.state import frozen
-from penstock.table.plan.logical import SortKey
-from penstock.table.streaming.ranking import column_rank_operator
-from penstock.table.streaming.ranking.column_last_row_operator import ColumnLastRowOperator
-from penstock.table.streaming.ranking.column_rank_operator import ColumnRankOperator
-from penstock.table.streaming.ranking.deduplicate_operator import LastRowOperator
-from penstock.table.streaming.ranking.rank_operator import RankOperator
-from penstock.table.streaming.ranking.top_n import Top1, TopN
-from penstock.table.streaming.rows import numbered_rows
-from penstock.table.streaming.rows.state_times import lasting
+from penstock.runtime.operators.base import StreamOperator
+from penstock.sql.logical.nodes import SortKey
+from penstock.sql.stream.ranking import columnar as column_rank_operator
+from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, ColumnRankOperator
+from penstock.sql.stream.ranking.deduplicate import LastRowOperator
+from penstock.sql.stream.ranking.top_n import RankOperator, Top1, TopN
+from penstock.sql.stream.rows import columns as numbered_rows
+from penstock.sql.stream.rows.state_ttl import lasting
+from penstock.state import snapshot as frozen
 
 Factory = Callable[[], StreamOperator]
 ROWS = st.tuples(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 4)), st.integers(0, 3))

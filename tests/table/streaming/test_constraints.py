@@ -11,10 +11,10 @@ from tests.table.streaming.written import written
 
 from penstock.base.errors import PenstockError
 from penstock.base.types import Row
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import ArrayType, BinaryType, CharType, DataType, MapType, RowField, RowType
+from penstock.sql.functions.definition import BIGINT, STRING
 from penstock.table import EnvironmentSettings, ExplainDetail, TableEnvironment
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import ArrayType, BinaryType, CharType, DataType, MapType, RowField, RowType
-from penstock.table.functions.signatures import BIGINT, STRING
 
 NULLS = "table.exec.sink.not-null-enforcer"
 LENGTHS = "table.exec.sink.type-length-enforcer"

@@ -9,14 +9,14 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 
-from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.records import MAX_WATERMARK
-from penstock.table.plan.logical import SortKey
-from penstock.table.streaming.ranking.deduplicate_operator import FirstRowOperator, LastRowOperator
-from penstock.table.streaming.ranking.sort_operators import EventTimeSortOperator, ProcessingTimeSortOperator
-from penstock.table.streaming.ranking.top_n import LatestTopN, Sent, TopN
-from penstock.table.streaming.ranking.window_rank_operator import WindowRankOperator
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.sql.logical.nodes import SortKey
+from penstock.sql.stream.ranking.deduplicate import FirstRowOperator, LastRowOperator
+from penstock.sql.stream.ranking.sort import EventTimeSortOperator, ProcessingTimeSortOperator
+from penstock.sql.stream.ranking.top_n import LatestTopN, Sent, TopN
+from penstock.sql.stream.ranking.window_rank import WindowRankOperator
+from penstock.sql.stream.rows.evaluation import StreamSession
 
 IN_TIME = (SortKey(TS), SortKey(V, True, False))
 

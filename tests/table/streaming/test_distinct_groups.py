@@ -8,12 +8,11 @@ import hypothesis.strategies as st
 import pyarrow as pa
 from hypothesis import given
 
-from penstock.table.data.logical_types import BigIntType, IntType
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.joins import column_window_join_operator as joins
-from penstock.table.streaming.windows.column_aggregates import ColumnAggregates
-from penstock.table.streaming.windows.distinct_groups import distinct_groups
-from penstock.table.typed.nodes import Field
+from penstock.sql.data.types import BigIntType, IntType
+from penstock.sql.logical.nodes import AggregateCall
+from penstock.sql.stream.aggregates.kernels import ColumnAggregates, distinct_groups
+from penstock.sql.stream.joins import window as joins
+from penstock.sql.typed import Field
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 3), st.integers(0, 10**12))
 TEXTS = st.one_of(st.none(), st.text("ab", max_size=2))

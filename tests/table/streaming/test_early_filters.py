@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.table.planned import manager_of, plan_query
 
-from penstock.table.plan.text import plan_text
-from penstock.table.streaming.rewrites.filters import with_early_filters
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.optimizer.pushdown import with_early_filters
 
 TABLE = "CREATE TABLE t (a INT, b STRING, c INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)"
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 from tests.table.running import Answer, Rows, run_over
 
-from penstock.table.data.logical_types import IntType, TimestampType
-from penstock.table.streaming.planning.optimizations import EXCLUDED, Optimization
+from penstock.sql.data.types import IntType, TimestampType
+from penstock.sql.stream.planning.options import EXCLUDED, Optimization
 
 SECOND_NS: Final = 1_000_000_000
 #: k, v, id, second of ts: v and ts are often equal, and rows come late within the watermark

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.table.running import Answer, Rows, run
 
-from penstock.table.data.logical_types import (
+from penstock.sql.data.types import (
     ArrayType,
     DataType,
     DoubleType,
@@ -20,7 +20,7 @@ from penstock.table.data.logical_types import (
     RowType,
     VarCharType,
 )
-from penstock.table.streaming.rows.held_rows import RowEquality
+from penstock.sql.stream.rows.rows import RowEquality
 
 INT, DOUBLE, STRING = IntType(), DoubleType(), VarCharType(10)
 NUMBERS = ArrayType(DOUBLE)

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from tests.table.running import Rows, run
 from tests.table.streaming.windowed import Timed
 
-from penstock.table.data.logical_types import DataType, DecimalType, DoubleType, FloatType, IntType
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.accumulators import build_accumulator
-from penstock.table.streaming.aggregates.exact_floats import EMPTY, changed, to_float
-from penstock.table.typed.nodes import Field
+from penstock.sql.data.types import DataType, DecimalType, DoubleType, FloatType, IntType
+from penstock.sql.logical.nodes import AggregateCall
+from penstock.sql.stream.aggregates.accumulators import build_accumulator
+from penstock.sql.stream.aggregates.numbers import EMPTY, changed, to_float
+from penstock.sql.typed import Field
 
 INT, DOUBLE, FLOAT = IntType(), DoubleType(), FloatType()
 INF, NAN = math.inf, math.nan

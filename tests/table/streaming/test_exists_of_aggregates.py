@@ -7,9 +7,9 @@ from tests.table.batch.batches import run_batch
 from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run
 
-from penstock.table.data.logical_types import IntType
-from penstock.table.plan.logical import Aggregate, Join
-from penstock.table.plan.row_counts import least_rows, most_rows
+from penstock.sql.data.types import IntType
+from penstock.sql.logical.nodes import Aggregate, Join
+from penstock.sql.logical.properties import least_rows, most_rows
 
 M = Rows({"id": IntType(), "v": IntType()}, [(1, 10), (2, 20)])
 NOTHING = Rows({"e": IntType()})

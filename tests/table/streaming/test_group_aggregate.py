@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.table.running import Change, folded
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.records import Batch
-from penstock.table.data.logical_types import ArrayType, DataType, MultisetType
-from penstock.table.data.values import to_column, to_values
-from penstock.table.functions.signatures import BIGINT, BOOLEAN_TYPE, STRING
-from penstock.table.plan.changes import SHORT
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates import group_aggregate_operator
-from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
-from penstock.table.typed.nodes import Field
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.records import Batch
+from penstock.sql.data.arrow import to_column, to_values
+from penstock.sql.data.types import ArrayType, DataType, MultisetType
+from penstock.sql.functions.definition import BIGINT, BOOLEAN_TYPE, STRING
+from penstock.sql.logical.nodes import SHORT, AggregateCall
+from penstock.sql.stream.groups import group_aggregate as group_aggregate_operator
+from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
+from penstock.sql.typed import Field
 from penstock.testing import OneInputOperatorHarness
 
 #: the columns of the input: a key, a number, a text, and a condition

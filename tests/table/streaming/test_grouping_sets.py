@@ -8,9 +8,9 @@ import pytest
 from tests.table.planned import list_columns, planned
 from tests.table.running import Rows, run
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import TimestampType
-from penstock.table.functions.signatures import BIGINT, STRING
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import TimestampType
+from penstock.sql.functions.definition import BIGINT, STRING
 
 COLUMNS = {"a": BIGINT, "b": STRING, "c": BIGINT}
 DATA: list[Any] = [(1, "x", 1), (1, "y", 2), (None, "x", 4)]

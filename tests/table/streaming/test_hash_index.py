@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from penstock.table.streaming.joins import hash_index
-from penstock.table.streaming.joins.hash_index import HashIndex
+from penstock.sql.stream.joins import sides as hash_index
+from penstock.sql.stream.joins.sides import HashIndex
 
 HASHES = st.lists(st.sampled_from([-(1 << 63), -2, -1, 0, 1, 2, 3, (1 << 63) - 1]), min_size=1, max_size=12)
 

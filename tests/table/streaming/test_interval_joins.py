@@ -12,18 +12,16 @@ from hypothesis import given, settings
 from tests.table.planned import manager_of, plan_query
 from tests.table.streaming.joined import CALLS, Change, Driven, folded
 
-from penstock.core.records import MAX_WATERMARK
-from penstock.table.analyser.subqueries import TRUE
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
-from penstock.table.plan.changes import ALL, INSERTS
-from penstock.table.plan.logical import Filter, Join, JoinType, Node
-from penstock.table.streaming.joins.interval_join_operator import Interval, SqlIntervalJoinOperator
-from penstock.table.streaming.joins.intervals import find_interval
-from penstock.table.streaming.joins.join_conditions import settled
-from penstock.table.streaming.planning.plan_joins import changes, planned
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Field, Typed
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.sql.analyzer.subqueries import TRUE
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import IntType, TimestampType, VarCharType
+from penstock.sql.logical.nodes import ALL, INSERTS, Filter, Join, JoinType, Node
+from penstock.sql.optimizer.join_conditions import Interval, find_interval, settled
+from penstock.sql.stream.joins.interval import SqlIntervalJoinOperator
+from penstock.sql.stream.joins.plan import changes, planned
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.typed import Field, Typed
 
 ROW = [IntType(), TimestampType(3), VarCharType()]
 DIFFERS = CALLS.call("<>", [Field(VarCharType(), 2), Field(VarCharType(), 5)])

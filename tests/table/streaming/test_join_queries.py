@@ -11,17 +11,16 @@ from tests.table.planned import manager_of, plan_query
 from tests.table.streaming.joined import Change, create_batch, folded
 
 from penstock.common import Configuration
-from penstock.connectors.columns import ColumnsSource
+from penstock.connectors.collection import ColumnsSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.table.catalog.manager import CatalogManager
-from penstock.table.connectors.tables import TableReader
-from penstock.table.plan.changes import ALL, INSERTS, SHORT, Changes
-from penstock.table.plan.logical import Join, Node, Scan
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.rows_operator import ToRowsOperator
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.sql.catalogs.manager import CatalogManager
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Changes, Join, Node, Scan
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.tables.tables import TableReader
 
 DDL = (
     "CREATE TABLE employee (deptno INT, salary BIGINT, name STRING)",

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from tests.table.streaming.joined import Driven
 
-from penstock.table.data.logical_types import IntType, VarCharType
-from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins.join_operator import JoinOperator
-from penstock.table.streaming.joins.joining_operator import EXPIRIES, SIDES
-from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.state_times import lasting
+from penstock.sql.data.types import IntType, VarCharType
+from penstock.sql.logical.nodes import JoinType
+from penstock.sql.stream.joins.regular import EXPIRIES, SIDES, JoinOperator, SemiJoinOperator
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import lasting
 from penstock.testing.virtual_clock import VirtualClock
 
 TYPES = [IntType(), VarCharType()]

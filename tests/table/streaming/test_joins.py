@@ -13,15 +13,14 @@ from hypothesis import given, settings
 from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.joined import CALLS, Change, Driven, folded
 
-from penstock.core.operators.base import UserCodeError
+from penstock.runtime.operators.base import UserCodeError
+from penstock.sql.data.types import DoubleType, IntType, VarCharType
+from penstock.sql.logical.nodes import JoinType
+from penstock.sql.stream.joins import sides as join_sides
+from penstock.sql.stream.joins.regular import JoinOperator, SemiJoinOperator
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.typed import Field, Typed
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
-from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins import join_sides
-from penstock.table.streaming.joins.join_operator import JoinOperator
-from penstock.table.streaming.joins.semi_join_operator import SemiJoinOperator
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Field, Typed
 from penstock.testing import operator_harness
 
 LEFT = [IntType(), VarCharType()]

@@ -8,8 +8,8 @@ import pytest
 from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError, UnsupportedError
-from penstock.table.data.errors import ValidationError
-from penstock.table.functions.signatures import BIGINT, STRING
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.functions.definition import BIGINT, STRING
 
 LEFT: list[Any] = [(1, "x"), (2, "y"), (3, "z"), (None, "n")]
 RIGHT: list[Any] = [("+I", (1, 10)), ("+I", (1, 20)), ("+I", (2, 30)), ("+I", (2, 40)), ("-D", (2, 40))]

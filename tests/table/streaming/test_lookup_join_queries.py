@@ -10,8 +10,8 @@ from tests.table.running import folded
 from tests.table.streaming.system_time import Job, Table
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.text import plan_text
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.explain import plan_text
 
 ORDERS = Table(
     "id INT, customer INT, total DOUBLE, p AS PROCTIME()",

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from tests.table.streaming.looked_up import Asking, Names, NamesReader, at_once, keyed, later
 
-from penstock.core.operators.base import UserCodeError
-from penstock.table.data.logical_types import DoubleType, IntType
-from penstock.table.streaming.lookups.lookup_settings import CacheSettings, LookupSettings
-from penstock.table.streaming.lookups.readers import wrap_reader
+from penstock.runtime.operators.base import UserCodeError
+from penstock.sql.data.types import DoubleType, IntType
+from penstock.sql.stream.lookups.cache import wrap_reader
+from penstock.sql.stream.lookups.settings import CacheSettings, LookupSettings
 
 PLAIN = LookupSettings()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.streaming.lookups.lookup_settings import CacheSettings, LookupSettings, lookup_settings
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.stream.lookups.settings import CacheSettings, LookupSettings, lookup_settings
 
 SESSION = {
     "table.exec.async-lookup.output-mode": "ALLOW_UNORDERED",

@@ -12,13 +12,13 @@ from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.matching import Matching, matched_plan, plan_node
 
 from penstock.base.errors import UnsupportedError
-from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.records import MAX_WATERMARK
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.text import plan_text
-from penstock.table.streaming.planning.plan_patterns import match_operator
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.stream.match.plan import match_operator
+from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.testing import operator_harness
 
 BY_SYMBOL = "PARTITION BY symbol ORDER BY ts"

@@ -8,15 +8,15 @@ import pytest
 from tests.table.streaming.ranked import NAMES, TS, TYPES, K, Under, V
 
 from penstock.base.errors import ConfigurationError
-from penstock.core.records import MAX_WATERMARK
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import IntType
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
-from penstock.table.streaming.planning.options import PlanOptions, plan_options
-from penstock.table.streaming.rows.bundles import MiniBatch
-from penstock.table.streaming.rows.state_times import lasting
-from penstock.table.typed.nodes import Field
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import IntType
+from penstock.sql.logical.nodes import AggregateCall
+from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
+from penstock.sql.stream.planning.options import PlanOptions, plan_options
+from penstock.sql.stream.rows.bundles import MiniBatch
+from penstock.sql.stream.rows.state_ttl import lasting
+from penstock.sql.typed import Field
 
 CALLS = (
     AggregateCall("SUM", (Field(IntType(), V),), IntType()),

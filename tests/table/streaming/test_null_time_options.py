@@ -22,6 +22,10 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.plan.transformation import Transformation
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import Node, WatermarkAssigner
+from penstock.sql.stream.executor import StreamExecutor
 from penstock.table import (
     ChangelogMode,
     EnvironmentSettings,
@@ -31,10 +35,6 @@ from penstock.table import (
     TableDescriptor,
     TableEnvironment,
 )
-from penstock.table.connectors.built_in import built_in
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.logical import Node, WatermarkAssigner
-from penstock.table.streaming.executor import StreamExecutor
 from penstock.table.udf import udf
 
 ROUTE = {"scan__watermark__null_time": "route", "scan__watermark__null_time__table": "bad"}

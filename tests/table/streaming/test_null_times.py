@@ -16,18 +16,17 @@ from tests.table.streaming.test_split_watermarks import Able, TwoAtOnce, plan_so
 
 from penstock.base.errors import JobExecutionError
 from penstock.common import Configuration, Row, Types
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.operators.watermarks import NULL_TIME_RECORDS
-from penstock.core.records import MIN_TIMESTAMP
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.watermarks import NULL_TIME_RECORDS
+from penstock.runtime.records import MIN_TIMESTAMP
+from penstock.sql.data.types import IntType, TimestampType
+from penstock.sql.logical.nodes import SHORT
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.watermarks import REJECTED_ROWS, NullTimeError, NullTimes, WatermarkAssignerOperator
+from penstock.sql.typed import Field
 from penstock.table import EnvironmentSettings, Schema, StreamTableEnvironment, TableEnvironment
-from penstock.table.data.logical_types import IntType, TimestampType
-from penstock.table.plan.changes import SHORT
-from penstock.table.streaming.rows.null_times import REJECTED_ROWS, NullTimeError, NullTimes
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
-from penstock.table.typed.nodes import Field
 from penstock.testing import OneInputOperatorHarness
 
 #: watermarks that are made where the table is read, and those that are made in a step above, which asks for the time

@@ -12,11 +12,10 @@ from tests.table.running import Rows, run_over
 
 from penstock.base.errors import ConfigurationError
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.table.data.logical_types import IntType, TimestampType
-from penstock.table.streaming.planning.optimizations import EXCLUDED, Optimization
-from penstock.table.streaming.planning.options import plan_options
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.sql.data.types import IntType, TimestampType
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import EXCLUDED, Optimization, plan_options
+from penstock.sql.stream.rows.evaluation import StreamSession
 
 SECOND_NS = 1_000_000_000
 ROWS = [(1, 2, 0), (2, 3, 4 * SECOND_NS), (1, 5, 2 * SECOND_NS), (3, None, 9 * SECOND_NS), (1, 2, 9 * SECOND_NS)]

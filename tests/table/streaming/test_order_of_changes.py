@@ -6,13 +6,13 @@ import pytest
 from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows
 
-from penstock.core.operators.base import StreamOperator
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.table.data.logical_types import IntType
-from penstock.table.plan.changes import ALL
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.planning.streams import parallelism_in_order
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.operators.base import StreamOperator
+from penstock.sql.data.types import IntType
+from penstock.sql.logical.nodes import ALL
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.rule import parallelism_in_order
+from penstock.sql.stream.rows.evaluation import StreamSession
 
 CHANGES = Rows({"k": IntType(), "a": IntType()}, [("+I", (1, 1)), ("-D", (1, 1))])
 INSERTS = Rows({"k": IntType(), "a": IntType()}, [(1, 1)])

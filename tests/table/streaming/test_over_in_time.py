@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.over_windows import Window, calls_over
 
-from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.records import MAX_WATERMARK
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.runtime.records import MAX_WATERMARK
 from penstock.testing import operator_harness
 
 UNBOUNDED_ROWS = "PARTITION BY k ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"

@@ -12,15 +12,14 @@ from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.table.data.errors import ValidationError
-from penstock.table.plan.changes import ALL, INSERTS, SHORT
-from penstock.table.plan.row_schema import TimeAttribute
-from penstock.table.streaming.planning.plan_over import over_changes, over_operator
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.planning.streams import name_columns
-from penstock.table.streaming.rewrites.over_windows import check_windows
-from penstock.table.streaming.rows.rows_operator import ToRowsOperator
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, TimeAttribute
+from penstock.sql.optimizer.optimizer import check_windows
+from penstock.sql.stream.over.plan import over_changes, over_operator
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.rule import name_columns
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ToRowsOperator
 
 
 def plan(selected: str) -> None:

@@ -9,14 +9,14 @@ import pytest
 from tests.table.planned import manager_of, plan_query
 from tests.table.running import Answer, Rows, run, run_over
 
-from penstock.connectors.columns import ColumnsSource
-from penstock.drivers.clock import SystemClock
-from penstock.drivers.local import job as local_job
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.logical_types import IntType, VarCharType
-from penstock.table.plan.changes import ALL
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.connectors.collection import ColumnsSource
+from penstock.drivers.event_loop import SystemClock
+from penstock.drivers.local import mini_cluster as local_job
+from penstock.sql.data.types import IntType, VarCharType
+from penstock.sql.logical.nodes import ALL
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.tables import TableReader
 
 COLUMNS = {"k": VarCharType(10), "v": IntType()}
 GROUPS = "(SELECT k, SUM(v) AS s, PROCTIME() AS p FROM t GROUP BY k)"

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.table.planned import manager_of, plan_query
 
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.stream.executor import StreamExecutor
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.tables import NO_PUSH_DOWN, PushDown
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
-from penstock.table.streaming.executor import StreamExecutor
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
 from penstock.testing.connectors import EnumeratorHost, SourceRun
 
 COLUMNS = (

@@ -8,7 +8,7 @@ import pytest
 from tests.table.running import Rows, run
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.logical_types import IntType
+from penstock.sql.data.types import IntType
 
 AROUND = Rows({"k": IntType()}, [(1,), (2,), (3,), (None,)])
 READ = Rows({"k": IntType(), "x": IntType()}, [(1, 10), (1, 20), (2, None)])

@@ -11,12 +11,12 @@ from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run
 from tests.table.streaming.windowed import Timed
 
-from penstock.connectors.columns import ColumnsSource
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DoubleType, IntType, VarCharType
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.connectors.collection import ColumnsSource
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DoubleType, IntType, VarCharType
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.tables import TableReader
 
 COLUMNS = {"a": IntType(), "b": VarCharType(10), "c": IntType()}
 TABLE = Rows(COLUMNS, [(2, "a", 6), (4, "b", 8), (6, "c", 10), (1, "a", 5), (3, "b", 7), (5, "c", 9)])

@@ -13,14 +13,12 @@ import pytest
 from hypothesis import given, settings
 from tests.table.streaming.ranked import NAMES, NUMBERED, TYPES, K, Under, V
 
+from penstock.sql.data.types import DoubleType, IntType
+from penstock.sql.logical.nodes import SHORT, SortKey
+from penstock.sql.stream.ranking.deduplicate import FirstRowsOperator
+from penstock.sql.stream.ranking.top_n import PARTITIONS, RankOperator, RetractableTopN, Sent, Top1, TopN, UpdatableTopN
+from penstock.sql.stream.rows.rows import RowEquality
 from penstock.state.key_bytes import NAN
-from penstock.table.data.logical_types import DoubleType, IntType
-from penstock.table.plan.changes import SHORT
-from penstock.table.plan.logical import SortKey
-from penstock.table.streaming.ranking.first_rows_operator import FirstRowsOperator
-from penstock.table.streaming.ranking.rank_operator import PARTITIONS, RankOperator
-from penstock.table.streaming.ranking.top_n import RetractableTopN, Sent, Top1, TopN, UpdatableTopN
-from penstock.table.streaming.rows.held_rows import RowEquality
 
 ASCENDING = (SortKey(V),)
 DESCENDING = (SortKey(V, True, False),)

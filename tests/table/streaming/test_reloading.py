@@ -12,14 +12,13 @@ import pyarrow as pa
 import pytest
 from tests.table.streaming.looked_up import Asking, spec
 
-from penstock.connectors.columns import ColumnsSource
-from penstock.table.connectors.held_table import HeldTable, RowsByKey
-from penstock.table.data.errors import ValidationError
-from penstock.table.streaming.lookups.lookup_join_operator import LookupJoinOperator
-from penstock.table.streaming.lookups.lookup_settings import LookupSettings, lookup_settings
-from penstock.table.streaming.lookups.reload_settings import Periodic, Reload, Timed
-from penstock.table.streaming.lookups.reloading import ReloadingReader
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.connectors.collection import ColumnsSource
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.stream.lookups.cache import ReloadingReader
+from penstock.sql.stream.lookups.lookup_join import LookupJoinOperator
+from penstock.sql.stream.lookups.settings import LookupSettings, Periodic, Reload, Timed, lookup_settings
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.lookup import HeldTable, RowsByKey
 
 FULL = "lookup.full-cache."
 HOUR = 3_600_000

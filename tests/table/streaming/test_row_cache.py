@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from penstock.table.connectors.lookup import ColumnsLookup, LookedUp, LookupReader
-from penstock.table.streaming.lookups.lookup_settings import CacheSettings
-from penstock.table.streaming.lookups.readers import CachedReader
-from penstock.table.streaming.lookups.row_cache import RowCache
+from penstock.sql.stream.lookups.cache import CachedReader, RowCache
+from penstock.sql.stream.lookups.settings import CacheSettings
+from penstock.sql.tables.lookup import ColumnsLookup, LookedUp, LookupReader
 
 TABLE = pa.table({"number": [key for key in range(20) for _ in range(key % 4)], "text": [str(n) for n in range(30)]})
 

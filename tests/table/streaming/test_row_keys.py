@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from tests.table.running import Rows, run
 
-from penstock.table.data.logical_types import DoubleType, IntType
-from penstock.table.streaming.rows.row_keys import ONLY_KEY, RowKeys
+from penstock.sql.data.types import DoubleType, IntType
+from penstock.sql.stream.rows.rows import ONLY_KEY, RowKeys
 
 NAN = float("nan")
 

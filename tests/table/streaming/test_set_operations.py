@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.table.running import Change, Rows, run
 
-from penstock.table.functions.signatures import BIGINT, STRING
+from penstock.sql.functions.definition import BIGINT, STRING
 
 COLUMNS = {"a": BIGINT, "b": STRING}
 LEFT: list[Any] = [(1, "x"), (1, "x"), (2, None), (3, "z")]

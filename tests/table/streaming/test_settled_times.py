@@ -6,7 +6,7 @@ import pytest
 from tests.table.running import run
 from tests.table.streaming.windowed import Timed
 
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
 
 WINDOWS = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"
 ROWS = f"SELECT k, v, window_start AS s, window_end AS e, window_time AS w FROM {WINDOWS}"

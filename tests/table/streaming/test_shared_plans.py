@@ -7,11 +7,11 @@ from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows
 
 from penstock.plan.transformation import Transformation
-from penstock.table.connectors.built_in import built_in
-from penstock.table.connectors.push_down import PushDown
-from penstock.table.data.logical_types import IntType
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.sql.connectors.built_in import built_in
+from penstock.sql.data.types import IntType
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.tables import PushDown
 
 TABLE = Rows({"a": IntType(), "b": IntType()}, [(1, 2)])
 

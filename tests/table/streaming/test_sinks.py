@@ -12,16 +12,15 @@ from tests.table.streaming.written import RETRACTS, UPSERTS, Source, by_key, pla
 
 from penstock.base.errors import PenstockError
 from penstock.connectors.collect import CollectSink
-from penstock.core.task.channels.partitioners import HashPartitioner
 from penstock.plan.transformation import Transformation
-from penstock.table.connectors.tables import TableWriter
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import TimestampType
-from penstock.table.functions.signatures import BIGINT, STRING
-from penstock.table.plan.changes import ALL
-from penstock.table.plan.logical import Write
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import TimestampType
+from penstock.sql.functions.definition import BIGINT, STRING
+from penstock.sql.logical.nodes import ALL, Write
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.tables import TableWriter
 
 COLUMNS = {"a": BIGINT, "b": STRING}
 SINK = "a BIGINT, b STRING, PRIMARY KEY (a) NOT ENFORCED"

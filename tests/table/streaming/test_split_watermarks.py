@@ -13,9 +13,12 @@ from tests.table.planned import manager_of, plan_query
 
 from penstock.base.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from penstock.common import Configuration
-from penstock.connectors.split_queue import SplitQueue
-from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
-from penstock.core.connector import (
+from penstock.connectors.split_reader import SplitQueue
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.data_stream import DataStream
+from penstock.plan.transformation import Transformation, get_factory
+from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.connector import (
     Boundedness,
     InputStatus,
     Source,
@@ -24,21 +27,15 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.operators.base import UserCodeError
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.records import MIN_TIMESTAMP, Batch
-from penstock.datastream import StreamExecutionEnvironment
-from penstock.datastream.data_stream import DataStream
-from penstock.plan.nodes import get_factory
-from penstock.plan.transformation import Transformation
-from penstock.table.connectors.abilities import TableScan, WatermarkPushDown
-from penstock.table.connectors.push_down import NO_PUSH_DOWN, PushDown
-from penstock.table.connectors.tables import NO_WATERMARKS, TableReader
-from penstock.table.plan.changes import ALL, INSERTS, SHORT
-from penstock.table.streaming.planning.options import DEFAULTS, PlanOptions
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.rows_operator import ToRowsOperator
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.records import MIN_TIMESTAMP, Batch
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import DEFAULTS, PlanOptions
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.tables.tables import NO_PUSH_DOWN, NO_WATERMARKS, PushDown, TableReader, TableScan, WatermarkPushDown
 from penstock.testing import OneInputOperatorHarness
 
 DDL = "CREATE TABLE t (split STRING, s INT, {}) WITH ({})"

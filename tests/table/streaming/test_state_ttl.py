@@ -9,23 +9,25 @@ from typing import Any
 import pytest
 from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 
-from penstock.core.operators.base import StreamOperator
-from penstock.table.data.logical_types import BigIntType, IntType
-from penstock.table.plan.logical import AggregateCall, SortKey
-from penstock.table.streaming.aggregates.group_aggregate_operator import GROUPS, GroupAggregateOperator
-from penstock.table.streaming.over.over_at_once import FRAMES, OverAtOnceOperator
-from penstock.table.streaming.over.over_in_order import SORTED, OverInOrderOperator
-from penstock.table.streaming.over.over_in_time import OverInEventTimeOperator
-from penstock.table.streaming.ranking.deduplicate_operator import ROWS, FirstRowOperator, LastRowOperator
-from penstock.table.streaming.ranking.first_rows_operator import COUNTS, FirstRowsOperator
-from penstock.table.streaming.ranking.rank_operator import PARTITIONS, RankOperator
-from penstock.table.streaming.ranking.top_n import RetractableTopN, TopN
-from penstock.table.streaming.rows.normalize_operator import ROWS as NORMALIZED
-from penstock.table.streaming.rows.normalize_operator import ChangelogNormalizeOperator
-from penstock.table.streaming.rows.state_times import EXPIRIES, WRITTEN, compute_due_time, lasting
-from penstock.table.streaming.sinks.last_upsert_operator import ROWS as UPSERTED
-from penstock.table.streaming.sinks.last_upsert_operator import LastUpsertOperator
-from penstock.table.typed.nodes import Field
+from penstock.runtime.operators.base import StreamOperator
+from penstock.sql.data.types import BigIntType, IntType
+from penstock.sql.logical.nodes import AggregateCall, SortKey
+from penstock.sql.stream.changelog.operators import ROWS as NORMALIZED
+from penstock.sql.stream.changelog.operators import ChangelogNormalizeOperator
+from penstock.sql.stream.groups.group_aggregate import GROUPS, GroupAggregateOperator
+from penstock.sql.stream.over.operators import (
+    FRAMES,
+    SORTED,
+    OverAtOnceOperator,
+    OverInEventTimeOperator,
+    OverInOrderOperator,
+)
+from penstock.sql.stream.ranking.deduplicate import COUNTS, ROWS, FirstRowOperator, FirstRowsOperator, LastRowOperator
+from penstock.sql.stream.ranking.top_n import PARTITIONS, RankOperator, RetractableTopN, TopN
+from penstock.sql.stream.rows.state_ttl import EXPIRIES, WRITTEN, compute_due_time, lasting
+from penstock.sql.stream.sinks.upserts import ROWS as UPSERTED
+from penstock.sql.stream.sinks.upserts import LastUpsertOperator
+from penstock.sql.typed import Field
 
 TTL_MS = 80
 #: when state that nobody looks at has gone for sure

@@ -10,24 +10,22 @@ from tests.table.planned import manager_of, plan_query
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.watermark_strategy import WatermarkAlignment
-from penstock.connectors.columns import ColumnsSource
-from penstock.connectors.print import DiscardingSink
-from penstock.core.columns.batch import ColumnBatch
-from penstock.core.records import MAX_WATERMARK
-from penstock.core.task.channels.partitioners import HashPartitioner
+from penstock.connectors.collect import DiscardingSink
+from penstock.connectors.collection import ColumnsSource
 from penstock.plan.transformation import Transformation
-from penstock.table.connectors.tables import TableReader, TableWriter
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import TimestampType
-from penstock.table.plan.changes import ALL, INSERTS, Changes
-from penstock.table.plan.logical import Scan, Write
-from penstock.table.streaming.planning.options import PlanOptions, plan_options
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.planning.table_options import WatermarkOptions, watermark_options
-from penstock.table.streaming.rows.null_times import NullTimes
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
-from penstock.table.typed.nodes import Field
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import TimestampType
+from penstock.sql.logical.nodes import ALL, INSERTS, Changes, Scan, Write
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import PlanOptions, plan_options
+from penstock.sql.stream.planning.table_options import WatermarkOptions, watermark_options
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.watermarks import NullTimes, WatermarkAssignerOperator
+from penstock.sql.tables.tables import TableReader, TableWriter
+from penstock.sql.typed import Field
 from penstock.testing import OneInputOperatorHarness
 
 TIME = Field(TimestampType(3), 0)

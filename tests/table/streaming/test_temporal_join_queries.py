@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.table.streaming.system_time import SECOND, Job, Table
 
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
 
 ORDERS = Table(
     "id INT, currency STRING, amount INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts",

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from tests.state.rocks import CanonicalRocks
 from tests.table.streaming.joined import CALLS, Change, Driven
 
-from penstock.core.operators.base import UserCodeError
-from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
-from penstock.table.plan.changes import SHORT
-from penstock.table.streaming.joins.temporal_join_operator import ROWS, TemporalJoinOperator, TemporalSpec
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Field, Typed
+from penstock.runtime.operators.base import UserCodeError
+from penstock.sql.data.types import IntType, TimestampType, VarCharType
+from penstock.sql.logical.nodes import SHORT
+from penstock.sql.stream.joins.temporal import ROWS, TemporalJoinOperator, TemporalSpec
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.typed import Field, Typed
 from penstock.testing import operator_harness
 
 ROW = [IntType(), TimestampType(3), VarCharType()]

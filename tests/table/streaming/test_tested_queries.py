@@ -9,8 +9,8 @@ import pytest
 from tests.table.running import Rows, run
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import IntType, VarCharType
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import IntType, VarCharType
 
 COLUMNS = {"k": IntType(), "v": IntType()}
 T = Rows(COLUMNS, [(1, 1), (1, 2), (2, 3), (None, None)])

@@ -15,14 +15,14 @@ from hypothesis import given
 from tests.table.streaming.joined import CALLS, Driven, create_batch
 
 from penstock.codecs.column_data import ChosenColumns, ColumnData
-from penstock.connectors.print import DiscardingSink
-from penstock.core.columns.batch import ColumnBatch
-from penstock.table.data.logical_types import IntType, VarCharType
-from penstock.table.streaming.joins.column_join_operator import ColumnJoinOperator
-from penstock.table.streaming.rows.calc_operator import CalcOperator
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.uncut_rows import UncutRows, cut, taken
-from penstock.table.typed.nodes import Constant, Field, Typed
+from penstock.connectors.collect import DiscardingSink
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.sql.data.types import IntType, VarCharType
+from penstock.sql.stream.calc.operators import CalcOperator
+from penstock.sql.stream.joins.columnar import ColumnJoinOperator
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import UncutRows, cut, taken
+from penstock.sql.typed import Constant, Field, Typed
 from penstock.testing import OneInputOperatorHarness
 
 TEXT = VarCharType()

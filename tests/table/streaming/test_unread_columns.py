@@ -12,16 +12,14 @@ from tests.table.running import Rows, run
 from tests.table.streaming.written import RETRACTS, Source, by_key, written
 
 from penstock.connectors.collect import CollectSink
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.logical_types import IntType, VarCharType
-from penstock.table.plan.changes import ALL
-from penstock.table.plan.logical import ChangelogNormalize, Scan
-from penstock.table.plan.row_schema import RowSchema
-from penstock.table.plan.text import plan_text
-from penstock.table.streaming.planning.plan_normalize import with_normalizers
-from penstock.table.streaming.planning.relational import with_relations
-from penstock.table.streaming.rewrites.columns import no_narrower, without_unread_columns
-from penstock.table.streaming.rewrites.ranks import with_ranks
+from penstock.sql.data.types import IntType, VarCharType
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.logical.nodes import ALL, ChangelogNormalize, RowSchema, Scan
+from penstock.sql.optimizer.pruning import no_narrower, without_unread_columns
+from penstock.sql.optimizer.top_n import with_ranks
+from penstock.sql.stream.changelog.plan import with_normalizers
+from penstock.sql.stream.planning.relational import with_relations
+from penstock.sql.tables.tables import TableReader
 
 TABLES = """
 CREATE TABLE t (a INT, b STRING, c INT, d INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts);

@@ -9,9 +9,9 @@ import pytest
 from tests.table.planned import manager_of, plan_query
 from tests.table.running import Rows, run_over
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import DecimalType, DoubleType, FloatType
-from penstock.table.functions.signatures import BIGINT, INT
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DecimalType, DoubleType, FloatType
+from penstock.sql.functions.definition import BIGINT, INT
 
 ROWS: dict[str, Any] = {
     "a": (("x", "k"), [(10, 1), (20, 2), (5, None)]),

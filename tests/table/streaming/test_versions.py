@@ -8,10 +8,10 @@ import hypothesis.strategies as st
 from hypothesis import given
 from tests.table.streaming.system_time import SECOND, Job, Table
 
-from penstock.table.data.logical_types import IntType
-from penstock.table.plan.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.table.streaming.joins.versions import TableVersions, Versions, ViewVersions
-from penstock.table.streaming.rows.held_rows import RowEquality
+from penstock.sql.data.types import IntType
+from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.sql.stream.joins.temporal import TableVersions, Versions, ViewVersions
+from penstock.sql.stream.rows.rows import RowEquality
 
 Change = tuple[int, int, tuple[Any, ...], bool]
 TIMES = st.integers(0, 8)

@@ -7,19 +7,18 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from penstock.core.columns.batch import ColumnBatch
-from penstock.table.data.logical_types import (
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.types import (
     DataType,
     DayTimeIntervalType,
     LocalZonedTimestampType,
     TimestampType,
     YearMonthIntervalType,
 )
-from penstock.table.data.values import to_column
-from penstock.table.streaming.rows.null_times import NullTimes
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.watermark_operator import WatermarkAssignerOperator
-from penstock.table.typed.nodes import Constant, Field, FunctionCall, Typed
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.watermarks import NullTimes, WatermarkAssignerOperator
+from penstock.sql.typed import Constant, Field, FunctionCall, Typed
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 MILLISECOND_NS = 1_000_000

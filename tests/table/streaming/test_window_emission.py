@@ -12,8 +12,8 @@ from tests.state.rocks import CanonicalRocks
 from tests.table.running import run
 from tests.table.streaming.windowed import ByRow, Timed
 
-from penstock.table.data.errors import ValidationError
-from penstock.table.streaming.windows.emit_options import Emission
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.stream.planning.options import Emission
 from penstock.testing import operator_harness
 
 S = 1_000

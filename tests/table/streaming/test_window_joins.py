@@ -17,19 +17,18 @@ from tests.table.streaming.joined import CALLS, Driven
 from tests.table.streaming.windowed import Timed
 
 from penstock.base.errors import UnsupportedError
-from penstock.core.operators.base import StreamOperator
-from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.core.records import MAX_WATERMARK
-from penstock.state.key_groups import assign_key_group
-from penstock.table.data.errors import ValidationError
-from penstock.table.data.logical_types import IntType, TimestampType, VarCharType
-from penstock.table.plan.logical import JoinType
-from penstock.table.streaming.joins import column_window_join_operator, window_join_operator
-from penstock.table.streaming.joins.column_window_join_operator import ColumnWindowJoinOperator
-from penstock.table.streaming.joins.window_join_operator import WindowJoinOperator
-from penstock.table.streaming.joins.window_joining import WindowJoining
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.typed.nodes import Field
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.runtime.records import MAX_WATERMARK
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import IntType, TimestampType, VarCharType
+from penstock.sql.logical.nodes import JoinType
+from penstock.sql.stream.joins import window as column_window_join_operator
+from penstock.sql.stream.joins import window as window_join_operator
+from penstock.sql.stream.joins.window import ColumnWindowJoinOperator, WindowJoining, WindowJoinOperator
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.typed import Field
+from penstock.state.keys import assign_key_group
 from penstock.testing import operator_harness
 
 S = 1_000

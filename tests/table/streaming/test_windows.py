@@ -13,10 +13,10 @@ from tests.table.running import run
 from tests.table.streaming.windowed import CALLS, VALUES, ByRow, Timed, in_columns, session_table
 
 from penstock.base.errors import UnsupportedError
-from penstock.core.operators.watermarks import LATE_RECORDS
-from penstock.table.data.errors import ValidationError
-from penstock.table.streaming.windows.session_table_operator import SESSIONS
-from penstock.table.streaming.windows.window_ends import WindowEnds
+from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.stream.windows.session_table import SESSIONS
+from penstock.sql.stream.windows.window_aggregate import WindowEnds
 
 S = 1_000
 TABLES = {

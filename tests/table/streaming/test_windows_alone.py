@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.table.running import Answer, Rows, run
 
-from penstock.table.data.logical_types import IntType, TimestampType
+from penstock.sql.data.types import IntType, TimestampType
 
 SIZE = 4
 TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '4' SECOND))"

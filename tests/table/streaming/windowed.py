@@ -10,26 +10,23 @@ from tests.table.running import Rows
 from tests.table.streaming.ranked import TS, TYPES, K, Under, V
 from tests.table.waiting_columns import ColumnsThenWait
 
-from penstock.core.operators.base import StreamOperator
-from penstock.core.records import Batch
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.logical_types import BigIntType, IntType, LocalZonedTimestampType, TimestampType, VarCharType
-from penstock.table.data.values import to_column
-from penstock.table.plan.changes import ALL, INSERTS, SHORT
-from penstock.table.plan.logical import AggregateCall
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.windows.column_window_operators import (
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.records import Batch
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.types import BigIntType, IntType, LocalZonedTimestampType, TimestampType, VarCharType
+from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, AggregateCall
+from penstock.sql.stream.planning.options import Emission
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.windows.columnar import (
     ColumnSessionAggregateOperator,
     ColumnWindowAggregateOperator,
+    ColumnWindows,
 )
-from penstock.table.streaming.windows.column_windows import ColumnWindows
-from penstock.table.streaming.windows.emit_options import Emission
-from penstock.table.streaming.windows.emitting_window_operator import EmittingWindowOperator
-from penstock.table.streaming.windows.session_table_operator import SessionTableOperator
-from penstock.table.streaming.windows.window_aggregate_operator import WindowAggregateOperator
-from penstock.table.streaming.windows.window_table_operator import WindowTableOperator
-from penstock.table.streaming.windows.window_times import WindowTime
-from penstock.table.typed.nodes import Field
+from penstock.sql.stream.windows.emitting_window import EmittingWindowOperator
+from penstock.sql.stream.windows.session_table import SessionTableOperator
+from penstock.sql.stream.windows.window_aggregate import WindowAggregateOperator, WindowTableOperator, WindowTime
+from penstock.sql.tables.tables import TableReader
+from penstock.sql.typed import Field
 
 NS = 1_000_000
 EDGE = TimestampType(3, False)

@@ -14,13 +14,12 @@ from penstock.connectors.collect import CollectSink
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Upstream
-from penstock.table.catalog.resolution import row_schema
-from penstock.table.connectors.tables import TableReader, TableWriter
-from penstock.table.plan.changes import ALL, SHORT, Changes
-from penstock.table.plan.logical import Scan, Write
-from penstock.table.streaming.planning.options import plan_options
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.sessions import StreamSession
+from penstock.sql.catalogs.columns import row_schema
+from penstock.sql.logical.nodes import ALL, SHORT, Changes, Scan, Write
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.planning.options import plan_options
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.tables.tables import TableReader, TableWriter
 
 
 @dataclass(frozen=True)

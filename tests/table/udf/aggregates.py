@@ -14,30 +14,29 @@ from tests.table.planned import create
 
 from penstock.base.types import Row
 from penstock.common import Configuration
-from penstock.connectors.columns import ColumnsSource
-from penstock.core.columns.batch import ColumnBatch
+from penstock.connectors.collection import ColumnsSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
-from penstock.state.key_groups import assign_key_group, subtask_of_key_group
-from penstock.table.catalog.catalog import Catalog
-from penstock.table.catalog.manager import CatalogManager
-from penstock.table.connectors.tables import TableReader
-from penstock.table.data.conversion import to_external
-from penstock.table.data.values import to_column
-from penstock.table.functions.definition import Session
-from penstock.table.plan.changes import INSERTS, SHORT
-from penstock.table.plan.logical import Node, UserAggregateCall
-from penstock.table.streaming.aggregates.group_aggregate_operator import GroupAggregateOperator
-from penstock.table.streaming.aggregates.table_aggregate_operator import TableAggregateOperator
-from penstock.table.streaming.planning.planner import StreamPlanner
-from penstock.table.streaming.rows.rows_operator import ToRowsOperator
-from penstock.table.streaming.rows.sessions import StreamSession
-from penstock.table.streaming.rows.state_times import lasting
-from penstock.table.typed.nodes import Field
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.sql.catalogs.catalog import Catalog
+from penstock.sql.catalogs.manager import CatalogManager
+from penstock.sql.data.arrow import to_column
+from penstock.sql.data.conversion import to_external
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.nodes import INSERTS, SHORT, Node, UserAggregateCall
+from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
+from penstock.sql.stream.groups.table_aggregate import TableAggregateOperator
+from penstock.sql.stream.planner import StreamPlanner
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.stream.rows.state_ttl import lasting
+from penstock.sql.tables.tables import TableReader
+from penstock.sql.typed import Field
+from penstock.sql.user_functions.declare import define
+from penstock.sql.user_functions.definition import FunctionKind
+from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.table.types import DataTypes
 from penstock.table.udf import AggregateFunction, TableAggregateFunction
-from penstock.table.user_functions.defining import define
-from penstock.table.user_functions.definition import FunctionKind
 from penstock.testing.operator_harness import OneInputOperatorHarness
 
 TABLE = "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)"

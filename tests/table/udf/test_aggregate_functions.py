@@ -11,8 +11,8 @@ from tests.table.udf.aggregates import Greatest, Groups, Texts, Total
 from tests.table.udf.jobs import changes_of, environment, read_rows
 
 from penstock.base.errors import UserFunctionError
+from penstock.sql.data.errors import ValidationError
 from penstock.table import DataTypes, Row
-from penstock.table.data.errors import ValidationError
 from penstock.table.expressions import call, col
 from penstock.table.udf import AggregateFunction, FunctionContext, udaf, udf
 

@@ -15,7 +15,7 @@ from tests.table.planned import plan_query
 from tests.table.udf.aggregates import Groups, manager, timed_rows
 
 from penstock.base.types import Row
-from penstock.core.operators.base import UserCodeError
+from penstock.runtime.operators.base import UserCodeError
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.table.data_view import DataView, ListView, MapView
 from penstock.table.udf import AggregateFunction, udaf

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.table.planned import plan_query
 from tests.table.udf.aggregates import Total, manager
 
-from penstock.table.plan.identity import rows_text, state_id
+from penstock.sql.logical.properties import rows_text, state_id
 from penstock.table.udf import udaf, udf
 
 

@@ -7,7 +7,7 @@ from tests.table.udf import importable
 from tests.table.udf.jobs import environment, read_rows
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
 from penstock.table.udf import udf
 
 MODULE = "tests.table.udf.importable"

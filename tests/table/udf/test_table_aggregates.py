@@ -10,8 +10,8 @@ from tests.table.udf.aggregates import Greatest, Groups, Total
 from tests.table.udf.jobs import environment, read_rows
 
 from penstock.base.errors import UnsupportedError, UserFunctionError
+from penstock.sql.data.errors import ValidationError
 from penstock.table import DataTypes, Row
-from penstock.table.data.errors import ValidationError
 from penstock.table.expressions import call, col
 from penstock.table.udf import TableAggregateFunction, udaf, udtaf
 

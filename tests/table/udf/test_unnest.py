@@ -9,7 +9,7 @@ from tests.table.planned import ORDERS, list_columns, manager_of, plan_query
 from tests.table.running import Rows, run
 
 from penstock.base.errors import UnsupportedError
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
 from penstock.table.types import DataTypes
 
 INT, STRING = DataTypes.INT(), DataTypes.STRING()

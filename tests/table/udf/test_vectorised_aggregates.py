@@ -12,16 +12,16 @@ from tests.table.planned import plan_query
 from tests.table.udf.aggregates import Texts, Total, manager, timed_rows
 
 from penstock.base.errors import UserFunctionError
-from penstock.table.data.errors import ValidationError
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import UserAggregateCall
+from penstock.sql.stream.aggregates.accumulators import build_accumulator
+from penstock.sql.typed import Field
+from penstock.sql.user_functions.declare import define
+from penstock.sql.user_functions.definition import OpenFunctions
 from penstock.table.expressions import col, lit
-from penstock.table.plan.logical import UserAggregateCall
-from penstock.table.streaming.aggregates.accumulators import build_accumulator
 from penstock.table.table import Table
-from penstock.table.typed.nodes import Field
 from penstock.table.types import DataTypes
 from penstock.table.udf import AggregateFunction, FunctionContext, udaf
-from penstock.table.user_functions.defining import define
-from penstock.table.user_functions.opened import OpenFunctions
 from penstock.table.window import Tumble
 
 MEAN = udaf(lambda values: values.mean(), result_type="DOUBLE", func_type="pandas")

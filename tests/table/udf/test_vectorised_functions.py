@@ -12,8 +12,8 @@ import pytest
 from tests.table.udf.jobs import environment, read_rows
 
 from penstock.base.errors import UserFunctionError
+from penstock.sql.data.errors import ValidationError
 from penstock.table import DataTypes
-from penstock.table.data.errors import ValidationError
 from penstock.table.expressions import col
 from penstock.table.udf import udf
 

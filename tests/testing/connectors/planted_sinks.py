@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.base.errors import OperationError
-from penstock.core.connector import CommitLog, Committer, Sink, SinkWriter
+from penstock.runtime.connector import CommitLog, Committer, Sink, SinkWriter
 
 
 class Store:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.core.connector import (
+from penstock.runtime.connector import (
     Boundedness,
     InputStatus,
     Source,
@@ -15,7 +15,7 @@ from penstock.core.connector import (
     SplitBatch,
     SplitEnumerator,
 )
-from penstock.core.records import Batch
+from penstock.runtime.records import Batch
 
 
 @dataclass(frozen=True)

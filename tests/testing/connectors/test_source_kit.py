@@ -9,7 +9,7 @@ import pytest
 from tests.testing.connectors import planted_sources as planted
 
 from penstock.base.errors import WrongValueError
-from penstock.core.connector import Source
+from penstock.runtime.connector import Source
 from penstock.testing import Record
 from penstock.testing.connectors import (
     SOURCE_CASES,

@@ -55,26 +55,197 @@ numbers. Otherwise a deletion that matched no row could be repeated later, when 
 
 **Cost.** Each checkpoint costs one listing and one new file in the log, and a check of the files that restored state
 names. The committer holds an upsert's changes between two checkpoints in memory.
+
+Keyed changes, which are written to separate files and merged into the table on commit.
+
+The target table of a sink: creates it if missing, and compares its columns with those to write.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import ConfigurationError
+from penstock.connectors.base import is_gone, last_of_each
 from penstock.connectors.delta.data_files import DataFile
-from penstock.connectors.delta.errors import CommitError
-from penstock.connectors.delta.target import Target, make_if_missing
-from penstock.core.connector import Committer, SinkWriterContext
+from penstock.connectors.delta.log import check_writable
+from penstock.connectors.delta.table import (
+    CommitError,
+    TablePlace,
+    check_partition_type,
+    is_same,
+    read_arrow_schema,
+    stored_schema,
+)
+from penstock.runtime.connector import Committer, SinkWriterContext
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
+
 _LOG: Final = logging.getLogger("penstock.connectors.delta")
+#: How many times to re-read the table when other writers change it concurrently.
+_READ_TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table and columns that a sink writes.
+
+    Attributes:
+        place: the table's location.
+        columns: the columns, in the table's types.
+        partition_columns: the partition columns of a new table; None for those of the existing table.
+        key: the columns of the upsert key; empty if rows are only appended.
+        merge_schema: whether to add columns that the table lacks.
+        properties: the properties of a new table, such as `delta.enableChangeDataFeed`.
+    """
+
+    place: TablePlace
+    columns: pa.Schema
+    partition_columns: tuple[str, ...] | None
+    key: tuple[str, ...] = ()
+    merge_schema: bool = False
+    properties: tuple[tuple[str, str], ...] = ()
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` for unknown partition or key columns and for reserved column names."""
+        for role, names in (("partition", self.partition_columns or ()), ("key", self.key)):
+            for name in names:
+                if name not in self.columns.names:
+                    raise ConfigurationError(
+                        f"{role} column {name!r} is none of the columns {', '.join(self.columns.names)} that go into "
+                        f"the Delta table {self.place.path}"
+                    )
+        hidden = [name for name in self.columns.names if name.startswith("_penstock_")]
+        if hidden:
+            raise ConfigurationError(f"column {hidden[0]!r} has a name that the sink uses itself: call it otherwise")
+        for name in self.partition_columns or ():
+            check_partition_type(name, self.columns.field(name).type)
+        if self.partition_columns and len(self.partition_columns) == len(self.columns):
+            raise ConfigurationError(
+                f"the Delta table {self.place.path} needs a column that it is not partitioned by, too"
+            )
+
+
+def make_if_missing(target: Target) -> None:
+    """Create the table if it does not exist."""
+    from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import DeltaError
+
+    location = target.place
+    if location.exists():
+        return
+    location.files()
+    try:
+        DeltaTable.create(
+            location.path,
+            Schema.from_arrow(target.columns),
+            mode="error",
+            partition_by=list(target.partition_columns or ()),
+            configuration=dict(target.properties) or None,
+            storage_options=dict(location.options),
+        )
+        _LOG.info("made the Delta table %s", location.path)
+    except DeltaError:
+        if not location.exists():  # another writer may have created it in the meantime
+            raise
+
+
+class Prepared(NamedTuple):
+    """A table that accepts a sink's columns: their schema there, in the sink's order, and the partition columns."""
+
+    columns: pa.Schema
+    partition_columns: tuple[str, ...]
+
+
+def prepare(target: Target) -> Prepared:
+    """Make sure that the table accepts the columns.
+
+    Raises:
+        ConfigurationError: for columns that do not fit; the message names them.
+        UnsupportedTableError: for a table with rules that the sink does not support.
+    """
+    from deltalake.exceptions import DeltaError
+
+    make_if_missing(target)
+    for tries_left in reversed(range(_READ_TRIES)):
+        table = target.place.open()
+        missing = _compared(target, table)
+        if not missing:
+            return Prepared(_as_stored(target, table), tuple(table.metadata().partition_columns))
+        if not target.merge_schema:
+            raise ConfigurationError(
+                f"the Delta table {target.place.path} has no columns {', '.join(column.name for column in missing)}: "
+                "add "
+                "them, leave them out, or let the sink add them by with_merge_schema(True), 'mergeSchema' = 'true'"
+            )
+        try:
+            table.alter.add_columns(_to_delta_fields(missing))
+            _LOG.info("added columns %s to %s", ", ".join(column.name for column in missing), target.place.path)
+        except DeltaError:
+            if not tries_left:
+                raise
+    raise AssertionError
+
+
+def _to_delta_fields(missing: list[pa.Field]) -> list[Any]:
+    from deltalake import Schema
+
+    return list(Schema.from_arrow(stored_schema(pa.schema(missing))).fields)
+
+
+def _compared(target: Target, table: DeltaTable) -> list[pa.Field]:
+    """Return the columns that the table lacks. Raises for any other mismatch."""
+    path = target.place.path
+    check_writable(target.place, table, bool(target.key))
+    schema = read_arrow_schema(table)
+    keys = tuple(table.metadata().partition_columns)
+    if target.partition_columns is not None and target.partition_columns != keys:
+        raise ConfigurationError(
+            f"the Delta table {path} is partitioned by {', '.join(keys) or 'nothing'}, and the sink by "
+            f"{', '.join(target.partition_columns) or 'nothing'}: name the columns that the table has"
+        )
+    lacking = [name for name in keys if name not in target.columns.names]
+    if lacking:
+        raise ConfigurationError(
+            f"the Delta table {path} is partitioned by {', '.join(lacking)}, which is not among the columns of the "
+            f"sink: {', '.join(target.columns.names)}"
+        )
+    for field in target.columns:
+        if field.name in schema.names and not is_same(schema.field(field.name).type, field.type):
+            raise ConfigurationError(
+                f"column {field.name!r} is {schema.field(field.name).type} in the Delta table {path}, and {field.type} "
+                "in the sink: cast it"
+            )
+    needed = [column.name for column in schema if not column.nullable and column.name not in target.columns.names]
+    if needed:
+        raise ConfigurationError(
+            f"columns {', '.join(needed)} of the Delta table {path} may not be NULL, and the sink does not have them"
+        )
+    return [column for column in target.columns if column.name not in schema.names]
+
+
+def _as_stored(target: Target, table: DeltaTable) -> pa.Schema:
+    schema = read_arrow_schema(table)
+    return pa.schema(
+        [
+            target.columns.field(column.name).with_nullable(schema.field(column.name).nullable)
+            for column in target.columns
+        ]
+    )
+
+
 #: How many times to try to create a version while other writers are faster.
 _TRIES: Final = 30
 _WAIT_S: Final = 0.05
@@ -283,3 +454,77 @@ def _is_conflict(error: Exception) -> bool:
 
 def _line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+#: The column of a change file that holds each row's kind, as the value of its `RowKind`.
+KIND: Final = "_penstock_kind"
+#: The column of the merged rows that marks deletions.
+_GONE: Final = "_penstock_gone"
+
+
+def with_kinds(batch: pa.RecordBatch, kinds: bytes | None) -> pa.RecordBatch:
+    """Add the row kinds as a column; `kinds` is None if all rows are inserts."""
+    codes = bytes(batch.num_rows) if kinds is None else kinds
+    column = pa.array(np.frombuffer(codes, np.uint8))
+    return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, KIND])
+
+
+def changes_schema(columns: pa.Schema) -> pa.Schema:
+    """Return the schema of a change file."""
+    return pa.schema([*columns, pa.field(KIND, pa.uint8())])
+
+
+def merge_changes(target: Target) -> Apply:
+    """Return a function that merges the last change of each key into the table."""
+
+    def apply(table: DeltaTable, due: Sequence[PreparedFiles], properties: CommitProperties) -> None:
+        files = target.place.files()
+        names = [file.path for prepared in due for file in prepared.files]
+        parts = [pq.read_table(path, filesystem=files, schema=changes_schema(target.columns)) for path in names]
+        before = table.version()
+        _merge(table, target, last_of_each_key(pa.concat_tables(parts), target.key), properties)
+        if table.version() == before:
+            table.create_write_transaction(
+                [],
+                "append",
+                table.schema(),
+                list(table.metadata().partition_columns),
+                commit_properties=properties,
+            )
+
+    return apply
+
+
+def last_of_each_key(changes: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the last row of each key, given rows in order, with a column that marks deletions."""
+    changes = changes.combine_chunks()
+    last_changes = changes.take(last_of_each(changes, key))
+    deleted = pa.array(is_gone(last_changes.column(KIND).to_numpy()), pa.bool_())
+    return last_changes.drop_columns([KIND]).append_column(_GONE, deleted)
+
+
+def _merge(table: DeltaTable, target: Target, rows: pa.Table, properties: CommitProperties) -> None:
+    sets: dict[str, str] = {_quoted(name): f"s.{_quoted(name)}" for name in target.columns.names}
+    matches = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in target.key)
+    builder: Any = table.merge(
+        rows, predicate=matches, source_alias="s", target_alias="t", commit_properties=properties
+    )
+    (
+        builder.when_matched_delete(f"s.{_GONE}")
+        .when_matched_update(sets, predicate=f"NOT s.{_GONE}")
+        .when_not_matched_insert(sets, predicate=f"NOT s.{_GONE}")
+        .execute()
+    )
+
+
+def forget_changes(target: Target, prepared: Sequence[PreparedFiles]) -> None:
+    """Remove merged change files; VACUUM removes any that remain."""
+    with contextlib.suppress(Exception):
+        files = target.place.files()
+        for info in files.get_file_info([file.path for each in prepared for file in each.files]):
+            if info.size is not None:
+                files.delete_file(info.path)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,20 +1,42 @@
-"""`DeltaSource`: reads one version of a Delta Lake table, or follows the table."""
+"""`DeltaSource`: reads one version of a Delta Lake table, or follows the table.
+
+Discovers the files of a table and hands them out: the files of one version, then the files that later versions add.
+
+Versions are numbered consecutively, and each is one file in the log. The enumerator therefore finds the next version by
+checking for the file of that number, without a listing. Its state is the next version number and the files that have
+not been assigned.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
+
+import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, UnknownNameError
-from penstock.connectors.delta.enumerator import DeltaEnumerator
-from penstock.connectors.delta.features import check_features
-from penstock.connectors.delta.library import require_library
-from penstock.connectors.delta.place import TablePlace, read_arrow_schema
+from penstock.connectors.delta.log import (
+    DeltaSplit,
+    LoggedFile,
+    Meaning,
+    Scanned,
+    Start,
+    Version,
+    WantedColumn,
+    check_columns,
+    check_features,
+    check_readable,
+    first_since,
+    list_table_files,
+    load_start,
+    read_version,
+)
 from penstock.connectors.delta.reader import DeltaReader
-from penstock.connectors.delta.split import DeltaSplit, Scanned, Start, WantedColumn
-from penstock.core.connector import (
+from penstock.connectors.delta.table import TablePlace, VersionError, parse_value, read_arrow_schema, require_library
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,
@@ -22,6 +44,187 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+#: The maximum number of versions to read at a time.
+_VERSIONS: Final = 100
+
+
+class DeltaEnumeratorState(TypedDict):
+    """The state of an enumerator."""
+
+    pending: list[DeltaSplit]
+    next_version: int | None
+
+
+class _Found(NamedTuple):
+    splits: list[DeltaSplit]
+    next_version: int
+
+
+class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
+    """The enumerator of a Delta source; see the module docstring."""
+
+    def __init__(
+        self, context: SplitEnumeratorContext[DeltaSplit], scanned: Scanned, restored: DeltaEnumeratorState | None
+    ) -> None:
+        self._context = context
+        self._scanned = scanned
+        self._pending: deque[DeltaSplit] = deque(restored["pending"] if restored else ())
+        self._given_back: deque[DeltaSplit] = deque()
+        #: None until the first discovery
+        self._next: int | None = restored["next_version"] if restored else None
+        self._waiting: dict[int, None] = {}  # an ordered set of subtasks
+        self._is_first = True
+
+    def start(self) -> None:
+        """Start discovering files."""
+        if self._next is None or self._is_following:
+            self._context.call_async(self._look, self._found)
+
+    @property
+    def _is_following(self) -> bool:
+        return self._scanned.interval_ms is not None
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assign the next split as soon as one is available."""
+        self._waiting[subtask_index] = None
+        self._assign()
+
+    def add_splits_back(self, splits: Sequence[DeltaSplit], subtask_index: int) -> None:
+        """Return splits to the front of the queue, in order even if they come from several readers."""
+        self._waiting.pop(subtask_index, None)
+        self._given_back = deque(sorted([*splits, *self._given_back], key=lambda split: split.order))
+        self._assign()
+
+    def snapshot_state(self, checkpoint_id: int) -> DeltaEnumeratorState:
+        """Return the unassigned splits and the next version."""
+        return DeltaEnumeratorState(pending=[*self._given_back, *self._pending], next_version=self._next)
+
+    def _assign(self) -> None:
+        while self._waiting and (left := self._given_back or self._pending):
+            subtask_index = next(iter(self._waiting))
+            del self._waiting[subtask_index]
+            self._context.assign_split(left.popleft(), subtask_index)
+        if self._next is not None and not self._is_following and not self._given_back and not self._pending:
+            for subtask_index in self._waiting:
+                self._context.signal_no_more_splits(subtask_index)
+            self._waiting.clear()
+
+    # --- in the background ----------------------------------------------------------------------------------------
+
+    def _look(self) -> _Found:
+        """Discover files. Runs in the background, so it changes no state."""
+        if self._next is None:
+            return self._begin()
+        return self._follow(self._next, checks=self._is_first)
+
+    def _found(self, discovered: _Found | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        assert discovered is not None
+        self._is_first = False
+        self._pending.extend(discovered.splits)
+        goes_on = self._next is not None and discovered.next_version >= self._next + _VERSIONS
+        self._next = discovered.next_version
+        self._assign()
+        if self._scanned.interval_ms is not None:
+            self._context.call_async(self._look, self._found, 0 if goes_on else self._scanned.interval_ms)
+
+    def _begin(self) -> _Found:
+        scanned, start = self._scanned, self._scanned.start
+        table = scanned.place.open()
+        newest = table.version()
+        load_start(table, scanned)
+        check_readable(scanned, table)
+        if not self._is_following:
+            return _Found(self._snapshot(table), table.version() + 1)
+        if start.is_latest:
+            return _Found([], newest + 1)
+        if start.timestamp is not None:
+            return self._follow(first_since(table, start.timestamp), checks=True)
+        if start.version is not None:
+            return self._follow(start.version, checks=True)
+        return _Found(self._snapshot(table), newest + 1)
+
+    def _snapshot(self, table: DeltaTable) -> list[DeltaSplit]:
+        pruning, version = self._scanned.pruning, table.version()
+        kinds = {column.name: column.type for column in read_arrow_schema(table)}
+        files = list_table_files(self._scanned.place, table)
+        return [
+            DeltaSplit(version, number, file, Meaning.INSERTED)
+            for number, (file, figures) in enumerate(files)
+            if pruning is None or pruning.may_have(figures, _values(file, kinds))
+        ]
+
+    def _follow(self, version: int, checks: bool) -> _Found:
+        """Return the files of the versions from `version` on, as far as they exist.
+
+        `checks`: raise `VersionError` if the log has dropped `version`.
+        """
+        location = self._scanned.place
+        splits: list[DeltaSplit] = []
+        files = location.files()
+        for number in range(version, version + _VERSIONS):
+            log_entry = read_version(location, files, number)
+            if log_entry is None:
+                if checks and number == version and number <= (newest := location.open().version()):
+                    raise VersionError(
+                        f"version {number} of the Delta table {location.path} is no longer in its log, which begins "
+                        "later "
+                        f"and ends with {newest}: the job stood still for longer than delta.logRetentionDuration. "
+                        "Start it without its state"
+                    )
+                return _Found(splits, number)
+            splits += self._build_splits(log_entry)
+        return _Found(splits, version + _VERSIONS)
+
+    def _build_splits(self, version: Version) -> list[DeltaSplit]:
+        scanned = self._scanned
+        if version.columns is not None:
+            check_columns(scanned.place, [(column.name, column.type) for column in scanned.columns], version.columns)
+        if scanned.reads_changes:
+            parts = _changes(version)
+        else:
+            self._check_appends(version)
+            parts = ((file, Meaning.INSERTED) for file in version.added)
+        return [DeltaSplit(version.number, number, *part) for number, part in enumerate(parts)]
+
+    def _check_appends(self, version: Version) -> None:
+        scanned = self._scanned
+        if not version.removed or scanned.ignore_changes:
+            return
+        if version.added:
+            verb, option, does = "changes", "ignore_changes", "take all rows of rewritten files as new ones"
+        elif not scanned.ignore_deletes:
+            verb, option, does = "deletes", "ignore_deletes", "pass over such versions"
+        else:
+            return
+        raise VersionError(
+            f"version {version.number} of the Delta table {scanned.place.path} {verb} rows ({version.operation}), and "
+            f"the source reads rows that are added: set {option} to {does}, or read the changes of the table"
+        )
+
+
+def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
+    """Yield files of deleted rows before files of inserted rows."""
+    if version.changes:
+        yield from ((file, Meaning.CHANGES_OLD) for file in version.changes)
+        yield from ((file, Meaning.CHANGES_NEW) for file in version.changes)
+    elif version.removed and version.added:
+        yield from ((file, Meaning.REPLACED_OLD) for file in version.removed)
+        yield from ((file, Meaning.REPLACED_NEW) for file in version.added)
+    else:
+        yield from ((file, Meaning.DELETED) for file in version.removed)
+        yield from ((file, Meaning.INSERTED) for file in version.added)
+
+
+def _values(file: LoggedFile, kinds: dict[str, pa.DataType]) -> dict[str, pa.Scalar]:
+    return {name: parse_value(text, kinds[name], name) for name, text in file.partition}
+
 
 #: The interval at which to check for new versions (ms).
 INTERVAL_MS: Final = 5_000

@@ -34,10 +34,8 @@ from penstock.connectors.file.filesystem import (
     sync_names,
     write_whole,
 )
-from penstock.connectors.file.hidden_files import discard, hidden_size
-from penstock.connectors.file.part_names import STAGING, is_part
-from penstock.connectors.file.staging import Staging, remove_what_died
-from penstock.core.connector import CommitLog
+from penstock.connectors.file.part_files import STAGING, Staging, discard, hidden_size, is_part, remove_what_died
+from penstock.runtime.connector import CommitLog
 
 _RUN, _COMMIT = ".run", ".commit"
 

@@ -9,9 +9,8 @@ from typing import Final
 
 from penstock.base.errors import PenstockError
 from penstock.connectors.file.filesystem import size_or_none, sync_names
-from penstock.connectors.file.hidden_files import UploadGoneError, discard, hidden_size, show
-from penstock.connectors.file.staging import Staging, remove_what_died
-from penstock.core.connector import Committer
+from penstock.connectors.file.part_files import Staging, UploadGoneError, discard, hidden_size, remove_what_died, show
+from penstock.runtime.connector import Committer
 
 _log = logging.getLogger("penstock.connectors.file")
 

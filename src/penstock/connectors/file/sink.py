@@ -1,24 +1,315 @@
-"""`FileSink`: writes files to any file system that fsspec supports, exactly once."""
+"""`FileSink`: writes files to any file system that fsspec supports, exactly once.
+
+Writes hidden part files: the first phase of a file sink's commit (G9).
+
+A new writer removes the files that earlier attempts left and no snapshot names. `part_names` has the rules and explains
+why they are safe.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, BinaryIO, Final, Generic, Protocol, Self, TypeVar
 
-from penstock.base.durable_files import check_outlives
-from penstock.base.errors import ConfigurationError
+import numpy as np
+import pyarrow as pa
+
+from penstock.base.durable_files import check_outlives, errors_name
+from penstock.base.errors import ConfigurationError, MissingPathError
 from penstock.base.typeinfo import TypeInformation
+from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
-from penstock.connectors.file.buckets import BucketAssigner
+from penstock.connectors.file.buckets import BucketAssigner, OutputFileConfig, RollingPolicy, check_bucket_id
 from penstock.connectors.file.commit_log import FileCommitLog
 from penstock.connectors.file.committer import FAIL, IGNORE, FileCommittable, FileCommitter
-from penstock.connectors.file.filesystem import absolute_path
-from penstock.connectors.file.part_names import PartNames, staging_directory
-from penstock.connectors.file.rolling import OutputFileConfig, RollingPolicy
-from penstock.connectors.file.writer import FileWriter
-from penstock.core.connector import CommitLog, Committer, Sink, SinkWriter, SinkWriterContext
+from penstock.connectors.file.filesystem import absolute_path, join, sync_names
+from penstock.connectors.file.part_files import (
+    PartNames,
+    Staging,
+    close_part,
+    create_part,
+    discard,
+    discard_part,
+    remove_what_died,
+    staging_directory,
+)
+from penstock.formats.file_format import BatchWriter
+from penstock.runtime.connector import CommitLog, Committer, RecordError, Sink, SinkWriter, SinkWriterContext, call_each
+
+#: The name of an encoder or serialization schema in error messages.
+ENCODER: Final = "the encoder"
+
+
+class PartFormat(Protocol):
+    """Writes records into one part file."""
+
+    def write(self, values: Sequence[Any] | ColumnData) -> None:
+        """Write records in order."""
+        ...
+
+    def finish(self) -> None:
+        """Write the end of the file."""
+        ...
+
+    def discard(self) -> None:
+        """Release all resources; the file will be removed."""
+        ...
+
+
+class RowPartFormat:
+    """Writes records with an encoder, or with a schema and a line feed after each record."""
+
+    def __init__(self, encoder: Encoder[Any] | SerializationSchema[Any], stream: BinaryIO) -> None:
+        self._encoder = encoder
+        self._stream = stream
+
+    def write(self, values: Sequence[Any] | ColumnData) -> None:
+        """Write records in order, with a single write to the file."""
+        encoder = self._encoder
+        encode_batch = getattr(encoder, "encode_batch", None)
+        if encode_batch is not None:
+            self._stream.write(encode_batch(values))
+        elif isinstance(encoder, SerializationSchema):
+            self._stream.write(b"".join([line + b"\n" for line in _serialized(encoder, values)]))
+        else:
+            buffer = io.BytesIO()
+            for value in values:
+                try:
+                    encoder.encode(value, buffer)
+                except Exception as error:
+                    raise RecordError(value, ENCODER) from error
+            self._stream.write(buffer.getbuffer())
+
+    def finish(self) -> None:
+        """Do nothing, because no record is buffered."""
+
+    def discard(self) -> None:
+        """Do nothing, because it holds no resources."""
+
+
+def _serialized(schema: SerializationSchema[Any], values: Sequence[Any] | ColumnData) -> list[bytes]:
+    """Serialize all records at once; after a failure one by one, to find the record at fault."""
+    try:
+        lines = schema.serialize_batch(values)
+        if len(lines) == len(values):
+            return lines
+    except Exception:  # noqa: BLE001 - of the program; the call below raises it again, with the record
+        pass
+    return call_each(schema.serialize, values, ENCODER)
+
+
+class BulkPartFormat:
+    """Writes records with a bulk writer."""
+
+    def __init__(self, factory: BulkWriterFactory[Any], stream: BinaryIO) -> None:
+        self._writer = factory.create(stream)
+
+    def write(self, values: Sequence[Any] | ColumnData) -> None:
+        """Pass records on, all at once if the writer supports it."""
+        if isinstance(self._writer, BatchWriter):
+            if isinstance(values, ColumnData):
+                self._writer.add_columns(values)
+            else:
+                self._writer.add_elements(values)
+        else:
+            for value in values:
+                self._writer.add_element(value)
+
+    def finish(self) -> None:
+        """Write the end of the file."""
+        self._writer.finish()
+
+    def discard(self) -> None:
+        """Release the writer's resources."""
+        if isinstance(self._writer, BatchWriter):
+            self._writer.discard()
+
+
+class _Part:
+    """An open part file."""
+
+    def __init__(self, open_path: str, closed_path: str, final_path: str, now_ms: int) -> None:
+        self.open_path = open_path
+        self.closed_path = closed_path
+        self.final_path = final_path
+        self.begun_ms = now_ms
+        self.written_ms = now_ms
+        self.stream = create_part(open_path, final_path)
+        self.format: PartFormat | None = None
+
+
+class FileWriter(SinkWriter[Any, FileCommittable]):
+    """Writes the records of one subtask into hidden part files, with one open file per bucket.
+
+    Args:
+        context: the context of the writer's task.
+        base_path: the directory below which the files are written.
+        encoding: an encoder or schema for rows, or a factory of bulk writers.
+        buckets: assigns records to buckets.
+        rolling_policy: decides when to close a part file before the next checkpoint.
+        names: names the files.
+        counter: the first number to use in file names.
+    """
+
+    def __init__(
+        self,
+        context: SinkWriterContext,
+        base_path: str,
+        encoding: Encoder[Any] | SerializationSchema[Any] | BulkWriterFactory[Any],
+        buckets: BucketAssigner,
+        rolling_policy: RollingPolicy,
+        names: PartNames,
+        counter: int = 0,
+    ) -> None:
+        self._context = context
+        self._base_path = base_path
+        self._encoding = encoding
+        self._buckets = buckets
+        self._rolling_policy = rolling_policy
+        self._names = names
+        self._counter = counter
+        self._open: dict[str, _Part] = {}
+        self._closed: list[FileCommittable] = []  # not yet returned by prepare_commit
+        self._since = context.restored_checkpoint_id or 0
+        self._staging = Staging(names.staging)
+        self._has_ended = False
+        if context.attempt > 0:
+            self._staging.remove_stale(names, 0 if context.owes_nothing else self._since)
+        if context.subtask_index == 0 and (context.attempt == 0 or not self._since):
+            remove_what_died(base_path)
+        for job_id in context.forerunners:
+            former = Staging(staging_directory(base_path, job_id, context.operator_id))
+            former.remove_stale(names, self._since, of_forerunner=True)
+            former.remove_if_empty()
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """Write records in order into the part files of their buckets."""
+        now_ms = self._context.now_ms()
+        self._roll_by_policy(now_ms)
+        if self._has_one_bucket:
+            self._write(self._find_bucket(now_ms), values, now_ms)
+        else:
+            for bucket_id, members in self._group(values, timestamps, now_ms).items():
+                self._write(bucket_id, members, now_ms)
+        self._roll_by_policy(now_ms)
+
+    def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
+        """Write columns, without converting them to rows if the format accepts columns."""
+        now_ms = self._context.now_ms()
+        self._roll_by_policy(now_ms)
+        if self._has_one_bucket:
+            self._write(self._find_bucket(now_ms), data, now_ms)
+        else:
+            for bucket_id, positions in self._positions(data, rowtimes, now_ms).items():
+                self._write(bucket_id, ColumnData(data.columns.take(pa.array(positions))), now_ms)
+        self._roll_by_policy(now_ms)
+
+    @property
+    def _has_one_bucket(self) -> bool:
+        """Whether all records of a batch go to one bucket."""
+        return self._buckets.is_constant or self._buckets.goes_by_clock
+
+    def _find_bucket(self, now_ms: int) -> str:
+        return self._buckets.bucket_id(None, now_ms) if self._buckets.goes_by_clock else ""
+
+    def _positions(self, data: ColumnData, rowtimes: Any, now_ms: int) -> dict[str, Any]:
+        """Return the positions of each bucket's records."""
+        times = np.full(len(data), now_ms) if rowtimes is None else rowtimes
+        names = np.array(list(map(self._buckets.bucket_id, data.rows(), times.tolist())))
+        unique_names, codes = np.unique(names, return_inverse=True)
+        return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(unique_names)}
+
+    def flush(self, end_of_input: bool) -> None:
+        """Note whether the input has ended; no record is buffered."""
+        self._has_ended = self._has_ended or end_of_input
+
+    def prepare_commit(self) -> list[FileCommittable]:
+        """Close every part file; the files stay hidden until they are committed."""
+        for bucket_id in list(self._open):
+            self._close_part(bucket_id)
+        committables, self._closed = self._closed, []
+        sync_names(committable.hidden_path for committable in committables)
+        return committables
+
+    def snapshot_state(self, checkpoint_id: int) -> list[int]:
+        """Return the next number to use in file names."""
+        self._since = checkpoint_id
+        return [self._counter]
+
+    def pin(self, checkpoint_id: int, committables: Sequence[FileCommittable]) -> None:
+        """Record that a savepoint names these files."""
+        self._staging.pin(self._names.pins(checkpoint_id), [committable.hidden_path for committable in committables])
+
+    def close(self) -> None:
+        """Remove the files that were not prepared for commit."""
+        leftover = [committable.hidden_path for committable in self._closed]
+        parts, self._open, self._closed = list(self._open.values()), {}, []
+        for part in parts:
+            if part.format is not None:
+                part.format.discard()
+            discard_part(part.stream, part.open_path)
+        discard(leftover)
+        if self._has_ended:  # not after every epoch, while readers may be listing the output
+            self._staging.remove_if_empty()
+
+    def _group(self, values: list[Any], timestamps: list[int] | None, now_ms: int) -> dict[str, list[Any]]:
+        groups: dict[str, list[Any]] = {}
+        bucket_id = self._buckets.bucket_id
+        for i, value in enumerate(values):
+            try:
+                key = bucket_id(value, now_ms if timestamps is None else timestamps[i])
+            except Exception as error:
+                raise RecordError(value, "the bucket assigner") from error
+            groups.setdefault(key, []).append(value)
+        return groups
+
+    def _write(self, bucket_id: str, values: list[Any] | ColumnData, now_ms: int) -> None:
+        if not len(values):
+            return
+        part = self._open.get(bucket_id) or self._begin_part(bucket_id, now_ms)
+        assert part.format is not None
+        with errors_name(part.open_path):
+            part.format.write(values)
+        part.written_ms = now_ms
+
+    def _begin_part(self, bucket_id: str, now_ms: int) -> _Part:
+        directory = join(self._base_path, check_bucket_id(bucket_id)) if bucket_id else self._base_path
+        counter, self._counter = self._counter, self._counter + 1
+        names, since = self._names, self._since
+        final = join(directory, names.final(counter))
+        part = self._open[bucket_id] = _Part(names.open(counter, since), names.closed(counter, since), final, now_ms)
+        if isinstance(self._encoding, BulkWriterFactory):
+            part.format = BulkPartFormat(self._encoding, part.stream)
+        else:
+            part.format = RowPartFormat(self._encoding, part.stream)
+        return part
+
+    def _roll_by_policy(self, now_ms: int) -> None:
+        should_roll = self._rolling_policy.should_roll
+        for bucket_id, part in list(self._open.items()):
+            if should_roll(part.stream.tell(), part.begun_ms, part.written_ms, now_ms):
+                self._close_part(bucket_id)
+
+    def _close_part(self, bucket_id: str) -> None:
+        part = self._open[bucket_id]
+        assert part.format is not None
+        with errors_name(part.open_path):
+            part.format.finish()
+        size_bytes = part.stream.tell()
+        self._context.count("numBytesSend", size_bytes)
+        try:
+            close_part(part.stream, part.open_path, part.closed_path)
+        except FileNotFoundError as error:
+            raise MissingPathError(
+                f"{part.open_path} is gone: somebody else has removed it while it was being written. Its rows are "
+                "written again when the job restarts; leave what is hidden below the base path of a sink to the job"
+            ) from error
+        del self._open[bucket_id]
+        self._closed.append(FileCommittable(part.closed_path, part.final_path, size_bytes))
+
 
 T = TypeVar("T")
 RecordT = TypeVar("RecordT")

@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from penstock.base.errors import ConfigurationError
 from penstock.base.time import Duration, Time, to_millis
-from penstock.connectors.file.enumerator import FileEnumerator
 from penstock.connectors.file.filesystem import absolute_path
 from penstock.connectors.file.reader import FileSourceReader
-from penstock.connectors.file.split import FileSplit
-from penstock.core.connector import (
+from penstock.connectors.file.split import FileEnumerator, FileSplit
+from penstock.formats.file_format import BulkFormat, StreamFormat
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,
@@ -20,8 +20,6 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.formats.bulk_format import BulkFormat
-from penstock.formats.stream_format import StreamFormat
 
 T = TypeVar("T")
 

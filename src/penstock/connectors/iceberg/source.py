@@ -1,33 +1,230 @@
-"""`IcebergSource`: reads the rows of an Iceberg table as columns, once or with everything appended later."""
+"""`IcebergSource`: reads the rows of an Iceberg table as columns, once or with everything appended later.
+
+Finds the data files of a table, once or repeatedly, and assigns them to readers.
+
+Reads data files as columns, on a thread that reads ahead.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from penstock.base.errors import ConfigurationError, UnknownNameError
-from penstock.connectors.iceberg.catalog import TableLoader
-from penstock.connectors.iceberg.enumerator import IcebergEnumerator
-from penstock.connectors.iceberg.planning import check_before_reading
-from penstock.connectors.iceberg.reader import IcebergReader
-from penstock.connectors.iceberg.reading import plain_type
-from penstock.connectors.iceberg.scanned import (
+import pyarrow as pa
+
+from penstock.base.errors import ConfigurationError, UnknownNameError, UnsupportedError
+from penstock.connectors.iceberg import scan as planning
+from penstock.connectors.iceberg.columns import plain_type, read_column
+from penstock.connectors.iceberg.data_files import load_keys
+from penstock.connectors.iceberg.scan import (
     INTERVAL_MS,
+    Followed,
     IcebergSplit,
     Scanned,
     ScannedColumn,
     StreamingStartingStrategy,
+    check_before_reading,
+    check_columns,
 )
-from penstock.connectors.iceberg.settings import MAIN
-from penstock.connectors.iceberg.tables import arrow_schema
-from penstock.core.connector import (
+from penstock.connectors.iceberg.tables import MAIN, TableLoader, arrow_schema
+from penstock.connectors.split_reader import Background, ReadAheadReader
+from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.connector import (
     Boundedness,
+    InputStatus,
     Source,
     SourceReader,
     SourceReaderContext,
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from penstock.runtime.records import Batch
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+
+class IcebergEnumeratorState(TypedDict):
+    """The state of an enumerator: unassigned splits, whether it has listed the table, and the last snapshot read."""
+
+    pending: list[IcebergSplit]
+    has_begun: bool
+    last: int | None
+
+
+class IcebergEnumerator(SplitEnumerator[IcebergSplit]):
+    """Assigns splits in snapshot order, each to the next reader that asks (G8).
+
+    A failed listing fails the job, because the error is raised in the job master's turn.
+    """
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[IcebergSplit],
+        scanned: Scanned,
+        restored: IcebergEnumeratorState | None,
+    ) -> None:
+        self._context = context
+        self._scanned = scanned
+        self._pending: deque[IcebergSplit] = deque(restored["pending"] if restored else ())
+        self._has_begun = restored is not None and restored["has_begun"]
+        self._last = restored["last"] if restored else None
+        self._waiting: dict[int, None] = {}  # an ordered set of subtasks
+
+    def start(self) -> None:
+        """Start listing the table's files."""
+        if not self._has_begun or self._scanned.follows:
+            self._look_after(0)
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Assign the next split, as soon as there is one."""
+        self._waiting[subtask_index] = None
+        self._assign()
+
+    def add_splits_back(self, splits: Sequence[IcebergSplit], subtask_index: int) -> None:
+        """Return splits to their places in the queue."""
+        self._waiting.pop(subtask_index, None)
+        self._pending = deque(sorted([*splits, *self._pending], key=lambda split: split.order))
+        self._assign()
+
+    def snapshot_state(self, checkpoint_id: int) -> IcebergEnumeratorState:
+        """Return the pending splits and the last snapshot read."""
+        return IcebergEnumeratorState(pending=list(self._pending), has_begun=self._has_begun, last=self._last)
+
+    def _look_after(self, delay_ms: int) -> None:
+        scanned, has_begun, last = self._scanned, self._has_begun, self._last
+
+        def look() -> Followed:
+            with scanned.loader.opened() as table:
+                if not scanned.follows:
+                    return Followed(planning.scan(table, scanned), None)
+                return planning.follow(table, scanned, last) if has_begun else planning.begin(table, scanned)
+
+        self._context.call_async(look, self._on_found, delay_ms)
+
+    def _on_found(self, discovered: Followed | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        assert discovered is not None
+        self._pending += discovered.splits
+        self._has_begun, self._last = True, discovered.last
+        self._assign()
+        if self._scanned.follows:
+            self._look_after(self._scanned.interval_ms)
+
+    def _assign(self) -> None:
+        while self._waiting and self._pending:
+            subtask_index = next(iter(self._waiting))
+            del self._waiting[subtask_index]
+            self._context.assign_split(self._pending.popleft(), subtask_index)
+        if self._has_begun and not self._scanned.follows and not self._pending:
+            for subtask_index in self._waiting:
+                self._context.signal_no_more_splits(subtask_index)
+            self._waiting.clear()
+
+
+class OpenTable:
+    """The table of a reader, loaded on first use."""
+
+    def __init__(self, scanned: Scanned) -> None:
+        self._scanned = scanned
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+
+    def rows(self, split: IcebergSplit) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split after its position, as output columns."""
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.expressions.parser import parse
+        from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files
+
+        table = self._with_schema(split.schema_id)
+        condition = split.row_filter
+        if condition is None:
+            condition = AlwaysTrue()
+        elif isinstance(condition, str):
+            condition = parse(condition)
+        task = split.task()
+        schema = table.schemas()[split.schema_id]
+        deleted = load_keys(table, schema, split.equality_deletes, self._scanned.loader.title)
+        names = dict.fromkeys(name for deleted_keys in deleted for name in deleted_keys.names)
+        scan = ArrowScan(table.metadata, table.io, self._projected(schema, names), condition)
+        deletes = _read_all_delete_files(table.io, [task])
+        left = split.position
+        for batch in scan._record_batches_from_scan_tasks_and_deletes([task], deletes):
+            for keys in deleted:
+                batch = keys.keep(batch)
+            skipped = min(left, batch.num_rows)
+            left -= skipped
+            if skipped < batch.num_rows:
+                yield self._output(batch.slice(skipped))
+
+    def _with_schema(self, schema_id: int) -> Table:
+        if self._table is None or schema_id not in self._table.schemas():
+            if self._catalog is None:
+                self._catalog = self._scanned.loader.catalog.load_catalog()
+            self._table = self._scanned.loader.load_table(self._catalog)
+        return self._table
+
+    def _projected(self, schema: Schema, more: Iterable[str]) -> Schema:
+        names = dict.fromkeys([*(column.name for column in self._scanned.columns), *more])
+        check_columns(self._scanned, schema)
+        return schema.select(*names)
+
+    def _output(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = []
+        for column in self._scanned.columns:
+            array = batch.column(column.name)
+            try:
+                arrays.append(read_column(array, column.type))
+            except pa.ArrowException as error:
+                raise UnsupportedError(
+                    f"column '{column.name}' of table {self._scanned.loader.title} is {array.type}, and not all its "
+                    f"values are {column.type}, as it is declared: {error}"
+                ) from error
+        return pa.RecordBatch.from_arrays(arrays, [column.output for column in self._scanned.columns])
+
+    def close(self) -> None:
+        """Close the catalog."""
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = None
+
+
+class IcebergReader(ReadAheadReader[IcebergSplit, pa.RecordBatch]):
+    """Reads its splits one after the other, up to the limit."""
+
+    def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
+        super().__init__(context)
+        self._table = OpenTable(scanned)
+        self._left = scanned.limit
+
+    def read(self, split: IcebergSplit, max_records: int) -> tuple[Batch, IcebergSplit] | InputStatus | None:
+        """See `PositionedReader`."""
+        if self._left == 0:
+            self.close_split()
+            return None
+        return super().read(split, max_records)
+
+    def begin(self, split: IcebergSplit) -> Background[pa.RecordBatch]:
+        """See `ReadAheadReader`."""
+        return Background(lambda: self._table.rows(split), lambda: None)
+
+    def part(self, split: IcebergSplit, rows: pa.RecordBatch, max_records: int) -> tuple[Batch, IcebergSplit]:
+        """See `ReadAheadReader`."""
+        count = min(max_records, rows.num_rows, max_records if self._left is None else self._left)
+        self._rows = rows.slice(count) if count < rows.num_rows else None
+        if self._left is not None:
+            self._left -= count
+        return ColumnBatch(rows.slice(0, count)), replace(split, position=split.position + count)
+
+    def close(self) -> None:
+        """Stop reading ahead, and close the catalog."""
+        super().close()
+        self._table.close()
 
 
 class IcebergSource(Source[Any, IcebergSplit]):

@@ -1,28 +1,159 @@
-"""Creates tables and adds columns for a sink, and checks a table before anything is written.
+"""Loaders of Iceberg catalogs and tables by name and properties, so that every process can load its own.
+
+Creates tables and adds columns for a sink, and checks a table before anything is written.
 
 Every writer does this when it starts, and the first one wins: the others find its result. A missing column is added
 only on request; columns are never removed, renamed or narrowed.
+
+Settings of an Iceberg sink.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.connectors.iceberg.catalog import TableLoader
-from penstock.connectors.iceberg.columns import fits, stored_type
-from penstock.connectors.iceberg.equality_deletes import refuse_equality_deletes
-from penstock.connectors.iceberg.reading import is_uuid
+from penstock.base.secrets import remember
+from penstock.connectors.base import require
+from penstock.connectors.iceberg.columns import fits, is_uuid, stored_type
+from penstock.connectors.iceberg.data_files import refuse_equality_deletes
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.transforms import Transform
+
+
+_LOG: Final = logging.getLogger("penstock.connectors.iceberg")
+
+
+class MissingTableError(ConfigurationError):
+    """The catalog does not contain this table."""
+
+
+def require_library() -> None:
+    """Check that pyiceberg is installed; raises `ConfigurationError` if not."""
+    require("pyiceberg.io.pyarrow", "Iceberg", "pyiceberg", "iceberg")
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogLoader:
+    """Loads a catalog wherever it is needed. Its repr omits the properties.
+
+    Attributes:
+        name: the name of the catalog; pyiceberg adds its own configuration for a catalog of this name.
+        properties: the properties for pyiceberg's `load_catalog`: `type` (`rest`, `sql`, `hive`, `glue`, …), `uri`,
+            `warehouse`, `s3.endpoint` and so on.
+    """
+
+    name: str
+    properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def of(name: str, properties: Mapping[str, str] | None = None) -> CatalogLoader:
+        """Return a loader for a catalog with this name and properties; `catalog-type` is an alias of `type`."""
+        remember(properties or {})
+        normalized = {
+            ("type" if key == "catalog-type" else key): str(value) for key, value in (properties or {}).items()
+        }
+        return CatalogLoader(name, tuple(sorted(normalized.items())))
+
+    def load_catalog(self) -> Catalog:
+        """Load the catalog; the caller closes it.
+
+        Raises:
+            ConfigurationError: if pyiceberg or a package for this kind of catalog is missing, or pyiceberg rejects the
+                properties.
+        """
+        require_library()
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NotInstalledError
+
+        try:
+            return load_catalog(self.name, **dict(self.properties))
+        except (NotInstalledError, ImportError) as error:
+            raise ConfigurationError(
+                f"pyiceberg cannot load catalog {self.name!r}: {error}. Install that here and on every worker"
+            ) from error
+        except ValueError as error:
+            raise ConfigurationError(f"pyiceberg cannot load catalog {self.name!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TableLoader:
+    """Loads a catalog's table wherever it is needed.
+
+    Attributes:
+        catalog: loads the catalog.
+        identifier: the namespaces of the table, and its name.
+    """
+
+    catalog: CatalogLoader
+    identifier: tuple[str, ...]
+
+    @staticmethod
+    def from_catalog(catalog_loader: CatalogLoader, identifier: str | Sequence[str]) -> TableLoader:
+        """Return a loader for a table, given as `"database.table"` or as a sequence of names.
+
+        Raises:
+            ConfigurationError: if the table has no namespace.
+        """
+        names = tuple(identifier.split(".")) if isinstance(identifier, str) else tuple(identifier)
+        if len(names) < 2 or not all(names):
+            raise ConfigurationError(
+                f"a table of Iceberg is in a namespace: name it 'database.table', not {'.'.join(names)!r}"
+            )
+        return TableLoader(catalog_loader, names)
+
+    @property
+    def title(self) -> str:
+        """The name of the table in error messages."""
+        return ".".join((self.catalog.name, *self.identifier))
+
+    @contextmanager
+    def opened(self) -> Iterator[Table]:
+        """Load the table, and keep its catalog open within the context.
+
+        Raises:
+            ConfigurationError: if the table does not exist.
+            UnsupportedError: for a newer format version, or types that pyiceberg cannot read.
+        """
+        catalog = self.catalog.load_catalog()
+        try:
+            yield self.load_table(catalog)
+        finally:
+            catalog.close()
+
+    def check_while_planning(self, check: Callable[[Table], None]) -> None:
+        """Check the table while a statement is planned. A missing or unreachable table is left to the job."""
+        try:
+            with self.opened() as table:
+                check(table)
+        except MissingTableError:
+            return
+        except OSError as error:
+            _LOG.warning("table %s could not be looked at while planning: %s", self.title, error)
+
+    def load_table(self, catalog: Catalog) -> Table:
+        """Load the table from an open catalog; raises as `opened`."""
+        from pyiceberg.exceptions import NoSuchTableError, ValidationError
+
+        try:
+            return catalog.load_table(self.identifier)
+        except NoSuchTableError as error:
+            raise MissingTableError(f"there is no table {self.title}: create it, or name another one") from error
+        except ValidationError as error:
+            raise UnsupportedError(
+                f"table {self.title} has what pyiceberg cannot read: {' '.join(str(error).split())[:300]}"
+            ) from error
+
 
 _TRANSFORM: Final = re.compile(r"\s*(\w+)\s*(?:\(\s*(?:(\d+)\s*,\s*)?([\w.]+)\s*(?:,\s*(\d+)\s*)?\)\s*)?")
 _PLURALS: Final = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
@@ -164,15 +295,15 @@ def check(title: str, table: Table, declared: pa.Schema) -> None:
     required = [field.name for field in schema if not field.nullable and field.name not in declared.names]
     if required:
         raise ConfigurationError(f"table {title} requires a value of column {_listed(required)}, which no row has")
-    for field in declared:
-        if is_uuid(schema.field(field.name).type):
+    for column in declared:
+        if is_uuid(schema.field(column.name).type):
             raise UnsupportedError(
-                f"column '{field.name}' of table {title} is uuid, which is read and not written: leave the column out"
+                f"column '{column.name}' of table {title} is uuid, which is read and not written: leave the column out"
             )
-        if not fits(field.type, schema.field(field.name).type):
+        if not fits(column.type, schema.field(column.name).type):
             raise ConfigurationError(
-                f"column '{field.name}' of table {title} is {stored_type(schema.field(field.name).type)}, but declared "
-                f"as {field.type}, whose values it cannot hold: declare it as it is"
+                f"column '{column.name}' of table {title} is {stored_type(schema.field(column.name).type)}, but "
+                f"declared as {column.type}, whose values it cannot hold: declare it as it is"
             )
 
 
@@ -213,3 +344,38 @@ def _refuse_format(title: str, table: Table) -> None:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+MAIN: Final = "main"
+#: Buffered rows of this many bytes in memory are written to a file before the next checkpoint.
+TARGET_BYTES: Final = 128 << 20
+RETENTION_MS: Final = 30 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """See the methods of `IcebergSinkBuilder`.
+
+    Attributes:
+        loader: loads the table.
+        declared: the table as the program declares it; None to use the existing table's columns.
+        creates: whether to create a missing table.
+        evolves: whether to add missing columns to the table.
+        equality: the key columns, for changes by key; empty if rows are only added.
+        overwrites: whether written rows replace the partitions that they belong to.
+        branch: the branch to write to.
+        target_bytes: the size in memory at which buffered rows are written to a file.
+        retention_ms: how long the ledger remembers commits.
+        properties: additional entries in the summary of each snapshot.
+    """
+
+    loader: TableLoader
+    declared: DeclaredTable | None = None
+    creates: bool = False
+    evolves: bool = False
+    equality: tuple[str, ...] = ()
+    overwrites: bool = False
+    branch: str = MAIN
+    target_bytes: int = TARGET_BYTES
+    retention_ms: int = RETENTION_MS
+    properties: tuple[tuple[str, str], ...] = ()

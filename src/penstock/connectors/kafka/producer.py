@@ -13,9 +13,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from penstock.base.errors import ConfigurationError, OperationError
-from penstock.connectors.kafka.client_log import client_log
-from penstock.connectors.kafka.library import find_credentials_error, refused
-from penstock.connectors.kafka.record_schema import Messages
+from penstock.connectors.kafka.client import client_log, find_credentials_error, refused
+from penstock.connectors.kafka.records import Messages
 from penstock.connectors.kafka.transactions import TransactionEndedError
 
 #: The maximum duration (s) of one poll of librdkafka's queue.

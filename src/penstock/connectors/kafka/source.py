@@ -2,24 +2,49 @@
 
 A split is a partition with a position and an optional stop offset. Positions are in the job's checkpoints, never in the
 consumer group, so a job that continues from a checkpoint resumes exactly where it stopped, at any parallelism.
+
+Discovers the partitions of a source, determines where each starts and stops, and assigns them to readers.
+
+A partition goes to the reader that Flink's rule names, once that reader has registered. Offsets are resolved to numbers
+when a partition is discovered, and never again, so that a source that restarts reads the same records.
+
+An enumerator's requests to the brokers, with retries while brokers do not answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Generic, TypeVar
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 
-from penstock.base.errors import ConfigurationError
+from penstock.base.errors import ConfigurationError, OperationError
 from penstock.codecs.serialization import DeserializationSchema
-from penstock.connectors.kafka.consumer_settings import consumer_options
-from penstock.connectors.kafka.enumerator import KafkaEnumerator, ReadingPlan
-from penstock.connectors.kafka.library import make_consumer
-from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer
-from penstock.connectors.kafka.partitions import KafkaPartitionSplit, KafkaTopicPartition
+from penstock.connectors.kafka.client import (
+    LOG,
+    MISSING_PARTITION,
+    PASSING,
+    ConsumerOptions,
+    consumer_options,
+    find_credentials_error,
+    make_admin,
+    make_consumer,
+)
+from penstock.connectors.kafka.partitions import (
+    KafkaOffsetsInitializer,
+    KafkaPartitionSplit,
+    KafkaTopicPartition,
+    MissingTopicError,
+    Offsets,
+    Partitions,
+    Subscription,
+    TopicPattern,
+    Topics,
+    assign_reader,
+)
 from penstock.connectors.kafka.reader import KafkaReader
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema
-from penstock.connectors.kafka.subscription import Partitions, Subscription, TopicPattern, Topics
-from penstock.core.connector import (
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,
@@ -28,7 +53,343 @@ from penstock.core.connector import (
     SplitEnumeratorContext,
 )
 
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+
 T = TypeVar("T")
+
+_REQUEST_S: Final = 10.0
+#: The timeout of the first request, short so that a wrong address is reported soon.
+_FIRST_REQUEST_S: Final = 2.0
+_RETRY_S: Final = 0.5
+#: Includes a topic that was described, but that the broker asked next does not know yet.
+_PASSING: Final = PASSING | {"UNKNOWN_TOPIC_OR_PART"}
+
+
+class KafkaMetadata:
+    """Topics and offsets, as the brokers know them. Its calls wait for answers.
+
+    Args:
+        settings: librdkafka's connection settings.
+        group_id: the group whose committed offsets are requested, if any.
+        read_committed: whether a partition ends where its first open transaction begins.
+        patience_ms: how long brokers may be silent; no request waits longer.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], group_id: str | None, read_committed: bool, patience_ms: int
+    ) -> None:
+        self._settings = settings
+        self._group_id = group_id
+        self._read_committed = read_committed
+        self._patience_s = max(patience_ms / 1000, 0.1)
+        self._was_asked = False
+        self._admin: AdminClient | None = None
+        self._refusal: str | None = None
+        self._reason: str | None = None
+
+    @property
+    def _request_s(self) -> float:
+        return min(_REQUEST_S if self._was_asked else _FIRST_REQUEST_S, self._patience_s)
+
+    @property
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = make_admin({**self._settings, "error_cb": self._on_error})
+        return self._admin
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._refusal = find_credentials_error(error) or self._refusal
+        if error.name() in ("_TRANSPORT", "_RESOLVE"):
+            self._reason = error.str()
+
+    @property
+    def reason(self) -> str | None:
+        """Why the last connection failed, if the last error was about that; `refusal` updates it."""
+        return self._reason
+
+    def was_asked(self, has_answer: bool) -> None:
+        """Note that the first request is over; later ones may take longer."""
+        self._was_asked = True
+        if has_answer:
+            self._reason = None
+
+    def refusal(self) -> str | None:
+        """Return why brokers reject the credentials, if they do; the answers themselves do not contain the reason."""
+        self._client.poll(0)
+        return self._refusal
+
+    def topic_names(self) -> Collection[str]:
+        """Return all topics except Kafka's internal ones."""
+        return [name for name in self._client.list_topics(timeout=self._request_s).topics if not name.startswith("__")]
+
+    def partition_counts(self, topics: Collection[str]) -> Mapping[str, int]:
+        """Return the number of partitions of each topic, omitting topics that do not exist."""
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        counts: dict[str, int] = {}
+        if not topics:
+            return counts
+        answers = self._client.describe_topics(TopicCollection(sorted(set(topics))), request_timeout=self._request_s)
+        for topic, answer in answers.items():
+            try:
+                counts[topic] = len(answer.result().partitions)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+        return counts
+
+    def earliest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """Return the first offset of each partition."""
+        return self._offsets(partitions, lambda spec: spec.earliest())
+
+    def latest(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """Return the end offset of each partition."""
+        return self._offsets(partitions, lambda spec: spec.latest())
+
+    def at(self, timestamp_ms: int, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """Return the offset of the first record at or after a time, for partitions that have one."""
+        offsets = self._offsets(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
+        return {partition: offset for partition, offset in offsets.items() if offset >= 0}
+
+    def committed(self, partitions: Collection[KafkaTopicPartition]) -> Offsets:
+        """Return the committed offsets of the group."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+        if self._group_id is None or not partitions:
+            return {}
+        requested = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
+        request = ConsumerGroupTopicPartitions(self._group_id, requested)
+        (answer,) = self._client.list_consumer_group_offsets([request], request_timeout=self._request_s).values()
+        return {
+            KafkaTopicPartition(partition.topic, partition.partition): partition.offset
+            for partition in answer.result().topic_partitions
+            if partition.offset >= 0
+        }
+
+    def _offsets(self, partitions: Collection[KafkaTopicPartition], where: Callable[[Any], Any]) -> Offsets:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        if not partitions:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED if self._read_committed else IsolationLevel.READ_UNCOMMITTED
+        specs = {TopicPartition(partition.topic, partition.partition): where(OffsetSpec) for partition in partitions}
+        answers = self._client.list_offsets(specs, isolation_level=isolation, request_timeout=self._request_s)
+        return {
+            KafkaTopicPartition(partition.topic, partition.partition): answer.result().offset
+            for partition, answer in answers.items()
+        }
+
+
+def ask_patiently(
+    ask: Callable[[], T],
+    activity: str,
+    patience_ms: int,
+    is_closed: Callable[[], bool],
+    metadata: KafkaMetadata,
+) -> T:
+    """Call `ask`, which queries `metadata`, until brokers answer; returns the answer.
+
+    Raises:
+        ConfigurationError: if brokers reject the credentials.
+        OperationError: if brokers do not answer for `patience_ms`, or refuse.
+    """
+    from confluent_kafka import KafkaException
+
+    begun = time.monotonic()
+    while True:
+        try:
+            answer = ask()
+            metadata.was_asked(has_answer=True)
+            return answer
+        except KafkaException as error:
+            metadata.was_asked(has_answer=False)
+            reason = error.args[0]
+            if (refused := metadata.refusal()) is not None:
+                raise ConfigurationError(
+                    f"{activity}: the Kafka brokers refuse the connection: {refused}. Check the properties "
+                    "security.protocol, sasl.* and ssl.*"
+                ) from error
+            silent_s = time.monotonic() - begun
+            text = metadata.reason or reason.str()
+            passes = reason.retriable() or reason.name() in _PASSING
+            if not passes:
+                raise OperationError(
+                    f"{activity}: the Kafka brokers refuse: {reason.str()} ({reason.name()})"
+                ) from error
+            if silent_s * 1000 >= patience_ms or is_closed():
+                raise OperationError(
+                    f"{activity}: no Kafka broker has answered for {silent_s:.0f} s ({text}). Check "
+                    "bootstrap.servers and the brokers; the property brokers.unavailable.timeout.ms says how long the "
+                    "source waits"
+                ) from error
+            LOG.warning("%s: Kafka does not answer yet (%s); asking again", activity, text)
+            time.sleep(_RETRY_S)
+
+
+WHAT = "the Kafka source"
+
+
+@dataclass(frozen=True)
+class ReadingPlan:
+    """The partitions to read, and their start and stop offsets; without `stopping` they are read without end."""
+
+    subscription: Subscription
+    starting: KafkaOffsetsInitializer
+    stopping: KafkaOffsetsInitializer | None
+    options: ConsumerOptions
+
+
+class KafkaEnumeratorState(TypedDict):
+    """The state of an enumerator: unassigned splits, and all discovered partitions."""
+
+    pending: list[KafkaPartitionSplit]
+    known: list[KafkaTopicPartition]
+    has_looked: bool
+
+
+@dataclass(frozen=True)
+class _Found:
+    partitions: Collection[KafkaTopicPartition]
+    splits: list[KafkaPartitionSplit]
+
+
+class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
+    """See the module docstring.
+
+    Args:
+        plan: the partitions and offsets to read.
+        context: the context of the enumerator.
+        restored: the state to resume from.
+    """
+
+    def __init__(
+        self,
+        plan: ReadingPlan,
+        context: SplitEnumeratorContext[KafkaPartitionSplit],
+        restored: KafkaEnumeratorState | None,
+    ) -> None:
+        self._plan = plan
+        self._context = context
+        options = plan.options
+        patience_ms = options.unavailable_timeout_ms
+        self._metadata = KafkaMetadata(options.of_admin(), options.group_id, options.reads_committed, patience_ms)
+        self._pending: list[KafkaPartitionSplit] = list(restored["pending"]) if restored else []
+        self._known: set[KafkaTopicPartition] = set(restored["known"]) if restored else set()
+        self._has_looked = restored is not None and restored["has_looked"]
+        self._is_settled = False  # whether discovery has run since the start
+        self._missing: set[KafkaTopicPartition] = set()
+        self._readers: set[int] = set()
+        self._told: set[int] = set()
+        self._closed = False
+
+    def start(self) -> None:
+        """Discover partitions, unless one discovery is enough and has already run."""
+        if self._has_looked and self._plan.options.discovery_interval_ms is None:
+            self._is_settled = True
+        else:
+            self._look_after(0)
+
+    def handle_split_request(self, subtask_index: int) -> None:
+        """Register a reader, which gets its splits now and later."""
+        self._readers.add(subtask_index)
+        self._assign()
+
+    def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask_index: int) -> None:
+        """Keep the splits for the reader, which asks again."""
+        self._readers.discard(subtask_index)
+        self._told.discard(subtask_index)
+        self._pending += splits
+
+    def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
+        """Return the pending splits and the discovered partitions."""
+        return KafkaEnumeratorState(pending=list(self._pending), known=sorted(self._known), has_looked=self._has_looked)
+
+    def close(self) -> None:
+        """Stop a discovery that waits for brokers."""
+        self._closed = True
+
+    def _look_after(self, delay_ms: int) -> None:
+        known, is_first = frozenset(self._known), not self._has_looked
+        self._context.call_async(lambda: self._look(known, is_first), self._take, delay_ms)
+
+    def _look(self, known: frozenset[KafkaTopicPartition], is_first: bool) -> _Found:
+        """Discover partitions. Runs in the background, so it touches no mutable state."""
+        plan = self._plan
+
+        def ask() -> _Found:
+            partitions = plan.subscription.partitions(self._metadata)
+            new = sorted(partitions - known)
+            # A partition discovered later is new: its first record belongs to the stream.
+            starting = plan.starting if is_first else KafkaOffsetsInitializer.earliest()
+            starts = starting.resolve(new, self._metadata)
+            stops = {} if plan.stopping is None else plan.stopping.resolve(new, self._metadata)
+            return _Found(
+                partitions,
+                [KafkaPartitionSplit(partition, starts[partition], stops.get(partition)) for partition in new],
+            )
+
+        activity = f"{WHAT} looks for partitions of {plan.subscription}"
+        return ask_patiently(ask, activity, plan.options.unavailable_timeout_ms, lambda: self._closed, self._metadata)
+
+    def _take(self, discovered: _Found | None, error: BaseException | None) -> None:
+        interval_ms = self._plan.options.discovery_interval_ms
+        if isinstance(error, MissingTopicError) and self._has_looked and not self._plan.options.fails_on_missing:
+            LOG.warning("%s: %s; the source goes on without", WHAT, error)
+        elif isinstance(error, MissingTopicError) and self._has_looked:
+            raise OperationError(self._missing_sentence(str(error))) from error
+        elif error is not None:
+            raise error
+        if discovered is not None:
+            self._check_missing(discovered.partitions)
+            if self._has_looked and discovered.splits:
+                LOG.info(
+                    "%s has found new partitions: %s", WHAT, ", ".join(str(s.partition) for s in discovered.splits)
+                )
+            elif not discovered.partitions:
+                LOG.warning("%s has found no partition of %s", WHAT, self._plan.subscription)
+            self._known.update(split.partition for split in discovered.splits)
+            self._pending += [split for split in discovered.splits if not split.is_read]
+            self._has_looked = True
+        self._is_settled = True
+        self._assign()
+        if interval_ms is not None:
+            self._look_after(interval_ms)
+
+    def _check_missing(self, partitions: Collection[KafkaTopicPartition]) -> None:
+        missing = self._known - set(partitions)
+        new = missing - self._missing
+        self._missing = missing
+        if not new:
+            return
+        problem = f"{', '.join(map(str, sorted(new)))} cannot be found any more"
+        if self._plan.options.fails_on_missing:
+            raise OperationError(self._missing_sentence(problem))
+        LOG.warning("%s: %s; the source goes on without", WHAT, problem)
+
+    def _missing_sentence(self, problem: str) -> str:
+        return (
+            f"{WHAT}: {problem}. Records that were not read are lost if the topic was deleted. To go on without, set "
+            "the "
+            f"property {MISSING_PARTITION} to 'ignore'"
+        )
+
+    def _assign(self) -> None:
+        left: list[KafkaPartitionSplit] = []
+        for split in self._pending:
+            reader = assign_reader(split.partition, self._context.parallelism)
+            if reader in self._readers:
+                self._context.assign_split(split, reader)
+            else:
+                left.append(split)
+        self._pending = left
+        if self._is_settled and self._plan.stopping is not None and self._plan.options.discovery_interval_ms is None:
+            for reader in sorted(self._readers - self._told):
+                self._told.add(reader)
+                self._context.signal_no_more_splits(reader)
 
 
 class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):

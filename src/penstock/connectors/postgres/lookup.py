@@ -13,18 +13,26 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError
 from penstock.base.types import Row
-from penstock.connectors.postgres.client import Address, Link, driver, naming, quoted
-from penstock.connectors.postgres.options import JdbcConnectionOptions
-from penstock.connectors.postgres.relations import Relation, relation
+from penstock.connectors.postgres.client import (
+    Address,
+    JdbcConnectionOptions,
+    Link,
+    Relation,
+    driver,
+    naming,
+    quoted,
+    relation,
+)
 from penstock.connectors.postgres.scan import ScannedColumn
 from penstock.connectors.postgres.text_columns import (
+    FAIL,
     SESSION,
     array_literal,
+    check_mode,
     parse_batch,
     texts_of_csv,
     to_server_texts,
 )
-from penstock.connectors.postgres.unrepresentable import FAIL, check_mode
 
 #: How often a query is retried after the connection was lost.
 _RETRIES: Final = 3

@@ -1,18 +1,113 @@
-"""Converts values in PostgreSQL's text form to Arrow columns and back. Sessions must be set to UTC and ISO."""
+"""Converts values in PostgreSQL's text form to Arrow columns and back. Sessions must be set to UTC and ISO.
+
+PostgreSQL values that a declared type cannot hold, and how they are read.
+
+| value | declared as | becomes |
+| --- | --- | --- |
+| NaN or infinity of `numeric` | DECIMAL | unrepresentable; DOUBLE and FLOAT hold both |
+| more digits after the point than the type has | DECIMAL | rounded half up, as in Flink |
+| more digits before the point than the type has | DECIMAL | unrepresentable |
+| `infinity` and `-infinity`, years BC, years above 9999 | DATE, TIMESTAMP | unrepresentable |
+| timestamps outside 1677-09-21 to 2262-04-11 | TIMESTAMP(7) to (9) | unrepresentable |
+| more digits of a second than the type has | TIME, TIMESTAMP | cut off towards the past |
+| `24:00:00` | TIME | unrepresentable |
+
+An unrepresentable value fails the job, or becomes NULL if the option says so. A column declared as STRING holds each
+value in the server's text form.
+
+Compares key types here and in the database: do keys that differ here always differ there?
+
+A database column may store less than the written value: fewer digits of a number or a timestamp, or a text without its
+trailing spaces. Or its comparison ignores differences: citext ignores case, and a uuid in capitals is the same uuid.
+Two keys of a batch then become one row.
+"""
 
 from __future__ import annotations
 
+import decimal
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from penstock.base.errors import FormatError, UnsupportedError
-from penstock.codecs.exact_cast import exact_cast
-from penstock.connectors.postgres.unrepresentable import FAIL, read_one_by_one
+from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError
+from penstock.codecs.arrow_columns import exact_cast
+from penstock.codecs.arrow_types import DIGITS
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+#: The two ways to handle unrepresentable values.
+FAIL, NULL = "fail", "null"
+MODES: Final = (FAIL, NULL)
+OPTION: Final = "unrepresentable-values"
+#: More digits than any numeric of the server has.
+_CONTEXT: Final = decimal.Context(prec=200_000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+
+
+def check_mode(mode: str) -> str:
+    """Return the mode. Raises `ConfigurationError` if it is unknown."""
+    if mode not in MODES:
+        raise ConfigurationError(f"values that a type cannot hold {' or become '.join(MODES)}, not {mode!r}")
+    return mode
+
+
+def read_one_by_one(
+    texts: pa.Array, kind: pa.DataType, name: str, mode: str, read: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """Read a column of texts, although the type may not hold some of them.
+
+    Args:
+        texts: values in the server's text form.
+        kind: the type of the column; not a list.
+        name: the column's name, for errors.
+        mode: `FAIL` or `NULL`.
+        read: reads texts as values of the type; raises if it cannot.
+
+    Raises:
+        FormatError: for a value that the type cannot hold, in mode `FAIL`.
+    """
+    readable: list[str | None] = []
+    for text in texts.to_pylist():
+        rounded = _round(text, kind) if pa.types.is_decimal(kind) and text is not None else text
+        if rounded is not None and _can_read(rounded, kind, read):
+            readable.append(rounded)
+        elif text is None or mode == NULL:
+            readable.append(None)
+        else:
+            raise FormatError(
+                f"column {name!r} of PostgreSQL has the value {text!r}, which {kind} cannot hold: declare the column "
+                f"as text (STRING), or read such values as NULL ('{OPTION}' = '{NULL}')"
+            )
+    return read(pa.array(readable, pa.string()), kind)
+
+
+def _can_read(text: str, kind: pa.DataType, read: Callable[[pa.Array, pa.DataType], pa.Array]) -> bool:
+    if pa.types.is_decimal(kind):
+        return True
+    try:
+        read(pa.array([text], pa.string()), kind)
+    except (pa.ArrowException, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _round(text: str, kind: pa.DataType) -> str | None:
+    """Round a number to a type's digits, as text; None for NaN, infinity, or too many digits before the point."""
+    try:
+        number = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        return None
+    if not number.is_finite():
+        return None
+    rounded = number.quantize(decimal.Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _CONTEXT)
+    is_held = not rounded or rounded.adjusted() + 1 + kind.scale <= kind.precision
+    return format(rounded, "f") if is_held else None
+
 
 #: Session settings for the text form that these functions read and write.
 SESSION: Final = (
@@ -259,3 +354,49 @@ def parse_batch(
         array = parse_column(column, kind, title, unrepresentable)
         arrays.append(array.chunk(0) if isinstance(array, pa.ChunkedArray) else array)
     return pa.RecordBatch.from_arrays(arrays, list(names))
+
+
+_COLUMNS: Final = """
+    SELECT a.attname, t.typname, a.atttypmod, coalesce(c.collisdeterministic, true)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation c ON c.oid = a.attcollation
+    WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s)
+"""
+_DIGITS_OF_SERVER: Final = 6
+
+
+def has_exact_keys(connection: psycopg.Connection[Any], table: str, key: Sequence[tuple[str, pa.DataType]]) -> bool:
+    """Return whether the key columns of a table keep all values of these types distinct.
+
+    Args:
+        connection: a connection to the database.
+        table: its quoted path.
+        key: names and types of the key columns.
+    """
+    rows = connection.execute(_COLUMNS, (table, [name for name, _ in key])).fetchall()
+    stored = {name: (kind, modifier, is_deterministic) for name, kind, modifier, is_deterministic in rows}
+    return all(name in stored and _keeps_apart(kind, *stored[name]) for name, kind in key)
+
+
+def _keeps_apart(kind: pa.DataType, stored: str, modifier: int, is_deterministic: bool) -> bool:
+    types = pa.types
+    if types.is_string(kind):
+        # varchar(n) drops trailing spaces beyond its length.
+        return stored in ("text", "varchar") and modifier < 0 and is_deterministic
+    if types.is_decimal(kind):
+        return stored == "numeric" and (modifier < 0 or digits_of_numeric(modifier)[1] >= kind.scale)
+    if types.is_timestamp(kind):
+        expected = "timestamp" if kind.tz is None else "timestamptz"
+        return stored == expected and _holds_digits(kind.unit, modifier)
+    if types.is_time(kind):
+        return stored == "time" and _holds_digits(kind.unit, modifier)
+    if types.is_integer(kind):
+        return stored in ("int2", "int4", "int8")
+    if types.is_floating(kind):
+        return stored == "float8" or (stored == "float4" and kind == pa.float32())
+    if types.is_binary(kind) or types.is_fixed_size_binary(kind):
+        return stored == "bytea"
+    return (types.is_boolean(kind) and stored == "bool") or (types.is_date(kind) and stored == "date")
+
+
+def _holds_digits(unit: str, modifier: int) -> bool:
+    return DIGITS[unit] <= (_DIGITS_OF_SERVER if modifier < 0 else modifier)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.connectors.delivery import DeliveryGuarantee
-from penstock.core.connector import Sink, Source
+from penstock.connectors.base import DeliveryGuarantee
+from penstock.runtime.connector import Sink, Source
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source"]

@@ -1,7 +1,7 @@
 """Files as a source and as a sink."""
 
-from penstock.connectors.file.buckets import BucketAssigner
-from penstock.connectors.file.rolling import (
+from penstock.connectors.file.buckets import (
+    BucketAssigner,
     DefaultRollingPolicy,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
@@ -9,8 +9,7 @@ from penstock.connectors.file.rolling import (
 )
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.source import FileSource, FileSourceBuilder
-from penstock.formats.bulk_format import BulkFormat
-from penstock.formats.stream_format import StreamFormat
+from penstock.formats.file_format import BulkFormat, StreamFormat
 
 __all__ = [
     "BucketAssigner",

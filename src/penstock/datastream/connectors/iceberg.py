@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.connectors.iceberg.catalog import CatalogLoader, TableLoader
-from penstock.connectors.iceberg.scanned import StreamingStartingStrategy
+from penstock.connectors.iceberg.scan import StreamingStartingStrategy
 from penstock.connectors.iceberg.sink import IcebergSink, IcebergSinkBuilder
 from penstock.connectors.iceberg.source import IcebergSource, IcebergSourceBuilder
+from penstock.connectors.iceberg.tables import CatalogLoader, TableLoader
 
 __all__ = [
     "CatalogLoader",

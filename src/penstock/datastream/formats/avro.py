@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
-from penstock.formats.avro_files import AvroWriterFactory
-from penstock.formats.avro_registry import (
+from penstock.formats.avro import AvroSchema, AvroWriterFactory
+from penstock.formats.avro_confluent import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
 )
-from penstock.formats.avro_schema import AvroSchema
 
 __all__ = [
     "AvroBulkWriters",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.codecs.csv_row import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from penstock.formats.csv import CsvFormat
+from penstock.formats.csv import CsvFormat, CsvWriterFactory
 from penstock.formats.csv_schema import CsvSchema, CsvSchemaBuilder, csv_format, csv_writer
-from penstock.formats.csv_writer import CsvWriterFactory
-from penstock.formats.stream_format import StreamFormat
+from penstock.formats.file_format import StreamFormat
 
 __all__ = [
     "CsvBulkWriters",

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.typeinfo import RowTypeInfo
 from penstock.datastream.formats.table_rows import file_columns, to_row_type_info
-from penstock.formats.avro_schema import AvroSchema
+from penstock.formats.avro import AvroSchema
 from penstock.formats.parquet import ParquetFormat, ParquetWriterFactory
 
 __all__ = [

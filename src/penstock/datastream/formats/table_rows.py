@@ -16,10 +16,9 @@ def file_columns(columns: Any, format_name: Literal["Parquet", "ORC"]) -> Any:
     """
     if not _may_be_of_tables(columns):
         return columns
-    from penstock.table.connectors.formats.orc import orc_columns
-    from penstock.table.connectors.formats.parquet import parquet_columns
-    from penstock.table.data.logical_types import RowType
-    from penstock.table.plan.row_schema import PlanColumn, RowSchema
+    from penstock.sql.data.types import RowType
+    from penstock.sql.formats.parquet import orc_columns, parquet_columns
+    from penstock.sql.logical.nodes import PlanColumn, RowSchema
 
     if not isinstance(columns, RowType):
         return columns
@@ -31,8 +30,8 @@ def to_row_type_info(row_type: Any) -> Any:
     """Return the `Types.ROW_NAMED` for a `DataTypes.ROW`; return anything else unchanged."""
     if not _may_be_of_tables(row_type):
         return row_type
-    from penstock.table.data.logical_types import RowType
-    from penstock.table.records.type_information import row_type_info
+    from penstock.sql.data.types import RowType
+    from penstock.sql.logical.records import row_type_info
 
     if not isinstance(row_type, RowType):
         return row_type
@@ -40,4 +39,4 @@ def to_row_type_info(row_type: Any) -> Any:
 
 
 def _may_be_of_tables(value: Any) -> bool:
-    return type(value).__module__.startswith("penstock.table.")
+    return type(value).__module__.startswith("penstock.sql.")

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from penstock.base.configuration import Configuration
-from penstock.core.batch.edges import keeps_step
-from penstock.core.batch.rows import Rows
-from penstock.core.batch.splits import enumerate_splits
-from penstock.core.batch.task import BatchTask
-from penstock.core.epochs.task import EpochTask
-from penstock.core.epochs.work import EpochWork, Task
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.master.steps import Last
-from penstock.core.operators.lockstep import Round, exchanged
-from penstock.core.ports import JobListener
-from penstock.drivers.cycle_collector import EndedTasks
 from penstock.drivers.event_loop import WaitingEventLoop
-from penstock.drivers.local.stalls import watch
-from penstock.drivers.stepwise.batch_job import BatchJob
+from penstock.drivers.local.mini_cluster import watch
+from penstock.drivers.process_resources import EndedTasks
 from penstock.drivers.stepwise.epoch_job import EpochJob
 from penstock.drivers.stepwise.exchange import run_in_order
-from penstock.drivers.stepwise.job import StepwiseJob
+from penstock.drivers.stepwise.job import BatchJob, StepwiseJob
+from penstock.runtime.batch.exchange import Rows, keeps_step
+from penstock.runtime.batch.splits import enumerate_splits
+from penstock.runtime.batch.task import BatchTask
+from penstock.runtime.epochs.coordinator import EpochWork, Task
+from penstock.runtime.epochs.task import EpochTask
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.master.steps import Last
+from penstock.runtime.operators.lockstep import Round, exchanged
+from penstock.runtime.ports import JobListener
 
 
 class LocalBatchJob(BatchJob):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.core.connector import (
+from penstock.drivers.simulation.outside_world import TransactionId, outside
+from penstock.runtime.connector import (
     Boundedness,
     CommitLog,
     Committer,
@@ -21,8 +22,7 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.core.records import Batch
-from penstock.drivers.simulation.outside import TransactionId, outside
+from penstock.runtime.records import Batch
 
 #: Timestamps of a split rise by STEP_MS per record, with a jitter of less than JITTER_MS. They are even, and session
 #: gaps are odd: whether a record that begins exactly at a session's end belongs to it depends on the order of arrival.

@@ -1,15 +1,32 @@
 """User-defined functions of simulated jobs. Records are (key, origin, number).
 
 The effect of each on one record is a plain function beside it, which the reference computation also uses.
+
+Asynchronous functions of simulated jobs: calls that are slow, fail at first, or never return.
+
+However a call behaves, it finally returns the result of the plain map or flat map, so the expected output is the same.
+
+Operators of simulated jobs with shared operator state, whose loss with a finished subtask has visible effects.
+
+There is no user API for operator state, so these use their context's. The effect of each on one record is a plain
+function, which the reference computation also uses.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
-from penstock.drivers.simulation.outside import outside
-from penstock.state.descriptors import MapStateDescriptor, ValueStateDescriptor
+from penstock.drivers.simulation.outside_world import outside
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
+from penstock.runtime.records import MAX_WATERMARK, Batch
+from penstock.state.snapshot import StateCapture
+from penstock.state.states import MapStateDescriptor, ValueStateDescriptor
 
 Record = tuple[Any, Any, int]
 
@@ -200,3 +217,204 @@ class WindowTotal(_Watched):
         records = contents if contents and len(contents[0]) == 3 else None
         count, total = contents[0] if records is None else (len(records), sum(r[2] for r in records))
         yield key, ("window", window.start, window.end, count), total
+
+
+#: One in more records than there are.
+NEVER: Final = 1 << 40
+
+
+@dataclass(frozen=True)
+class Calls:
+    """How a stage's calls behave. `hangs`, `fails`: one in how many records; `salt` selects which.
+
+    All times are short compared with a checkpoint's timeout, because an aligned barrier waits for the calls of the
+    records ahead of it.
+    """
+
+    is_ordered: bool
+    capacity: int
+    delay_ms_max: int
+    hangs: int
+    fails: int
+    timeout_ms: int
+    salt: int
+
+
+def draw_calls(world: str, has_order: bool, number: int) -> Calls | None:
+    """Draw a stage's calls; every other stage is asynchronous. Its own random numbers keep other draws stable."""
+    chance = random.Random(f"calls of {number} in {world}")
+    if chance.random() < 0.5:
+        return None
+    return Calls(
+        is_ordered=has_order or chance.random() < 0.5,
+        capacity=chance.choice((1, 2, 5, 100)),
+        delay_ms_max=chance.choice((0, 1, 3, 6)),
+        hangs=chance.choice((NEVER, NEVER, 7)),
+        fails=chance.choice((NEVER, NEVER, 5)),
+        timeout_ms=chance.choice((12, 25)),
+        salt=chance.randrange(1_000),
+    )
+
+
+class AsyncStage(FlatMap):
+    """`mapped` or `expanded`, as the response of a slow service."""
+
+    def __init__(self, world: str, keys: int, kind: str, calls: Calls) -> None:
+        super().__init__(world, keys)
+        self._is_map = kind == "map"
+        self._calls = calls
+
+    def open(self, context: Any) -> None:
+        super().open(context)
+        self._asked: set[Record] = set()
+
+    async def async_invoke(self, record: Record) -> list[Record]:
+        calls = self._calls
+        number = record[2] * 31 + record[0] * 7 + calls.salt
+        is_first = record not in self._asked
+        self._asked.add(record)
+        self.call()
+        await asyncio.sleep(number % (calls.delay_ms_max + 1) / 1000)
+        if number % calls.hangs == 0:
+            await asyncio.get_running_loop().create_future()
+        if is_first and number % calls.fails == 0:
+            raise ConnectionError("not at the first time")
+        self.call()
+        return self.timeout(record)
+
+    def timeout(self, record: Record) -> list[Record]:
+        return [mapped(record, self.keys)] if self._is_map else expanded(record, self.keys)
+
+
+class RetryTwice:
+    """Retry twice, after 2 ms."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= 2
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return 2
+
+    def get_retry_predicate(self) -> RetryTwice:
+        return self
+
+    def result_predicate(self) -> None:
+        return None
+
+    def exception_predicate(self) -> Callable[[Exception], bool]:
+        return lambda error: isinstance(error, ConnectionError)
+
+
+def asynchronous(world: str, keys: int, kind: str, calls: Calls) -> Callable[[], AsyncWaitOperator]:
+    """Return a factory for the operator of a "map" or "flat_map" stage."""
+    function = AsyncStage(world, keys, kind, calls)
+    return partial(AsyncWaitOperator, function, calls.is_ordered, calls.timeout_ms, calls.capacity, RetryTwice())
+
+
+#: Added to a record's number, by its key modulo the length.
+TABLE = (3, 5, 11)
+#: The number of values of a rule, including none.
+RULE_NUMBERS = 64
+
+
+def labelled(record: Record, table: tuple[int, ...] = TABLE) -> Record:
+    """Add the number of the key's label."""
+    key, origin, number = record
+    return key, origin, number + table[key % len(table)]
+
+
+def select_rule(record: Record, rules: int) -> int:
+    """Return the number of the rule that a record needs."""
+    return record[2] % rules
+
+
+def ruled(record: Record, rule: int | None) -> Record:
+    """Apply a rule to a record; the rule is `None` if there never will be one."""
+    key, origin, number = record
+    return key, origin, number * RULE_NUMBERS + (0 if rule is None else rule + 1)
+
+
+def rule_number(record: Record, split_records: int) -> int:
+    """Return the number of the rule in a record from the rules' source."""
+    _, split, position = record[1]
+    return int(split * split_records + position)
+
+
+class LabelOperator(StreamOperator):
+    """Labels records by a table that one chosen subtask stores for all, in a union list.
+
+    The table is created when the job begins, and never again: a restored subtask without it assigns wrong labels.
+    """
+
+    def __init__(self, world: str, chosen: int) -> None:
+        self.world = world
+        self.chosen = chosen
+
+    def initialize_state(self) -> None:
+        """Create the table, or restore it from the union of all subtasks' state."""
+        state = self.context.operator_state
+        self._table = state.list_state("table", "union")
+        restored = tuple(self._table.get())
+        self._labels = restored[: len(TABLE)] if state.is_restored else TABLE
+        self._table.update(
+            list(self._labels) if self.context.subtask_index == self.chosen % self.context.parallelism else []
+        )
+        self._call = outside(self.world).on_user_call
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        self._call()
+        labels = self._labels or (0,)
+        self.output.collect(Batch([labelled(record, labels) for record in batch.values], batch.timestamps))
+
+
+class RuleOperator(StreamOperator):
+    """Applies rules from a broadcast input to the records of the other input; a record waits until its rule is known.
+
+    The rules are broadcast state, the waiting records a split list. Watermarks wait with them, so no record becomes
+    late.
+    """
+
+    def __init__(self, world: str, rules: int, split_records: int) -> None:
+        self.world = world
+        self.rules = rules
+        self.split_records = split_records
+
+    def initialize_state(self) -> None:
+        state = self.context.operator_state
+        self._known = state.broadcast_state("rules")
+        self._waiting = state.list_state("waiting", "split")
+        self._rules: dict[int, int] = dict(self._known.items())
+        self._records: list[tuple[Record, int]] = self._waiting.get()
+        self._watermark: int | None = None
+        self._call = outside(self.world).on_user_call
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        self._call()
+        if input_index == 1:
+            for record in batch.values:
+                self._rules[rule_number(record, self.split_records)] = record[2]
+        else:
+            assert batch.timestamps is not None
+            self._records += zip(batch.values, batch.timestamps, strict=True)
+        self._emit(is_end=False)
+
+    def process_watermark(self, timestamp: int) -> None:
+        self._watermark = timestamp
+        self._emit(is_end=timestamp == MAX_WATERMARK)
+
+    def _emit(self, is_end: bool) -> None:
+        """Emit the records whose rule is known, or all at the end; then the watermark, if no record is waiting."""
+        known, rules = self._rules, self.rules
+        ready = [(r, t) for r, t in self._records if is_end or select_rule(r, rules) in known]
+        if ready:
+            self._records = [(r, t) for r, t in self._records if not is_end and select_rule(r, rules) not in known]
+            values: list[Any] = [ruled(r, known.get(select_rule(r, rules))) for r, _ in ready]
+            self.output.collect(Batch(values, [t for _, t in ready]))
+        if self._watermark is not None and not self._records:
+            watermark, self._watermark = self._watermark, None
+            self.output.emit_watermark(watermark)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        self._known.put_all(self._rules)
+        self._waiting.update(self._records)
+        return super().snapshot_state(checkpoint_id)

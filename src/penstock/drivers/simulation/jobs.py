@@ -1,25 +1,38 @@
-"""The consecutive jobs of a history: each continues from its predecessor's state, possibly with another program."""
+"""The consecutive jobs of a history: each continues from its predecessor's state, possibly with another program.
+
+The environment of a history's jobs in every execution mode: storage, the outside world, and faults.
+"""
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.core.checkpoint.latest import choose_latest
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.protocol import StopMode
-from penstock.drivers.simulation.backends import SimulatedBackends, StateFolder
-from penstock.drivers.simulation.changes import ChangeMaker, Program, holds_calls, holds_native, records_in_flight
+from penstock.drivers.simulation.checkpoint_store import MemoryStore
 from penstock.drivers.simulation.disk import Disk
-from penstock.drivers.simulation.faults import Faults
-from penstock.drivers.simulation.reference import Consumed, Epoch
-from penstock.drivers.simulation.savepoint_checks import consumed
+from penstock.drivers.simulation.faults import Faults, Power
+from penstock.drivers.simulation.object_store import make_disk, make_store
+from penstock.drivers.simulation.oracle import Consumed, Epoch, consumed
+from penstock.drivers.simulation.outside_world import Outside, present
+from penstock.drivers.simulation.program_changes import (
+    ChangeMaker,
+    Program,
+    holds_calls,
+    holds_native,
+    records_in_flight,
+)
 from penstock.drivers.simulation.scenario import Scenario
-from penstock.drivers.simulation.store import MemoryStore
-from penstock.drivers.simulation.store_kind import make_store
+from penstock.drivers.simulation.scheduler import EventLog
+from penstock.drivers.simulation.worker import SimulatedBackends, StateFolder
+from penstock.runtime.checkpoint.savepoints import choose_latest
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.protocol import StopMode
 from penstock.storage.metadata import CheckpointMetadata
 
 
@@ -181,3 +194,55 @@ class Jobs:
             return checkpoint_id <= by_id[job_id].store.visible_id_max
         begun_from = by_id[job_id].begun_from
         return begun_from is not None and checkpoint_id <= begun_from.checkpoint_id
+
+
+_files_log = logging.getLogger("penstock.connectors.file")
+
+
+@dataclass
+class Surroundings:
+    """See the module docstring. `world` is the name under which connectors find the outside world."""
+
+    seed: int
+    world: str
+    scenario: Scenario
+    chance: random.Random
+    log: EventLog
+    faults: Faults
+    jobs: Jobs
+    outside: Outside
+    power: Power
+
+    @classmethod
+    def made(cls, seed: int, world: str, scenario: Scenario, chance: random.Random, is_traced: bool) -> Surroundings:
+        """Create the surroundings of a scenario before the first event."""
+        log = EventLog(f"seed {seed}: {scenario.topology}", is_traced)
+        faults = Faults(scenario.rates, chance, log.write)
+        disk = make_disk(world, faults)
+        jobs = Jobs(seed, scenario, disk, faults)
+        power = Power(scenario.rates.power_cut, world, disk, faults, log.write)
+        return cls(
+            seed, world, scenario, chance, log, faults, jobs, Outside(chance, faults.on_user_call, files=disk), power
+        )
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Let connectors find the outside world, and workers their directories, within this context."""
+        level = _files_log.level
+        _files_log.setLevel(logging.ERROR)  # it warns about each file that an outside reader has taken
+        try:
+            with self.jobs.folder, present(self.world, self.outside):
+                yield
+        finally:
+            _files_log.setLevel(level)
+
+    def flaws(self) -> list[str]:
+        """Return the violations of all invariants that hold regardless of how the jobs ended."""
+        disk = self.jobs.disk
+        return [
+            *self.outside.violations,
+            *(f"storage: {violation}" for violation in disk.violations),
+            *(f"power-cut: {loss}" for loss in disk.losses),
+            *(f"savepoint: {flaw}" for path in disk.savepoints for flaw in disk.find_flaws(path)),
+            *(f"retained: {flaw}" for flaw in disk.flaws_of_retained()),
+        ]

@@ -1,20 +1,156 @@
-"""Scenario of one seed: a job, the sizes of its cluster, and its faults."""
+"""Scenario of one seed: a job, the sizes of its cluster, and its faults.
+
+Changes of parallelism in a history: slots that appear and disappear, and a person's requests (E3).
+
+How workers of a history leave: they are announced as leaving and killed a while later (E2).
+
+Latency markers from sources of simulated jobs: where requested, half of the jobs send them.
+
+Markers change the steps of a history, so a seed that once found a bug keeps its history without them.
+
+How workers of a history stand still: their processes live and send heartbeats, but do nothing else (E2).
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.metric_options import LATENCY_INTERVAL_MS
-from penstock.drivers.simulation.changes import Changes
-from penstock.drivers.simulation.elasticity import Elasticity
-from penstock.drivers.simulation.leaving import Leaving
-from penstock.drivers.simulation.markers import latency_interval_ms
-from penstock.drivers.simulation.stillness import Stillness
-from penstock.drivers.simulation.topology import Topology
-from penstock.drivers.simulation.topology_maker import TopologyMaker
+from penstock.drivers.simulation.program_changes import Changes
+from penstock.drivers.simulation.topology import Topology, TopologyMaker
+
+
+@dataclass(frozen=True)
+class Elasticity:
+    """How often, and how, the parallelism of a history's jobs changes; drawn per seed by its own generator."""
+
+    seed: str = ""
+    is_adaptive: bool = False
+    asks_max: int = 0
+    changes_of_slots_max: int = 0
+    #: how likely either change is after an action, and after one that advances a checkpoint or an end
+    after_action: float = 0.0
+    after_protocol: float = 0.0
+
+    @classmethod
+    def of(cls, world: str) -> Elasticity:
+        """Draw the elasticity of a seed's history; most have none."""
+        own = random.Random(f"rescaling of {world}")
+        if own.random() >= 0.3:
+            return cls()
+        is_adaptive = own.random() < 0.6
+        return cls(
+            f"slots of {world}",
+            is_adaptive,
+            own.choice((1, 2, 4)) if not is_adaptive else own.choice((0, 1, 3)),
+            own.choice((1, 3, 6)) if is_adaptive else 0,
+            own.choice((0.0, 0.001, 0.004)),
+            own.choice((0.01, 0.04)),
+        )
+
+    def configure(self, configuration: Configuration) -> None:
+        """Set the options of the adaptive scheduler, with times as short as all others in a history."""
+        if not self.is_adaptive:
+            return
+        own = random.Random(f"options of {self.seed}")
+        write = configuration.write
+        write(options.SCHEDULER, "adaptive")
+        write(options.SUBMISSION_STABILIZATION_MS, own.choice((0, 30, 300)))
+        write(options.EXECUTING_COOLDOWN_MS, own.choice((0, 0, 100)))
+        write(options.EXECUTING_STABILIZATION_MS, own.choice((0, 50)))
+        write(options.RESCALE_MAX_DELAY_MS, own.choice((50, 500, 20_000)))
+        if own.random() < 0.3:
+            write(options.SCHEDULER_MODE, "reactive")
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """How often workers are announced, and how long before their end; drawn per seed by its own generator."""
+
+    seed: str = ""
+    #: the maximum number of times, and how likely it is after an action, and after one that advances a checkpoint
+    times_max: int = 0
+    after_action: float = 0.0
+    after_protocol: float = 0.0
+    #: how long (ms) they keep running
+    grace_ms_min: int = 0
+    grace_ms_max: int = 0
+
+    @classmethod
+    def of(cls, world: str) -> Leaving:
+        """Draw the departures in a seed's history; most have none."""
+        own = random.Random(f"leaving workers of {world}")
+        if own.random() >= 0.2:
+            return cls()
+        return cls(
+            f"when workers of {world} leave",
+            own.choice((1, 2, 4)),
+            own.choice((0.0, 0.002, 0.005)),
+            own.choice((0.01, 0.04)),
+            0,
+            own.choice((20, 300, 3_000, 60_000)),
+        )
+
+
+_asked = ContextVar("asked", default=False)
+
+
+@contextmanager
+def with_latency_markers(enabled: bool = True) -> Iterator[None]:
+    """Make half of the jobs begun within the block send latency markers."""
+    token = _asked.set(enabled)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def latency_interval_ms(world: str) -> int:
+    """Return how often the sources of a world's jobs send a marker (ms); 0 for never."""
+    own = random.Random(f"latency markers of {world}")
+    return own.choice((1, 5, 50)) if _asked.get() and own.random() < 0.5 else 0
+
+
+@dataclass(frozen=True)
+class Stillness:
+    """How often and how long workers stand still, drawn per seed by a separate random generator."""
+
+    seed: str = ""
+    #: the most times that workers stand still, and the probability after an action
+    times_max: int = 0
+    after_action: float = 0.0
+    threshold_ms: int = 1
+    #: None if the job does not replace workers for it
+    replace_after_ms: int | None = None
+
+    @classmethod
+    def of(cls, world: str) -> Stillness:
+        """Draw the stillness of a seed's history; in most histories no worker stands still."""
+        own = random.Random(f"still workers of {world}")
+        if own.random() >= 0.15:
+            return cls()
+        return cls(
+            f"when workers of {world} stand still",
+            own.choice((1, 2, 4)),
+            own.choice((0.002, 0.01)),
+            own.choice((1_000, 3_000)),
+            own.choice((None, 3_000, 6_000)),
+        )
+
+    def configure(self, configuration: Configuration) -> None:
+        """Set the options for the job's reaction."""
+        if not self.times_max:
+            return
+        configuration.write(options.SLOW_WORKERS_THRESHOLD_MS, self.threshold_ms)
+        if self.replace_after_ms is not None:
+            configuration.write(options.SLOW_WORKERS_REPLACE_AFTER_MS, self.replace_after_ms)
+
 
 HEARTBEAT_INTERVAL_MS = 1_000
 #: The share of histories whose jobs use RocksDB, which is slow: with and without possible successors.

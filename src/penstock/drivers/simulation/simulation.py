@@ -17,24 +17,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
-from penstock.core.job.job_master import JobMaster
-from penstock.core.protocol import ToMaster, ToWorker, TriggerCheckpoint
-from penstock.drivers.simulation.cluster import SimulatedCluster
-from penstock.drivers.simulation.dump import dump
-from penstock.drivers.simulation.engine import Engine
+from penstock.drivers.simulation.checkpoint_store import LeadingStore
+from penstock.drivers.simulation.cluster import Deposed, MasterProcess, SimulatedCluster
 from penstock.drivers.simulation.faults import Killed, MasterKilled, WorkerKilled
-from penstock.drivers.simulation.file_outsiders import ACTS_OF_STREAMS, Outsiders
-from penstock.drivers.simulation.file_sinks import file_sink, maybe_write_files
+from penstock.drivers.simulation.file_sinks import ACTS_OF_STREAMS, Outsiders, file_sink, maybe_write_files
 from penstock.drivers.simulation.invariants import Invariants
-from penstock.drivers.simulation.leading_store import LeadingStore
-from penstock.drivers.simulation.leaving_workers import LeavingWorkers
-from penstock.drivers.simulation.master import MasterProcess
-from penstock.drivers.simulation.person import Continuation, Person
+from penstock.drivers.simulation.jobs import Surroundings
+from penstock.drivers.simulation.participants import Continuation, LeavingWorkers, Person, Slots, StillWorkers, dump
 from penstock.drivers.simulation.scenario import Scenario, draw_scenario, fault_free
-from penstock.drivers.simulation.slots import Slots
-from penstock.drivers.simulation.split_brain import Deposed
-from penstock.drivers.simulation.still_workers import StillWorkers
-from penstock.drivers.simulation.surroundings import Surroundings
+from penstock.drivers.simulation.scheduler import Engine
+from penstock.runtime.job.job_master import JobMaster
+from penstock.runtime.protocol import ToMaster, ToWorker, TriggerCheckpoint
 
 FAULTY_STEPS = 6_000
 STEPS_MAX = 60_000

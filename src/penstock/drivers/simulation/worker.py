@@ -1,22 +1,151 @@
-"""A worker: a task executor and the ends of its channels. It can be killed at any of its calls to the world."""
+"""A worker: a task executor and the ends of its channels. It can be killed at any of its calls to the world.
+
+Keyed state of simulated workers: on the heap, or in RocksDB, whose files are removed when the worker ends.
+
+RocksDB is the real one, without background work: it does not compact on its own, so the number of files depends only on
+the captures.
+
+Local copies of state files in a simulated worker, on a disk that loses or damages some and is sometimes full.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
-from penstock.core.protocol import ChannelId, Heartbeat, ToMaster
-from penstock.core.records import Buffer
-from penstock.core.task.executor import METRICS_INTERVAL_MS, TaskExecutor
-from penstock.drivers.simulation.backends import SimulatedBackends
-from penstock.drivers.simulation.connections import Connections, PeerFailures
-from penstock.drivers.simulation.copies import build_storage
-from penstock.drivers.simulation.engine import SLOW_SPEED, Engine, SimulatedBackground
+from rocksdict import Options
+
+from penstock.drivers.simulation.checkpoint_store import MemoryStore
 from penstock.drivers.simulation.faults import WorkerKilled
-from penstock.drivers.simulation.ready import Action, Channel
+from penstock.drivers.simulation.network import Connections, PeerFailures
 from penstock.drivers.simulation.scenario import HEARTBEAT_INTERVAL_MS
-from penstock.drivers.simulation.store import MemoryStore
+from penstock.drivers.simulation.scheduler import SLOW_SPEED, Action, Channel, Engine, SimulatedBackground
 from penstock.drivers.virtual_event_loop import VirtualCoroutines
+from penstock.runtime.ports import StateStorage
+from penstock.runtime.protocol import ChannelId, ExecutionId, Heartbeat, ToMaster
+from penstock.runtime.records import Buffer
+from penstock.runtime.task.executor import METRICS_INTERVAL_MS, TaskExecutor
+from penstock.state.backend import KeyedStateBackend
+from penstock.state.heap import HeapKeyedStateBackend
+from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
+from penstock.state.rocksdb.settings import RocksDBSettings
+from penstock.storage.local_recovery import LocalCopies
+
+#: RocksDB waits for its disk; a memory file system avoids that where there is one.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+FILES_MAX = 1_000_000
+
+
+class QuietSettings(RocksDBSettings):
+    """Small, and without background compaction."""
+
+    def options(self) -> Options:
+        options = super().options()
+        options.set_disable_auto_compactions(True)
+        options.set_level_zero_slowdown_writes_trigger(FILES_MAX)
+        options.set_level_zero_stop_writes_trigger(FILES_MAX)
+        return options
+
+
+#: A cache of one byte: every settling point evicts something.
+SETTINGS = QuietSettings(cache_bytes=1, write_buffer_bytes=64 << 10, block_cache_bytes=64 << 10, file_bytes=64 << 10)
+
+
+class StateFolder:
+    """A directory for the RocksDB stores of a history, created on demand."""
+
+    def __init__(self) -> None:
+        self._folder: str | None = None
+        self._made = 0
+
+    def next(self) -> Path:
+        """Return a directory that no backend has used before."""
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix="penstock-sim-", dir=MEMORY)
+        self._made += 1
+        return Path(self._folder) / f"{self._made}"
+
+    def left(self) -> list[str]:
+        """Return the directories that were not removed."""
+        return [] if self._folder is None else sorted(os.listdir(self._folder))
+
+    def __enter__(self) -> StateFolder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Owned(RocksDBKeyedStateBackend):
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class SimulatedBackends:
+    """Implements the port `KeyedBackends` for one worker."""
+
+    def __init__(self, name: str, folder: StateFolder) -> None:
+        self._name = name
+        self._folder = folder
+        self._made: list[_Owned] = []
+
+    def make(
+        self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
+    ) -> KeyedStateBackend:
+        if self._name == "hashmap":
+            return HeapKeyedStateBackend(max_parallelism, owner)
+        backend = _Owned(max_parallelism, self._folder.next(), owner, key_groups, SETTINGS)
+        self._made.append(backend)
+        return backend
+
+    def close(self) -> None:
+        """Remove the directories of a worker that has ended."""
+        for backend in self._made:
+            backend.close()
+        self._made.clear()
+
+
+def build_storage(worker_id: str, store: MemoryStore, seen: Counter[str]) -> StateStorage:
+    """Return a worker's state storage; every other job has copies. Its own random numbers keep other draws stable."""
+    if random.Random(f"copies of {store.job_id}").random() < 0.5:
+        return store
+    disk = LossyDisk(random.Random(f"copies of {store.job_id} in {worker_id}"), seen)
+    return LocalCopies(store, disk, warn=lambda line: None)
+
+
+class LossyDisk(dict[str, bytes]):
+    """Bytes by path. Its faults must never have a visible effect."""
+
+    def __init__(self, chance: random.Random, seen: Counter[str]) -> None:
+        super().__init__()
+        self._chance = chance
+        self._seen = seen
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        fate = self._chance.random()
+        if fate < 0.05:
+            self._seen["copy-refused"] += 1
+            raise OSError("planned: the disk is full")
+        super().__setitem__(path, data[: len(data) // 2] if fate < 0.1 else data)
+
+    def __getitem__(self, path: str) -> bytes:
+        data, fate = super().__getitem__(path), self._chance.random()
+        if fate < 0.05:
+            self._seen["copy-unreadable"] += 1
+            raise OSError("planned: the disk cannot be read")
+        if fate < 0.15:
+            self._seen["copy-damaged"] += 1
+            return data[:-1] + bytes([data[-1] ^ 1])
+        self._seen["copy-used"] += 1
+        return data
 
 
 class Cluster(Protocol):

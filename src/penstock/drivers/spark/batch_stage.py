@@ -15,18 +15,23 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.core.batch.rows import MARK_PLACE, NO_KEY_PLACE, Rows
-from penstock.core.batch.task import BatchTask, BatchVertex
-from penstock.core.operators.record.hand_over import HandOverOperator
-from penstock.core.protocol import Failure
-from penstock.core.records import Batch
-from penstock.core.task.failures import describe_failure
-from penstock.drivers.clock import SystemClock
-from penstock.drivers.event_loop import WaitingEventLoop
-from penstock.drivers.spark.arrow_columns import binary, numbers, numbers_or_null
-from penstock.drivers.spark.frame_records import RecordShape, to_record_batch, to_records
-from penstock.drivers.spark.garbage import rare_collections
+from penstock.drivers.event_loop import SystemClock, WaitingEventLoop
+from penstock.drivers.process_resources import rare_collections
+from penstock.drivers.spark.frame_records import (
+    RecordShape,
+    binary,
+    numbers,
+    numbers_or_null,
+    to_record_batch,
+    to_records,
+)
 from penstock.drivers.spark.lockstep import Meeting, kept_in_step
+from penstock.runtime.batch.exchange import MARK_PLACE, NO_KEY_PLACE, Rows
+from penstock.runtime.batch.task import BatchTask, BatchVertex
+from penstock.runtime.operators.record.stateless import HandOverOperator
+from penstock.runtime.protocol import Failure
+from penstock.runtime.records import Batch
+from penstock.runtime.task.failures import describe_failure
 
 #: Spark partitions by `slot`, see `batch_frames.slots`.
 SCHEMA = pa.schema(

@@ -10,8 +10,7 @@ import importlib
 import os
 import sys
 
-from penstock.drivers.spark.unpacked import leave_archives
-from penstock.drivers.spark.warm_workers import LOADED
+from penstock.drivers.spark.python_workers import LOADED, leave_archives
 
 leave_archives()
 
@@ -19,7 +18,6 @@ import pyspark.worker  # noqa: E402, F401 - what a worker runs
 from pyspark.daemon import manager  # noqa: E402
 
 import penstock.drivers.spark.epoch_stage  # noqa: E402
-import penstock.drivers.spark.executor_factory  # noqa: E402
 import penstock.drivers.spark.worker  # noqa: E402, F401 - what Penstock runs in it
 
 #: The modules that user functions use. Imported by name, because they belong to a higher layer and this one must not

@@ -6,32 +6,79 @@ The output of a vertex with several readers goes through one shuffle, which they
 
 Where Spark does not share the shuffle, it keeps the output instead (`persist`). With several executors the output is
 then computed before the readers begin.
+
+Loads Python and Penstock on all executors in parallel while a job in micro-batch execution begins.
+
+An executor takes seconds for its first Python task: it starts Python, which imports the modules that tasks need. The
+stages of the first epoch run one after another, and a later one may be the first to use an executor; the job would then
+lose these seconds twice.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from penstock.base.configuration import Configuration
-from penstock.core.epochs.work import EpochWork, Task
-from penstock.core.graph.job_graph import BACK_FILL, JobGraph, JobVertex
-from penstock.core.master.steps import Last
-from penstock.core.ports import JobListener
-from penstock.drivers.spark.batch_frames import ROW_ORDER, is_in_place, make_stage, row_type, slots
-from penstock.drivers.spark.batch_job import SLOTS, spark_failure
+from penstock.drivers.spark.batch_job import ROW_ORDER, SLOTS, is_in_place, make_stage, row_type, slots, spark_failure
 from penstock.drivers.spark.epoch_stage import CARRIED_COLUMNS, EpochStage
 from penstock.drivers.spark.frame_records import RecordShape
-from penstock.drivers.spark.handle import SparkHandle, after_shuffle
+from penstock.drivers.spark.handle import SparkHandle, after_shuffle, short_reason
 from penstock.drivers.spark.session import hand_back
-from penstock.drivers.spark.warm_executors import warm_executors
 from penstock.drivers.stepwise.epoch_job import EpochJob
+from penstock.runtime.epochs.coordinator import EpochWork, Task
+from penstock.runtime.graph.job_graph import BACK_FILL, JobGraph, JobVertex
+from penstock.runtime.master.steps import Last
+from penstock.runtime.ports import JobListener
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame
 
     from penstock.drivers.spark.handle import Entry
+
+
+_log = logging.getLogger("penstock.spark")
+
+
+def warm_executors(spark: SparkHandle, tag: str) -> None:
+    """Run a short task on every executor in the background. Do nothing if all of Spark is one process.
+
+    Args:
+        spark: the session.
+        tag: the tag that the job's interrupt uses to end these tasks as well.
+    """
+    slots = None if spark.is_one_process else spark.slots_now()
+    if slots is not None:
+        thread = threading.Thread(target=_warm, args=(spark, tag, slots), name="penstock-warm-executors", daemon=True)
+        thread.start()
+
+
+def _warm(spark: SparkHandle, tag: str, slots: int) -> None:
+    try:
+        spark.ship_package()
+        spark.begin(tag, "Penstock loads Python on the executors")
+        spark.numbers(slots).mapInArrow(_entry(), row_type()).collect()
+    except Exception as error:  # noqa: BLE001 - the job itself will say what is wrong
+        _log.debug("executors were not warmed: %s", short_reason(error))
+
+
+def _entry() -> Entry:
+    """Return the function of the tasks. It makes no rows; it is pickled by value and references nothing of Penstock."""
+
+    def load(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        import importlib
+
+        for _ in batches:
+            pass  # Spark expects a task to read its input
+        importlib.import_module("penstock.drivers.spark.epoch_stage")
+        importlib.import_module("penstock.datastream")
+        yield from ()
+
+    return load
 
 
 class SparkEpochJob(EpochJob):

@@ -16,18 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.core.batch.rows import NO_KEY_PLACE, Rows
-from penstock.core.epochs.task import EpochTask
-from penstock.core.epochs.work import EpochVertex, EpochWork
-from penstock.core.records import Batch
-from penstock.core.task.failures import describe_failure
-from penstock.drivers.backends import BackendSettings
-from penstock.drivers.clock import SystemClock
-from penstock.drivers.event_loop import WaitingEventLoop
-from penstock.drivers.spark.arrow_columns import numbers
+from penstock.drivers.event_loop import SystemClock, WaitingEventLoop
 from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError, failure_text, read_rows, to_arrow
-from penstock.drivers.spark.frame_records import RecordShape, to_records
-from penstock.drivers.worker_storage import StorageSettings
+from penstock.drivers.spark.frame_records import RecordShape, numbers, to_records
+from penstock.drivers.worker_storage import BackendSettings, StorageSettings
+from penstock.runtime.batch.exchange import NO_KEY_PLACE, Rows
+from penstock.runtime.epochs.coordinator import EpochVertex, EpochWork
+from penstock.runtime.epochs.task import EpochTask
+from penstock.runtime.records import Batch
+from penstock.runtime.task.failures import describe_failure
 
 #: The columns that a task needs of its own rows and of the rows that it passes on.
 CARRIED_COLUMNS = [*INPUT_COLUMNS, "sequence"]

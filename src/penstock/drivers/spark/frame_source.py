@@ -22,10 +22,13 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, WrongTimeError
 from penstock.base.typeinfo import TypeInformation
-from penstock.codecs.exact_cast import exact_cast_columns
+from penstock.codecs.arrow_columns import exact_cast_columns
 from penstock.connectors.file.source import FileSource
 from penstock.connectors.file.split import FileSplit
-from penstock.core.connector import (
+from penstock.drivers.directories import directory_of_this_process
+from penstock.drivers.spark.frame_records import RecordShape, build_record_shape, to_records
+from penstock.formats.file_format import BulkFile, BulkFormat
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,
@@ -33,9 +36,6 @@ from penstock.core.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.drivers.held_directory import directory_of_this_process
-from penstock.drivers.spark.frame_records import RecordShape, build_record_shape, to_records
-from penstock.formats.bulk_format import BulkFile, BulkFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,9 +1,26 @@
-"""The few operations that Penstock needs of a Spark session, classic or over Spark Connect."""
+"""The few operations that Penstock needs of a Spark session, classic or over Spark Connect.
+
+The driver's view of Spark's executors: the executor that runs a task, and the executors that Spark takes away.
+
+Spark has no Python API for either, so this module asks the driver's JVM. An executor is decommissioned at the request
+of a standalone master or worker, YARN, Kubernetes, dynamic allocation or a signal. Spark then schedules no new tasks on
+it, and lets the running ones continue until they end, or until the executor is ended from outside. No executors are
+visible where Spark is one process, or is only reachable over Spark Connect.
+
+Spark's own pages: the addresses and descriptions of workers on them.
+
+Spark shows the description of a job as HTML if it contains only text and links that begin with `/`, and as plain text
+otherwise. It prepends its own base path to such a link. The page of a Penstock job is on another port, so the link to
+it begins with `//` and inherits the scheme of Spark's page. That works if Spark has no base path and both pages have
+the same scheme. Otherwise, such as through YARN's proxy, the address is text. It is the text of the link as well, so
+that readers elsewhere, such as of Spark's REST API, see the address in either case.
+"""
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import html
 import io
 import os
 import re
@@ -16,20 +33,59 @@ import zipfile
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import penstock
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError, shorten
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
-from penstock.drivers.spark.executors import Executors
-from penstock.drivers.spark.warm_workers import DAEMON, DAEMON_SETTING
+from penstock.drivers.running_job import find_job_page
+from penstock.drivers.spark.python_workers import DAEMON, DAEMON_SETTING
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark import SparkContext
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.drivers.spark.spark_pages import SparkPages
+
+#: How many tasks of a stage to look at. A worker's stage has one, which is retried at most a few times.
+TASKS_MAX = 100
+
+
+class ExecutorName(NamedTuple):
+    """An executor by its name on Spark's pages and in its logs, and its host."""
+
+    executor_id: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"executor {self.executor_id} on {self.host}"
+
+
+class Executors:
+    """The executors of one Spark context. Any thread may call the methods; each call is a round trip to the JVM."""
+
+    def __init__(self, context: SparkContext) -> None:
+        java: Any = context._jsc
+        self._context = java.sc()
+
+    def of(self, tag: str) -> ExecutorName | None:
+        """Return the executor of a job group's one running task; None if no task runs or Spark has not noted it yet."""
+        tracker, store = self._context.statusTracker(), self._context.statusStore()
+        for job_id in tracker.getJobIdsForGroup(tag):
+            job = tracker.getJobInfo(job_id)
+            for stage_id in job.get().stageIds() if job.isDefined() else ():
+                tasks = store.taskList(stage_id, 0, TASKS_MAX)
+                for index in range(tasks.size()):
+                    task = tasks.apply(index)
+                    if task.status() == "RUNNING":
+                        return ExecutorName(task.executorId(), task.host())
+        return None
+
+    def is_leaving(self, executor_id: str) -> bool:
+        """Return whether Spark is decommissioning the executor."""
+        return bool(self._context.taskScheduler().getExecutorDecommissionState(executor_id).isDefined())
+
 
 LOOPBACK = "127.0.0.1"
 OUTCOME_SCHEMA = "outcome string, detail string"
@@ -108,7 +164,6 @@ class SparkHandle:
     def pages(self) -> SparkPages:
         """Spark's own pages."""
         # Workers load this module as well, and do not need the pages.
-        from penstock.drivers.spark.spark_pages import SparkPages
 
         return SparkPages(None if self.is_connect else self.session.sparkContext)
 
@@ -325,3 +380,58 @@ def _first_words(text: str) -> str:
         if words and not words.startswith(("An error occurred while calling", "at ")):
             return words
     return ""
+
+
+#: Where Spark keeps the base path of its pages if a proxy serves them.
+PROXY_BASE: Final = "spark.ui.proxyBase"
+PROXY_BASE_VARIABLE: Final = "APPLICATION_WEB_PROXY_BASE"
+_SCHEME: Final = re.compile(r"^https?:")
+
+
+def described(text: str, page: str | None, spark_ui: str | None) -> str:
+    """Return the description of a Spark job for Spark's pages.
+
+    Args:
+        text: the purpose of the job.
+        page: the address of the page of the Penstock job; None if it has no page.
+        spark_ui: the address of Spark's pages; None if links do not work on them.
+    """
+    if page is None:
+        return text
+    scheme = _SCHEME.match(page)
+    if scheme is None or spark_ui is None or not spark_ui.startswith(scheme[0]):
+        return f"{text}, {page}"
+    address = html.escape(page)
+    return f'{html.escape(text, quote=False)}, <a href="{address.removeprefix(scheme[0])}">{address}</a>'
+
+
+class SparkPages:
+    """The pages of one Spark context; none without a context, as over Spark Connect. Any thread may use it."""
+
+    def __init__(self, context: SparkContext | None) -> None:
+        self._context = context
+
+    @cached_property
+    def url(self) -> str | None:
+        """The address of the pages; None without pages, or if unknown."""
+        return None if self._context is None else self._context.uiWebUrl
+
+    def describe(self, job_name: str, job_id: str, worker_id: str | None = None) -> str:
+        """Describe a worker of a Penstock job, or a Spark job that runs all its tasks."""
+        text = f"Penstock job {job_name}" + (f": {worker_id}" if worker_id is not None else "")
+        page = find_job_page(job_id)
+        return described(text, page, None if page is None or self._has_base_path else self.url)
+
+    def of_group(self, tag: str) -> str | None:
+        """Return the address of the page of a job group's Spark job; None without pages, or before that job exists."""
+        if self.url is None or self._context is None:
+            return None
+        jobs = self._context.statusTracker().getJobIdsForGroup(tag)
+        return f"{self.url}/jobs/job/?id={max(jobs)}" if jobs else None
+
+    @cached_property
+    def _has_base_path(self) -> bool:
+        java: Any = None if self._context is None else self._context._jvm
+        if java is None:
+            return False
+        return bool(java.System.getProperty(PROXY_BASE) or java.System.getenv(PROXY_BASE_VARIABLE))

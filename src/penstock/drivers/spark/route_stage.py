@@ -22,27 +22,26 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.watermark_strategy import ColumnAssigner
-from penstock.core.batch.exchange import HASH_BITS, HASH_MASK, Places
-from penstock.core.columns.keys import ColumnKey
-from penstock.core.operators.record.stateless import PassOnOperator, TimestampsAndWatermarksOperator
-from penstock.core.operators.source.source import SourceOperator
-from penstock.core.records import Batch
-from penstock.core.task.channels.partitioners import HashPartitioner
-from penstock.core.task.program import VertexProgram
-from penstock.drivers.spark.arrow_columns import numbers, numbers_or_null
+from penstock.drivers.process_resources import rare_collections
 from penstock.drivers.spark.batch_stage import (
     StageSettings,
     failures_told,
     open_task,
     record_column,
 )
-from penstock.drivers.spark.frame_records import ROW, TUPLE, VALUE, RecordShape, to_records
-from penstock.drivers.spark.garbage import rare_collections
+from penstock.drivers.spark.frame_records import ROW, TUPLE, VALUE, RecordShape, numbers, numbers_or_null, to_records
+from penstock.runtime.batch.exchange import HASH_BITS, HASH_MASK, Places
+from penstock.runtime.columns.batch import ColumnKey
+from penstock.runtime.operators.record.stateless import PassOnOperator, TimestampsAndWatermarksOperator
+from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.records import Batch
+from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.operator_chain import VertexProgram
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from penstock.core.batch.task import BatchVertex
+    from penstock.runtime.batch.task import BatchVertex
 
 _ROUTE: Final = pa.struct([("place", pa.int64()), ("timestamp", pa.int64())])
 _ROUTE_DDL: Final = "STRUCT<place: BIGINT, timestamp: BIGINT>"

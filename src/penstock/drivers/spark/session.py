@@ -4,6 +4,28 @@ An adopted session is never stopped or reconfigured. Penstock's own session serv
 another or concurrently. On a local master its number of threads is independent of the machine's cores, because a worker
 that waits for data does not occupy a core. So a job of parallelism 4 runs on two cores, though slowly, and Spark has
 spare threads for the program's own queries.
+
+Finds the Java that Spark needs, or reports exactly which package to install.
+
+Keeps Spark's own chatter off the user's terminal; its errors still show.
+
+Most of it is logging, which `log4j2.properties` next to this file configures. In addition, the JVM itself prints a few
+lines at the start, before any setting is read, and no flag turns these off. They go to the stderr that the JVM
+inherits. So while the JVM starts, that stderr is a pipe, and a thread passes on everything else.
+
+The Spark of a session: one JVM and one SparkContext, which the processes of its programs share.
+
+The session's process starts them. A program's process connects to the JVM through PySpark's gateway, whose port and
+secret are in its environment, and wraps the existing context and session in Python's `SparkContext` and `SparkSession`
+(`shared.attach`). This limits how programs affect each other:
+
+- A program has a `SparkSession` of its own (`newSession`), with its own views and SQL settings.
+- `stop` of either ends nothing, and Ctrl-C cancels only the program's own Spark jobs.
+- Files that it sends to Spark's machines stay as long as the session: a task of any program fetches all of them.
+- If it has such files, it also has Python workers of its own, so that these never import another program's modules.
+- When its process has ended, its Spark jobs are cancelled by their groups. Workers of streams end by themselves.
+
+The JVM itself is shared: a program that fills its memory, or ends it through the gateway, ends all jobs on it.
 """
 
 from __future__ import annotations
@@ -12,24 +34,211 @@ import atexit
 import contextlib
 import logging
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from penstock.base.errors import ConfigurationError, OperationError
+from penstock.base.configuration import Configuration
+from penstock.base.errors import ConfigurationError, OperationError, PenstockError
 from penstock.base.options import PYTHON_EXECUTABLE
 from penstock.base.secrets import shown_value
-from penstock.drivers.listener import log_to_stderr_by_default
-from penstock.drivers.spark.handle import SparkHandle, short_reason
-from penstock.drivers.spark.java import find_java
-from penstock.drivers.spark.quiet import chatter_filtered, quiet_settings
-from penstock.drivers.spark.warm_workers import warm_settings
+from penstock.drivers.job_log import log_to_stderr_by_default
+from penstock.drivers.spark.handle import SHARED_VARIABLE, SparkHandle, short_reason
+from penstock.drivers.spark.python_workers import warm_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+JAVA_VERSION_MIN = 17
+SPARK = "Spark"
+
+#: Install locations of Java packages: Debian, Fedora and similar; macOS itself; Homebrew on both Mac architectures.
+INSTALL_PATTERNS = (
+    "/usr/lib/jvm/*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk*",
+    "/usr/local/opt/openjdk*",
+)
+
+_VERSION = re.compile(r'version\s*=?\s*"(?:1\.)?(\d+)', re.IGNORECASE)
+
+
+class JavaNotFoundError(PenstockError, RuntimeError):
+    """This machine has no Java that Spark can run on."""
+
+
+def find_java(environ: Mapping[str, str], patterns: Sequence[str] = INSTALL_PATTERNS, needed_by: str = SPARK) -> Path:
+    """Return the home of a Java for Spark: JAVA_HOME, else the one on PATH, else the oldest suitable one.
+
+    Args:
+        environ: the environment variables.
+        patterns: where Java may be installed.
+        needed_by: the software that needs Java, for the error.
+
+    Raises:
+        JavaNotFoundError: if none is found; the error says which package to install.
+    """
+    too_old: list[str] = []
+    for home in _candidates(environ, patterns):
+        version = java_version(home)
+        if version is not None and version >= JAVA_VERSION_MIN:
+            return home
+        if version is not None:
+            too_old.append(f"Java {version} in {home}")
+    raise JavaNotFoundError(_what_to_install(too_old, needed_by))
+
+
+def java_version(home: Path) -> int | None:
+    """Return the feature version (17, 21, ...) of the Java installed in `home`; None if it does not work."""
+    executable = home / "bin" / "java"
+    if not os.access(executable, os.X_OK):
+        return None
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = _asked(executable)
+    match = _VERSION.search(text)
+    return int(match[1]) if match else None
+
+
+def _asked(executable: Path) -> str:
+    try:
+        return subprocess.run(
+            [str(executable), "-version"], capture_output=True, text=True, timeout=20, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _candidates(environ: Mapping[str, str], patterns: Sequence[str]) -> Iterator[Path]:
+    if home := environ.get("JAVA_HOME"):
+        yield Path(home)
+    if executable := shutil.which("java", path=environ.get("PATH", "")):
+        yield Path(executable).resolve().parent.parent
+    installed = {home.resolve() for pattern in patterns for home in Path("/").glob(pattern.lstrip("/"))}
+    yield from sorted(installed, key=lambda home: (java_version(home) or 0, home))
+
+
+def _what_to_install(too_old: Sequence[str], needed_by: str) -> str:
+    finding = f"only {' and '.join(too_old)} was found" if too_old else "none was found"
+    local = ". Without Java, a job runs in this process with the setting execution.target: local"
+    return (
+        f"{needed_by} needs Java {JAVA_VERSION_MIN} or newer, but {finding} in JAVA_HOME, on PATH or in /usr/lib/jvm. "
+        "Install it: `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu), `dnf install "
+        "java-17-openjdk-headless` (Fedora, Red Hat) or `brew install openjdk@17` (macOS)"
+    ) + (local if needed_by == SPARK else "")
+
+
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+CHATTER = (
+    b"WARNING: Using incubator modules",
+    b"Setting default log level to",
+    b"To adjust logging level use",
+    b"Using Spark's default log4j profile",
+    b"Picked up JAVA_TOOL_OPTIONS",
+    b"Picked up JDK_JAVA_OPTIONS",
+    b"NOTE: Picked up JDK_JAVA_OPTIONS",
+    # Java 24 and newer, about the use of memory and native code by Hadoop and Netty.
+    b"WARNING: A restricted method in",
+    b"WARNING: A terminally deprecated method in",
+    b"WARNING: Please consider reporting this to",
+    b"WARNING: Restricted methods will be blocked",
+    b"WARNING: Use --enable-native-access",
+    b"WARNING: java.lang.System::load",
+    b"WARNING: sun.misc.Unsafe",
+)
+
+
+def quiet_settings(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the Spark settings that keep a session quiet, merged with the user's own, which take precedence."""
+    merged = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **settings}
+    options = settings.get(JAVA_OPTIONS, "")
+    if "log4j" not in options and not _user_configures_logging(environ):
+        merged[JAVA_OPTIONS] = f"{options} -Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}".strip()
+    return merged
+
+
+def _user_configures_logging(environ: Mapping[str, str]) -> bool:
+    folders = [environ.get("SPARK_CONF_DIR"), environ.get("SPARK_HOME") and os.path.join(environ["SPARK_HOME"], "conf")]
+    return any(folder and any(Path(folder).glob("log4j2.*")) for folder in folders)
+
+
+class ChatterFilter:
+    """Passes on a stream of bytes without the lines that are chatter.
+
+    An incomplete line is held back only as long as it might become chatter.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._at_line_start = True
+
+    def feed(self, data: bytes) -> bytes:
+        """Take in more of the stream; return the part that may be shown now."""
+        pieces = []
+        for piece in (self._rest + data).splitlines(keepends=True):
+            self._rest = b""
+            ends = piece.endswith(b"\n")
+            if self._at_line_start and piece.startswith(CHATTER):
+                self._rest = b"" if ends else piece
+            elif self._at_line_start and not ends and any(line.startswith(piece) for line in CHATTER):
+                self._rest = piece
+            else:
+                pieces.append(piece)
+                self._at_line_start = ends
+        return b"".join(pieces)
+
+
+@contextmanager
+def chatter_filtered() -> Iterator[None]:
+    """Filter everything that processes started within this context, and their children, write to stderr."""
+    try:
+        target = os.dup(2)
+    except OSError:  # this process has no stderr
+        yield
+        return
+    source, sink = os.pipe()
+    _flush_stderr()
+    os.dup2(sink, 2)
+    os.close(sink)
+    threading.Thread(target=_pump, args=(source, os.dup(target)), name="penstock-spark-stderr", daemon=True).start()
+    try:
+        yield
+    finally:
+        _flush_stderr()
+        os.dup2(target, 2)
+        os.close(target)
+
+
+def _flush_stderr() -> None:
+    if sys.stderr is not None and not sys.stderr.closed:
+        sys.stderr.flush()
+
+
+def _pump(source: int, target: int) -> None:
+    chatter_filter = ChatterFilter()
+    try:
+        while data := os.read(source, 65_536):
+            view = memoryview(chatter_filter.feed(data))
+            while view:
+                view = view[os.write(target, view) :]
+    except OSError:
+        pass  # the reader of our stderr has closed it
+    finally:
+        os.close(source)
+        os.close(target)
+
 
 _log = logging.getLogger("penstock.spark")
 
@@ -313,3 +522,55 @@ def interrupt_handler_kept() -> Iterator[None]:
     finally:
         if before is not None:
             signal.signal(signal.SIGINT, before)
+
+
+#: Slots of a local master that Penstock starts: workers that wait for data do not occupy a processor.
+LOCAL_SLOTS: Final = 96
+
+
+class SharedSpark:
+    """A session's share of Spark.
+
+    Args:
+        configuration: the session's configuration.
+        directory: for files that Spark's machines fetch as long as the session lives.
+
+    Raises:
+        PenstockError: if Spark cannot be started.
+    """
+
+    def __init__(self, configuration: Configuration, directory: Path) -> None:
+        self._handle: SparkHandle = obtain_spark(configuration.to_dict(), LOCAL_SLOTS)
+        self._directory = directory
+        self._handle.ship_package()
+
+    def environment(self) -> dict[str, str]:
+        """Return the extra environment variables for a program's process to find this Spark.
+
+        Over Spark Connect there is nothing to share: each process connects by itself.
+        """
+        if self._handle.is_connect:
+            return {}
+        context: Any = self._handle.session.sparkContext
+        gateway = context._gateway
+        return {
+            SHARED_VARIABLE: str(self._directory),
+            "PYSPARK_GATEWAY_PORT": str(gateway.java_parameters.port),
+            "PYSPARK_GATEWAY_SECRET": str(gateway.java_parameters.auth_token),
+            "PYSPARK_PYTHON": str(context.pythonExec),
+        }
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel the Spark jobs that a step-by-step job has left running."""
+        self._handle.interrupt(f"penstock-{job_id}")
+
+    def lives(self) -> bool:
+        """Return whether its JVM runs; over Spark Connect, where this is unknown, return True."""
+        if self._handle.is_connect:
+            return True
+        process = getattr(self._handle.session.sparkContext._gateway, "proc", None)
+        return process is None or process.poll() is None
+
+    def stop(self) -> None:
+        """Stop Spark."""
+        stop_spark()

@@ -1,19 +1,102 @@
-"""The setup of all sockets of the Spark driver: authenticated, bounded, with deadlines."""
+"""The setup of all sockets of the Spark driver: authenticated, bounded, with deadlines.
+
+The keys of one job: a process that holds them belongs to the job.
+
+The driver makes two CURVE key pairs for each job, one for the job master and one that all its workers share. Spark
+carries the workers' part to the workers inside their closure. So only a process that can read the data that Spark ships
+can join the job. Spark's own authentication and encryption protect the keys in transit.
+
+Authentication: a peer must prove, in the CURVE handshake, that it holds the job's secret worker key.
+
+Conventions of the endpoints of master and workers apart from messages: identities, and the master's pong.
+"""
 
 from __future__ import annotations
 
+import hmac
 import os
 import socket
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import zmq
+from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils.monitor import recv_monitor_message
 
-from penstock.base.errors import ResourceError
-from penstock.drivers.spark.authentication import ZAP_DOMAIN
-from penstock.drivers.spark.keys import WorkerKeys
+from penstock.base.errors import ResourceError, WrongValueError
+from penstock.wire.messages import VERSION
+
+
+@dataclass(frozen=True)
+class WorkerKeys:
+    """The keys of a worker: the key pair shared by the workers, and the master's public key. Picklable."""
+
+    master_public: bytes
+    worker_public: bytes
+    worker_secret: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class JobKeys:
+    """The keys of the driver: both key pairs. They never leave the driver; the repr shows no secrets."""
+
+    master_public: bytes
+    master_secret: bytes = field(repr=False)
+    worker_public: bytes
+    worker_secret: bytes = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> JobKeys:
+        """Generate new keys, for one job only."""
+        master_public, master_secret = zmq.curve_keypair()
+        worker_public, worker_secret = zmq.curve_keypair()
+        return cls(master_public, master_secret, worker_public, worker_secret)
+
+    def for_worker(self) -> WorkerKeys:
+        """Return the keys that a worker needs, without the master's secret."""
+        return WorkerKeys(self.master_public, self.worker_public, self.worker_secret)
+
+    def __reduce__(self) -> tuple[type, tuple[bytes, ...]]:
+        raise TypeError("JobKeys stay in the driver; workers get for_worker()")
+
+
+ZAP_DOMAIN = "penstock"
+
+
+class KeyAuthenticator:
+    """Authenticates the clients of all server sockets of a context; admits one public key. `close` ends its thread."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], admitted_key: bytes) -> None:
+        self._admitted_key = admitted_key
+        self._lock = threading.Lock()
+        self._denied = 0
+        self._authenticator = ThreadAuthenticator(context)
+        self._authenticator.configure_curve_callback(ZAP_DOMAIN, credentials_provider=self)
+        self._authenticator.start()
+
+    @property
+    def denied(self) -> int:
+        """The number of clients so far that knew the server's public key but held another client key."""
+        with self._lock:
+            return self._denied
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Return whether the client that has proved to hold this key may connect.
+
+        Runs in the authenticator's thread.
+        """
+        admitted = domain == ZAP_DOMAIN and hmac.compare_digest(key, self._admitted_key)
+        if not admitted:
+            with self._lock:
+                self._denied += 1
+        return admitted
+
+    def close(self) -> None:
+        """Stop the thread. Close the sockets that rely on it first."""
+        self._authenticator.stop()
+
 
 Context: TypeAlias = zmq.Context[zmq.Socket[bytes]]
 Socket: TypeAlias = zmq.Socket[bytes]
@@ -244,3 +327,25 @@ class Waker:
                 self._closed = True
                 os.close(self._reader)
                 os.close(self._writer)
+
+
+#: A worker has three connections to the master; the identity of each is one of these bytes and the worker's id.
+CONTROL_ROLE: Final = b"C"
+HEARTBEAT_ROLE: Final = b"H"
+#: for the stacks of a blocked process, see `stalls`
+STALL_ROLE: Final = b"S"
+#: The master's answer to a heartbeat.
+PONG: Final = VERSION.to_bytes(1, "big") + b"pong"
+WORKER_ID_BYTES_MAX: Final = 200
+
+
+def identity(role: bytes, worker_id: str) -> bytes:
+    """Return the routing id of a worker's connection.
+
+    Raises:
+        ValueError: if the worker's id is empty or too long.
+    """
+    encoded = worker_id.encode()
+    if not 0 < len(encoded) <= WORKER_ID_BYTES_MAX:
+        raise WrongValueError(f"a worker's id must have 1 to {WORKER_ID_BYTES_MAX} bytes: {worker_id!r}")
+    return role + encoded

@@ -16,28 +16,32 @@ from typing import Final, Protocol
 import zmq
 
 from penstock.base.errors import ProtocolError
-from penstock.core.columns.batch import make_batch
-from penstock.core.protocol import ChannelId, ToMaster, ToWorker
-from penstock.core.records import Batch, Buffer, Element, Event
-from penstock.drivers.spark.authentication import KeyAuthenticator
-from penstock.drivers.spark.control_frames import CONTROL_ROLE, identity
-from penstock.drivers.spark.data_address import data_address, host_identity
-from penstock.drivers.spark.data_links import CONNECT_TIMEOUT_S, DataLink, DataLinks
-from penstock.drivers.spark.heartbeats import AnswerQuestion, HeartbeatSender, answer_nothing
-from penstock.drivers.spark.keys import WorkerKeys
-from penstock.drivers.spark.local_port import LocalPort
-from penstock.drivers.spark.loop_watch import LoopState
+from penstock.drivers.spark.data_links import (
+    CONNECT_TIMEOUT_S,
+    DataLink,
+    DataLinks,
+    LocalPort,
+    data_address,
+    host_identity,
+)
+from penstock.drivers.spark.heartbeats import AnswerQuestion, HeartbeatSender, LoopState, answer_nothing
 from penstock.drivers.spark.sockets import (
+    CONTROL_ROLE,
     LAST_WORDS_LINGER_MS,
+    KeyAuthenticator,
     LinkMonitor,
     RefusalMonitor,
     Waker,
+    WorkerKeys,
     bind_server,
     connect_client,
+    identity,
 )
-from penstock.wire.buffers import BufferCodec
+from penstock.runtime.columns.batch import make_batch
+from penstock.runtime.protocol import ChannelId, ToMaster, ToWorker
+from penstock.runtime.records import Batch, Buffer, Element, Event
+from penstock.wire.buffers import FRAMES_MAX, BufferCodec, Frame
 from penstock.wire.messages import RECORD_BYTES_MAX, MessageCodec, MessageReceiver
-from penstock.wire.payload import FRAMES_MAX, Frame
 from penstock.wire.streams import BufferArrived, Channel, CreditArrived, StreamBroken, StreamReceiver
 
 logger = logging.getLogger(__name__)

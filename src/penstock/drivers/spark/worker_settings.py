@@ -1,4 +1,7 @@
-"""A worker's settings, services and executor, and its possible outcomes."""
+"""A worker's settings, services and executor, and its possible outcomes.
+
+Builds the task executor of a real job's worker.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.drivers.logs import LoggedStates
+from penstock.drivers.process_resources import EndedTasks
+from penstock.drivers.worker_storage import BackendSettings, StorageSettings
+from penstock.runtime.task.executor import TaskExecutor
+
 if TYPE_CHECKING:
-    from penstock.core.ports import Background, Clock, Coroutines, MasterGateway, Network
-    from penstock.core.protocol import ChannelId, ExecutionId, ToWorker
-    from penstock.core.records import Buffer
-    from penstock.drivers.log_settings import LogSettings
-    from penstock.drivers.spark.keys import WorkerKeys
+    from penstock.drivers.logs import LogSettings
+    from penstock.drivers.spark.sockets import WorkerKeys
+    from penstock.runtime.ports import Background, Clock, Coroutines, MasterGateway, Network
+    from penstock.runtime.protocol import ChannelId, ExecutionId, ToWorker
+    from penstock.runtime.records import Buffer
+
 
 #: The outcome of a worker, as its Spark task returns it.
 RELEASED = "released"
@@ -28,7 +37,7 @@ class HostedTask(Protocol):
 
 
 class Executor(Protocol):
-    """The executor that a worker runs (`core.task.executor.TaskExecutor`), as its loop sees it."""
+    """The executor that a worker runs (`runtime.task.executor.TaskExecutor`), as its loop sees it."""
 
     shut_down: bool
 
@@ -75,3 +84,27 @@ class WorkerSettings:
     make_executor: Callable[[WorkerServices], Executor]
     script: bytes = b""
     logs: LogSettings | None = None
+
+
+@dataclass(frozen=True)
+class TaskExecutorFactory:
+    """Builds a worker's `TaskExecutor`; is pickled and sent to the worker."""
+
+    storage: StorageSettings
+    backends: BackendSettings
+
+    def __call__(self, services: WorkerServices) -> TaskExecutor:
+        master = LoggedStates(services.master)
+        executor = TaskExecutor(
+            services.worker_id,
+            clock=services.clock,
+            network=services.network,
+            master=master,
+            background=services.background,
+            storage=self.storage.storage(),
+            backends=self.backends.backends(),
+            coroutines=services.coroutines,
+            cycles=EndedTasks(),
+        )
+        master.tasks = lambda: executor.tasks
+        return executor

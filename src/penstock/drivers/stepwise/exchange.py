@@ -1,4 +1,7 @@
-"""Moves rows between the tasks of a bounded run in this process: one task after the other, in graph order."""
+"""Moves rows between the tasks of a bounded run in this process: one task after the other, in graph order.
+
+The split enumerators of a job's sources, which assign splits as each epoch begins.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 
 from penstock.base.errors import JobExecutionError
-from penstock.core.batch.rows import Rows
-from penstock.core.epochs.task import ANSWER
-from penstock.core.epochs.work import EpochAnswer, Task
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.job.failures import batch_error
-from penstock.core.master.steps import Cancelled, Last, Left
-from penstock.core.task.failures import clear_own_frames, describe_failure
+from penstock.runtime.batch.exchange import Rows
+from penstock.runtime.batch.splits import SplitDealer
+from penstock.runtime.epochs.coordinator import Dealt, EpochAnswer, Task
+from penstock.runtime.epochs.task import ANSWER
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.job.failures import batch_error
+from penstock.runtime.master.steps import Cancelled, DealSplits, Last, Left, OpenSources, SnapshotSources
+from penstock.runtime.task.failures import clear_own_frames, describe_failure
+from penstock.storage.metadata import StateFile
 
 Row = tuple[int, int, int, int | None, int, bytes]
 #: maps (vertex, subtask, sorted rows) to the task's output
@@ -116,3 +121,35 @@ def _sorted(rows: list[Row]) -> Rows:
     for column, values in zip(result.columns(), zip(*rows, strict=True), strict=False):
         column.extend(values)
     return result
+
+
+class Sources:
+    """All sources of one job; `close` them at the end."""
+
+    def __init__(self, job_graph: JobGraph) -> None:
+        self._job_graph = job_graph
+        self._dealers: dict[str, SplitDealer] = {}
+
+    def open(self, step: OpenSources) -> None:
+        """Open the sources from their restored state."""
+        self.close()
+        for vertex in self._job_graph.vertices:
+            for operator_id, source in vertex.sources.items():
+                self._dealers[operator_id] = SplitDealer(source, vertex.parallelism, step.restored[operator_id])
+
+    def deal(self, step: DealSplits) -> dict[str, Dealt]:
+        """Assign new splits of all sources."""
+        return {
+            operator_id: Dealt(tuple(dealer.deal()), tuple(dealer.no_more))
+            for operator_id, dealer in self._dealers.items()
+        }
+
+    def snapshot(self, step: SnapshotSources) -> dict[str, StateFile]:
+        """Return the state of each source for the checkpoint."""
+        return {operator_id: dealer.snapshot(step.checkpoint_id) for operator_id, dealer in self._dealers.items()}
+
+    def close(self) -> None:
+        """Release the enumerators."""
+        for dealer in self._dealers.values():
+            dealer.close()
+        self._dealers.clear()

@@ -1,4 +1,7 @@
-"""A job whose master works step by step; a thread of the client's process carries out the steps, one after another."""
+"""A job whose master works step by step; a thread of the client's process carries out the steps, one after another.
+
+A bounded job in batch execution; drivers define how its tasks run.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,37 @@ import itertools
 import queue
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from penstock.base.completable_future import CompletableFuture
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError, UnsupportedError
-from penstock.base.job_execution_result import JobExecutionResult
-from penstock.base.job_id import JobID
-from penstock.base.job_status import JobStatus
+from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobStatus
 from penstock.base.options import CHECKPOINTING_DIR, SAVEPOINT_DIR
-from penstock.core.checkpoint.savepoints import TakeSavepoint
-from penstock.core.connector import Source
-from penstock.core.graph.job_graph import JobGraph
-from penstock.core.job.failures import broken
-from penstock.core.job.job_master import JobMaster
-from penstock.core.job.view import JobView
-from penstock.core.master.driving import drive
-from penstock.core.master.master import StepwiseMaster
-from penstock.core.master.steps import (
+from penstock.drivers.cancellation import where_is
+from penstock.drivers.event_loop import SystemClock
+from penstock.drivers.failure_enrichers import LabellingThread, failure_enrichers
+from penstock.drivers.job_log import set_thread_job
+from penstock.drivers.running_job import RunningJob, completed, settle
+from penstock.drivers.stepwise.sinks import Sinks
+from penstock.runtime.batch.task import BatchVertex, batch_vertices
+from penstock.runtime.checkpoint.savepoints import TakeSavepoint
+from penstock.runtime.connector import Source
+from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.job.failures import broken
+from penstock.runtime.job.job_master import JobMaster
+from penstock.runtime.job.view import JobView
+from penstock.runtime.master.master import BatchMaster, StepwiseMaster, drive
+from penstock.runtime.master.steps import (
     Answer,
     BeginCommits,
     Cancelled,
     Deliver,
     EndForerunners,
     EndSinks,
+    Last,
     Log,
     NextRequest,
     PrepareSources,
@@ -43,14 +50,8 @@ from penstock.core.master.steps import (
     Step,
     Wait,
 )
-from penstock.core.ports import JobListener
-from penstock.core.task.failures import clear_own_frames
-from penstock.drivers.cancellation import where_is
-from penstock.drivers.clock import SystemClock
-from penstock.drivers.driver_log import set_thread_job
-from penstock.drivers.failure_enrichers import LabellingThread, failure_enrichers
-from penstock.drivers.running_job import RunningJob, completed, settle
-from penstock.drivers.stepwise.sinks import Sinks
+from penstock.runtime.ports import JobListener
+from penstock.runtime.task.failures import clear_own_frames
 from penstock.storage.leadership import DeposedError
 
 T = TypeVar("T")
@@ -303,3 +304,37 @@ class StepwiseJob(RunningJob):
         future: Future[T] = Future()
         future.cancel()
         return future
+
+
+class BatchJob(StepwiseJob):
+    """Base class of batch jobs. Subclasses implement `run_tasks` and `interrupt`."""
+
+    def __init__(self, job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> None:
+        super().__init__(job_graph, configuration, listener)
+        self.vertices: list[BatchVertex] = batch_vertices(job_graph, str(self._job_id))
+
+    def make_master(self) -> BatchMaster:
+        """Create the master, which runs all tasks and then commits all output or none."""
+        return BatchMaster(self.job_graph, str(self._job_id), self.configuration, self.clock)
+
+    def make_sinks(self) -> Sinks:
+        """Create sinks that commit all or nothing."""
+        figures = self.master.figures
+        return Sinks(self.job_graph, str(self._job_id), self.listener, self.clock, figures, self._let_pass, True)
+
+    @abstractmethod
+    def run_tasks(self) -> Iterator[Last]:
+        """Run all vertices and return their output for the client. Raises the `PenstockError` that fails the job."""
+
+    def table(self) -> Table:
+        """Return the step functions, including the one that runs the tasks."""
+        return {**super().table(), RunTasks: lambda _: self._run_tasks()}
+
+    def _run_tasks(self) -> list[Last]:
+        last = list(self.run_tasks())
+        self.check_cancelled()
+        return last
+
+    def why_no_savepoint(self) -> str | None:
+        """Return the reason: a batch has no state between its start and its end."""
+        return f"job {self.job_graph.name!r} runs in batch execution, which has neither checkpoints nor savepoints"

@@ -1,16 +1,25 @@
 """Building blocks of graph algorithms, each for `Graph.run`: degrees, simple graphs, translation of ids and values."""
 
-from penstock.gelly.asm.edge_degrees import (
+from penstock.gelly.asm.degrees import (
+    Degrees,
     EdgeDegreePair,
     EdgeDegreesPair,
     EdgeSourceDegree,
     EdgeSourceDegrees,
     EdgeTargetDegree,
     EdgeTargetDegrees,
+    VertexDegree,
+    VertexDegrees,
+    VertexInDegree,
+    VertexOutDegree,
 )
-from penstock.gelly.asm.simplify import MaximumDegree, Simplify
-from penstock.gelly.asm.translate import TranslateEdgeValues, TranslateGraphIds, TranslateVertexValues
-from penstock.gelly.asm.vertex_degrees import Degrees, VertexDegree, VertexDegrees, VertexInDegree, VertexOutDegree
+from penstock.gelly.asm.simplify import (
+    MaximumDegree,
+    Simplify,
+    TranslateEdgeValues,
+    TranslateGraphIds,
+    TranslateVertexValues,
+)
 
 __all__ = [
     "Degrees",

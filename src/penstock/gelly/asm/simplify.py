@@ -1,16 +1,17 @@
-"""Removes loops, repeated edges and vertices of high degree from graphs."""
+"""Removes loops, repeated edges and vertices of high degree from graphs.
+
+Replaces the ids or values of graphs, as algorithms for `Graph.run`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.base.errors import WrongTypeError
-from penstock.gelly.asm.checks import whole
-from penstock.gelly.asm.vertex_degrees import VertexDegree
-from penstock.gelly.base.algorithm import GraphAlgorithm
-from penstock.gelly.base.elements import Edge
+from penstock.gelly.asm.degrees import VertexDegree
+from penstock.gelly.base.elements import Edge, GraphAlgorithm, whole
 from penstock.gelly.base.streams import BOTH, FIRST, SECOND, of_groups, without
 
 
@@ -69,3 +70,42 @@ def _first_of_all(_: Any, key: Any, edges: Iterable[Edge]) -> list[Edge]:
 
 def _is_above(maximum: int, vertex: Any) -> bool:
     return bool(vertex[1] > maximum)
+
+
+class _Translate(GraphAlgorithm[Any]):
+    """Base class of translations.
+
+    Args:
+        translator: a function of the old id or value, or an object with a method `translate`.
+    """
+
+    method: ClassVar[str]
+
+    def __init__(self, translator: Any) -> None:
+        if not callable(getattr(translator, "translate", translator)):
+            raise WrongTypeError(
+                f"{type(self).__name__} takes a function, or an object with a method translate, not {translator!r}"
+            )
+        self._translator = translator
+
+    def run(self, graph: Any) -> Any:
+        """Return the graph with the new ids or values."""
+        return getattr(graph, self.method)(self._translator)
+
+
+class TranslateGraphIds(_Translate):
+    """Replaces each id by the result of a function of the id; different ids must stay different."""
+
+    method = "translate_graph_ids"
+
+
+class TranslateVertexValues(_Translate):
+    """Replaces the value of each vertex by the result of a function of the value."""
+
+    method = "translate_vertex_values"
+
+
+class TranslateEdgeValues(_Translate):
+    """Replaces the value of each edge by the result of a function of the value."""
+
+    method = "translate_edge_values"

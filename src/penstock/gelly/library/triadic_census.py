@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from penstock.gelly.asm.neighbours import FORWARD, MUTUAL, REVERSE, TURNED
-from penstock.gelly.asm.partials import Counts, Partial, partials
-from penstock.gelly.asm.vertex_degrees import VertexDegree, VertexDegrees
+from penstock.gelly.asm.degrees import VertexDegree, VertexDegrees
+from penstock.gelly.asm.neighbours import FORWARD, MUTUAL, REVERSE, TURNED, Counts, Partial, partials
 from penstock.gelly.base.streams import collected
-from penstock.gelly.library.analytic import Analytic
-from penstock.gelly.library.triangles import triangles
+from penstock.gelly.library.clustering import triangles
+from penstock.gelly.library.metrics import Analytic
 
 #: The kinds of triples of an undirected graph, by the numbers of present and missing edges.
 UNDIRECTED_KINDS: Final = ("03", "12", "21", "30")

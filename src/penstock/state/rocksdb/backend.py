@@ -15,24 +15,31 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
-from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from penstock.state.errors import StateError
-from penstock.state.rocksdb.cache import WriteCache, has_present_keys, put_keys_version
-from penstock.state.rocksdb.canonical import export_keyed, import_keyed, spread
-from penstock.state.rocksdb.capture import BACKEND_NAME, RocksCapture, capture_store, fetch_files
-from penstock.state.rocksdb.classes import read_shapes
-from penstock.state.rocksdb.lists import Lists, RocksListState
-from penstock.state.rocksdb.maps import Maps, RocksMapState
-from penstock.state.rocksdb.rescale import SourceFiles, assemble
-from penstock.state.rocksdb.rewriting import check_old_keys, convert_rows, renew_classes
-from penstock.state.rocksdb.rows import LIST, MAP, WHOLE
+from penstock.state.rocksdb.cache import WriteCache, has_present_keys, put_keys_version, read_shapes
+from penstock.state.rocksdb.canonical import (
+    check_old_keys,
+    convert_rows,
+    export_keyed,
+    import_keyed,
+    renew_classes,
+    spread,
+)
+from penstock.state.rocksdb.collections import Lists, Maps, RocksListState, RocksMapState
 from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.state.rocksdb.store import RowStore
-from penstock.state.rocksdb.sweeper import RowSweeper, Sweepable
-from penstock.state.rocksdb.table import RocksTable
-from penstock.state.schema.evolution import Converter
+from penstock.state.rocksdb.snapshot import (
+    BACKEND_NAME,
+    RocksCapture,
+    SourceFiles,
+    assemble,
+    capture_store,
+    fetch_files,
+)
+from penstock.state.rocksdb.store import LIST, MAP, WHOLE, RowStore
+from penstock.state.rocksdb.table import RocksTable, RowSweeper, Sweepable
+from penstock.state.schema import Converter
 from penstock.state.snapshot import iterate_keyed
-from penstock.state.states import ListState, MapState
+from penstock.state.states import ListState, ListStateDescriptor, MapState, MapStateDescriptor, StateDescriptor
 from penstock.state.ttl_config import StateTtlConfig
 
 _LAYOUTS: Final = {WHOLE: "whole values", MAP: "maps", LIST: "lists"}

@@ -8,16 +8,27 @@ The first of these that knows a key is authoritative: the young generation, the 
 `_gone` holds keys that are in neither generation and need no lookup in the store. The value of a key is True if the
 store may have a row to delete, and False if it has none. A key in a generation may be in `_gone` as well; `_gone` then
 describes only the store.
+
+The pane of a table's namespace: one row per entry, in the key group of the entry's key.
+
+The namespaces of one state, kept in memory with the key groups that have rows of each.
+
+Timers and windows use them to find and drop due namespaces without reading the store. They take about 150 bytes per
+namespace. The pane of a namespace is created on first access, and forgotten when it has nothing in memory. While a pane
+is still referenced, it is found again, so a namespace never has two panes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
+from weakref import WeakValueDictionary
 
+from penstock.state.key_bytes import decode_plain_key, key_bytes
+from penstock.state.keys import check_key_groups, key_group_of_bytes, sample_keys
 from penstock.state.rocksdb.cache import WriteCache
-from penstock.state.rocksdb.store import Batch, Row, View
+from penstock.state.rocksdb.store import Batch, Row, View, namespace_head, pickled_keys, sized
 
 _MISSING: Any = object()
 #: The maximum number of entries that count as few.
@@ -353,3 +364,176 @@ class PaneSnapshot:
     def all_keys(self) -> Iterator[Any]:
         """Iterate over the keys of all entries, in the same order."""
         return chain(self._cached, self._pane.stored_keys(self._rows(), self._cached, self._gone))
+
+
+class NamespacePane(Pane):
+    """The entries of one namespace, one row each, in the key groups of their keys."""
+
+    __slots__ = ("_head", "_key_at", "_max_parallelism", "groups")
+
+    def __init__(
+        self, cache: WriteCache, name: str, layout: bytes, namespace: Any, max_parallelism: int, groups: int = 0
+    ) -> None:
+        # A plain state has a single pane, whose entries are counted on demand.
+        super().__init__(cache, name, bool(groups), 0 if namespace is None else 1)
+        cache.grown += self._weight
+        #: a bitmap of the key groups that may have rows
+        self.groups = groups
+        self._head = namespace_head(name, layout, namespace)
+        self._key_at = 2 + len(self._head) + 4
+        self._max_parallelism = max_parallelism
+
+    def locate(self, key: Any) -> bytes:
+        data = key_bytes(key)
+        return key_group_of_bytes(data, self._max_parallelism).to_bytes(2, "big") + self._head + sized(data)
+
+    def _decode_key(self, row: bytes, raw: bytes) -> Any:
+        keys = pickled_keys(raw)
+        return decode_plain_key(row[self._key_at :]) if keys is None else keys[0]
+
+    def _encode(self, key: Any, value: Any) -> bytes:
+        cache, name = self._cache, self._name
+        return cache.encode(name, cache.pickle(name, value), key)
+
+    def _on_put(self, row: bytes) -> None:
+        group = 1 << int.from_bytes(row[:2], "big")
+        if not self.groups & group:
+            self.groups |= group
+            self.has_rows = True
+
+    def _rows(self) -> Iterator[Row]:
+        if not self.groups:
+            return iter(())
+        return chain.from_iterable(map(self._cache.store.view().scan, self.prefixes()))
+
+    def prefixes(self) -> Iterable[bytes]:
+        groups, group = self.groups, 0
+        while groups:
+            low = (groups & -groups).bit_length()
+            group += low
+            groups >>= low
+            yield (group - 1).to_bytes(2, "big") + self._head
+
+    def sweep(self, row: bytes, raw: bytes, key_at: int, latest_expired_ms: int, batch: Batch) -> None:
+        """See `Sweepable.sweep`."""
+        self.sweep_row(self._decode_key(row, raw), row, raw, latest_expired_ms, batch)
+
+    def validate(self, key_groups: tuple[int, int]) -> None:
+        """See `KeyedStateBackend.validate`."""
+        keys = [*sample_keys(dict.keys(self)), *sample_keys(self._old)]
+        check_key_groups(self._name, keys, self._max_parallelism, key_groups)
+        assert self.has_rows or not self.groups, f"state {self._name!r}: only what has rows has key groups"
+        assert self.has_rows or not any(self._gone.values()), f"state {self._name!r}: only what has rows deletes some"
+
+    def __bool__(self) -> bool:
+        if super().__bool__():
+            return True
+        if not any(self._gone.values()):
+            self.groups, self.has_rows = 0, False
+        return False
+
+    def clear(self) -> None:
+        super().clear()
+        self.groups = 0
+
+
+_PANES_CHECKED_MAX = 8
+
+
+class Panes(dict[Any, Any]):
+    """A dictionary of panes by namespace; the dictionary itself holds the panes in use."""
+
+    __slots__ = ("_held", "_make", "_stored")
+
+    def __init__(self, make: Callable[[Any, int], NamespacePane], stored: dict[Any, int]) -> None:
+        super().__init__()
+        self._make = make
+        #: namespaces not in use, with the key groups that have their rows
+        self._stored = stored
+        self._held: WeakValueDictionary[Any, NamespacePane] = WeakValueDictionary()
+
+    def open(self, namespace: Any) -> NamespacePane:
+        """Return the pane of a namespace, creating it if necessary."""
+        pane: NamespacePane | None = _get(self, namespace)
+        if pane is None:
+            groups = self._stored.pop(namespace, 0)
+            pane = self._held.pop(namespace, None)
+            if pane is None:  # not `or`: a pane without entries is falsy
+                pane = self._make(namespace, groups)
+            self[namespace] = pane
+        return pane
+
+    def take(self, namespace: Any) -> NamespacePane | None:
+        """Forget a namespace and return its pane, or None if the namespace is unknown."""
+        if namespace not in self:
+            self._held.pop(namespace, None)
+            return None
+        pane = self.open(namespace)
+        del self[namespace]
+        return pane
+
+    def write_back(self, batch: Batch) -> None:
+        """Write the marked entries of every pane."""
+        for _, pane in _items(self):
+            pane.write_back(batch)
+
+    def turn(self, batch: Batch) -> None:
+        """Turn the generations of every pane, and forget idle panes."""
+        for namespace, pane in list(_items(self)):
+            pane.turn(batch)
+            # A plain state keeps a reference to its single pane.
+            if pane.is_idle and namespace is not None:
+                del self[namespace]
+                self._held[namespace] = pane
+                if pane.groups:
+                    self._stored[namespace] = pane.groups
+
+    def validate(self, name: str, key_groups: tuple[int, int]) -> None:
+        """See `KeyedStateBackend.validate`."""
+        own = (2 << key_groups[1]) - (1 << key_groups[0])
+        for namespace in dict.keys(self):
+            assert namespace not in self._stored, f"state {name!r}: namespace {namespace!r} lies in two places"
+            assert namespace not in self._held, f"state {name!r}: namespace {namespace!r} has two panes"
+        for groups in self._stored.values():
+            assert groups, f"state {name!r}: a namespace is kept that has neither rows nor entries"
+            assert not groups & ~own, f"state {name!r}: a namespace has rows in key groups of other subtasks"
+        for _, pane in islice(_items(self), _PANES_CHECKED_MAX):
+            pane.validate(key_groups)
+            assert not pane.groups & ~own, f"state {name!r}: a namespace has rows in key groups of other subtasks"
+
+    def get(self, namespace: Any, default: Any = None) -> Any:
+        pane = _get(self, namespace)
+        if pane is None:
+            return self.open(namespace) if namespace in self._stored else default
+        return pane
+
+    def __missing__(self, namespace: Any) -> Any:
+        if namespace in self._stored:
+            return self.open(namespace)
+        raise KeyError(namespace)
+
+    def __contains__(self, namespace: object) -> bool:
+        return dict.__contains__(self, namespace) or namespace in self._stored
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([*dict.keys(self), *self._stored])
+
+    def keys(self) -> Any:
+        return list(self)
+
+    def values(self) -> Any:
+        return [self[namespace] for namespace in self]
+
+    def items(self) -> Any:
+        return [(namespace, self[namespace]) for namespace in self]
+
+    def __len__(self) -> int:
+        return dict.__len__(self) + len(self._stored)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __eq__(self, other: object) -> bool:
+        return dict(self.items()) == other
+
+    __hash__ = None

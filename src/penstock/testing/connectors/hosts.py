@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.codecs.pickling import dumps_named, loads_named
-from penstock.core.connector import late_split
-from penstock.core.records import Batch
+from penstock.runtime.connector import late_split
+from penstock.runtime.records import Batch
 
 
 class EnumeratorHost:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from penstock.base.errors import PenstockError
-from penstock.core.connector import Committer
+from penstock.runtime.connector import Committer
 from penstock.testing.connectors.rules import (
     SINK_RULES,
     ConformanceError,

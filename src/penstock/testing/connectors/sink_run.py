@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.codecs.pickling import dumps_named, loads_named
-from penstock.core.connector import Committer, Sink, SinkWriter
+from penstock.runtime.connector import Committer, Sink, SinkWriter
 from penstock.testing.connectors.hosts import SinkHost
 from penstock.testing.connectors.rules import Steps, countable, some
 

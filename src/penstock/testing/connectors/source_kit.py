@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.pickling import loads_named
-from penstock.core.batch.splits import enumerate_splits
-from penstock.core.connector import Boundedness, InputStatus, Source
-from penstock.core.records import Batch
+from penstock.runtime.batch.splits import enumerate_splits
+from penstock.runtime.connector import Boundedness, InputStatus, Source
+from penstock.runtime.records import Batch
 from penstock.testing.connectors.rules import (
     ConformanceError,
     check_names,

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from penstock.base.errors import short_repr
 from penstock.codecs.pickling import dumps_named, loads_named
-from penstock.core.columns.batch import ColumnBatch, SplitColumnBatch
-from penstock.core.connector import InputStatus, Source, SourceReader, SplitBatch, SplitEnumerator
-from penstock.core.records import Batch
+from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.connector import InputStatus, Source, SourceReader, SplitBatch, SplitEnumerator
+from penstock.runtime.records import Batch
 from penstock.testing.connectors.hosts import EnumeratorHost, ReaderHost, run_and_handle
 from penstock.testing.connectors.rules import SOURCE_RULES, Steps, some
 

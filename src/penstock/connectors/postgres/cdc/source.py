@@ -7,22 +7,23 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.connectors.postgres.cdc.changes import ALL, FAIL
-from penstock.connectors.postgres.cdc.position import CdcSplit
-from penstock.connectors.postgres.cdc.reader import CdcReader
-from penstock.connectors.postgres.cdc.settings import (
+from penstock.connectors.postgres.cdc.changes import (
+    ALL,
     CHUNK_SIZE,
     CONFIRM_DELAY,
+    FAIL,
     HEARTBEAT_MS,
     INITIAL,
     SNAPSHOT,
     CdcSettings,
     Output,
 )
+from penstock.connectors.postgres.cdc.position import CdcSplit
+from penstock.connectors.postgres.cdc.reader import CdcReader
 from penstock.connectors.postgres.cdc.slots import prepared
 from penstock.connectors.postgres.client import Address, driver
-from penstock.connectors.postgres.unrepresentable import FAIL as UNREPRESENTABLE_FAIL
-from penstock.core.connector import (
+from penstock.connectors.postgres.text_columns import FAIL as UNREPRESENTABLE_FAIL
+from penstock.runtime.connector import (
     Boundedness,
     Source,
     SourceReader,

@@ -1,0 +1,222 @@
+"""The program that `penstock run` runs, and its Python command line.
+
+Starts a program, either in place of this process or detached from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from penstock.base.errors import MissingPathError, OperationError, UnsupportedError, WrongValueError
+from penstock.base.options import EXECUTION_TARGET, PARALLELISM, PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES
+from penstock.cli.program.reports import REPORT_VARIABLE
+from penstock.drivers.global_configuration import OPTIONS_VARIABLE, Setting, handed_over
+from penstock.drivers.logs import OUTPUT_VARIABLE
+
+_RUNNER: Final = "penstock.cli.program.runner"
+#: The ports to try by default: Flink's port and the next ones.
+REST_PORTS: Final = "8081-8180"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """A program.
+
+    Attributes:
+        target: the path of a script or, for a module, its name.
+        arguments: the program's arguments, which follow its name in `sys.argv`.
+        options: the options of the command line, by key.
+        is_module: whether the target is a module.
+        interpreter: the Python that runs it; None for this one.
+    """
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    options: Mapping[str, str] | None = None
+    is_module: bool = False
+    interpreter: str | None = None
+
+    def command(self, runner_options: Sequence[str] = (), runner: str = _RUNNER) -> list[str]:
+        """Return the command line that runs the program with the module `runner`."""
+        module = ["--module"] if self.is_module else []
+        return [
+            self.interpreter or sys.executable,
+            "-m",
+            runner,
+            *runner_options,
+            *module,
+            self.target,
+            *self.arguments,
+        ]
+
+    def environment(self, outer: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment for the program: `outer` with its options, and with its files on the import path."""
+        options = dict(self.options or {})
+        inner = dict(outer) | {OPTIONS_VARIABLE: handed_over(options)}
+        files = [os.path.abspath(file) for file in options.get(PYTHON_FILES.key(), "").split(",") if file]
+        import_paths = [str(Path(file).parent) if file.endswith(".py") else file for file in files]
+        if import_paths:
+            inner["PYTHONPATH"] = os.pathsep.join(
+                [*dict.fromkeys(import_paths), *filter(None, [outer.get("PYTHONPATH")])]
+            )
+        return inner
+
+
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """The flags of `penstock run` that stand for configuration options; None if not given."""
+
+    parallelism: int | None = None
+    savepoint: str | None = None
+    allow_non_restored: bool = False
+    claim_mode: str | None = None
+    files: str | None = None
+    archives: str | None = None
+    requirements: str | None = None
+    executable: str | None = None
+    target: str | None = None
+
+
+def options_of_flags(flags: RunFlags) -> dict[str, str]:
+    """Return the options that the flags stand for.
+
+    Raises:
+        UnsupportedError: if requirements are given, because executors install nothing.
+    """
+    if flags.requirements is not None:
+        raise UnsupportedError(
+            "-pyreq: executors install nothing. Pack their packages with penstock package-env, and name the archive "
+            "with -pyarch"
+        )
+    named = {
+        PARALLELISM.key(): None if flags.parallelism is None else str(flags.parallelism),
+        "execution.state-recovery.path": flags.savepoint,
+        "execution.state-recovery.ignore-unclaimed-state": "true" if flags.allow_non_restored else None,
+        "execution.state-recovery.claim-mode": None if flags.claim_mode is None else flags.claim_mode.upper(),
+        PYTHON_FILES.key(): flags.files,
+        PYTHON_ARCHIVES.key(): flags.archives,
+        PYTHON_EXECUTABLE.key(): flags.executable,
+        EXECUTION_TARGET.key(): flags.target,
+    }
+    return {key: value for key, value in named.items() if value is not None}
+
+
+def with_rest(options: Mapping[str, str], settings: Mapping[str, Setting], enabled: bool) -> dict[str, str]:
+    """Return the options with a port for the REST API, unless a port is set or the API is not wanted.
+
+    Raises:
+        WrongValueError: if the API is not wanted but an option sets a port.
+    """
+    keys = [key for key in ("rest.port", "rest.bind-port") if key in settings]
+    if enabled:
+        return dict(options) if keys else {**options, "rest.bind-port": REST_PORTS}
+    if keys:
+        raise WrongValueError(f"--no-rest contradicts {keys[0]}, which {settings[keys[0]].origin} sets")
+    return dict(options)
+
+
+def build_program_spec(
+    script: str | None, module: str | None, arguments: Sequence[str], options: Mapping[str, str], python: str | None
+) -> ProgramSpec:
+    """Return the program that the command line names.
+
+    Raises:
+        MissingPathError: if the script does not exist.
+        WrongValueError: if it is a jar.
+    """
+    if module is not None:
+        given = arguments if script is None else (script, *arguments)
+        return ProgramSpec(module, tuple(given), options, True, python)
+    assert script is not None, "the command asks for one of them"
+    if script.endswith(".jar"):
+        raise WrongValueError(f"{script} is a jar: Penstock runs Python programs")
+    if not os.path.isfile(script):
+        raise MissingPathError(f"{script} is no file")
+    return ProgramSpec(script, tuple(arguments), options, False, python)
+
+
+#: The default directory for the output of detached programs; the variable and the command line override it.
+LOG_DIRECTORY: Final = Path("~/.penstock/logs")
+LOG_VARIABLE: Final = "PENSTOCK_LOG_DIR"
+#: How much output (characters) to show when a program ends before it has started a job.
+OUTPUT_TOLD: Final = 2_000
+
+
+def run_attached(spec: ProgramSpec) -> None:
+    """Replace this process with the program. Returns only through an error of the operating system."""
+    sys.stdout.flush()
+    command = spec.command()
+    os.execvpe(command[0], command, spec.environment(os.environ))
+
+
+def run_detached(spec: ProgramSpec, log: Path, on_event: Callable[[dict[str, Any]], None]) -> int:
+    """Start the program in its own session, and wait until it has started its first job.
+
+    Returns:
+        The id of its process.
+
+    Raises:
+        OperationError: if it ends before it has started a job, or its job cannot start from the savepoint; the
+            message has the reason.
+    """
+    with started_detached(spec.command(), spec.environment(os.environ), log) as (process, reports):
+        for event in reports:
+            if event["event"] == "refused":
+                raise OperationError(event["reason"])
+            on_event(event)
+            if event["event"] == "submitted":
+                return process.pid
+    code, end = process.wait(), end_of_log(log)
+    raise OperationError(f"the program ended with {code} before it began a job; its output is in {log}\n{end}")
+
+
+def end_of_log(log: Path) -> str:
+    """Return the end of the output."""
+    return log.read_text(errors="replace")[-OUTPUT_TOLD:].strip()
+
+
+@contextmanager
+def started_detached(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[dict[str, Any]]]]:
+    """Start a process in its own session; yield it and its reports, until it ends or closes them."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    reader, writer = os.pipe()
+    more = {REPORT_VARIABLE: str(writer), OUTPUT_VARIABLE: str(log.absolute())}
+    with os.fdopen(reader) as reports, log.open("ab") as output:
+        process = _started(command, {**environment, **more}, writer, output)
+        yield process, map(json.loads, reports)
+
+
+def log_file(name: str, directory: str | None) -> Path:
+    """Return the file for a program's output, a new one for each start."""
+    folder = Path(directory or os.environ.get(LOG_VARIABLE) or LOG_DIRECTORY).expanduser()
+    plain = re.sub(r"[^\w.-]+", "-", Path(name).stem) or "program"
+    return folder / f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+
+
+def _started(
+    command: Sequence[str], environment: Mapping[str, str], writer: int, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(command),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[writer],
+            start_new_session=True,
+        )
+    finally:
+        os.close(writer)

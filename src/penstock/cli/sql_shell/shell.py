@@ -1,0 +1,497 @@
+"""The shell without a terminal: runs one statement after another, prints results, keeps the jobs that they start.
+
+Shows the rows of a query to the user: as a tableau, as changes, or as the materialized table.
+
+Runs statements from files and from standard input, one after another, up to the first error.
+
+The jobs that a session has started: SHOW JOBS, DESCRIBE JOB, STOP JOB, and waiting for them to end.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import wait
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.base.errors import PenstockError
+from penstock.base.options import RECOVERY_PATH
+from penstock.cli.sql_shell.display import (
+    MAX_TABLE_ROWS,
+    PRINT_TIME_COST,
+    VERBOSE,
+    MaterializedTable,
+    check_option,
+    column_width,
+    hold_log,
+    result_mode,
+)
+from penstock.cli.sql_shell.statements import Statement, error_text, reason, split
+from penstock.drivers.cancellation import wait_until_done
+from penstock.drivers.job_client import JobClient
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.executor import ChangelogRow
+from penstock.sql.logical.nodes import PlanColumn, RowSchema
+from penstock.sql.parser import parse_statement, statements
+from penstock.sql.session.config import DML_SYNC, TableConfig
+from penstock.sql.session.result import NULL_TEXT, CloseableIterator, ResultKind, Tableau, TableResult, format_value
+from penstock.sql.statements import results
+from penstock.sql.statements.results import STRING
+from penstock.table import TableEnvironment
+
+Write = Callable[[str], object]
+
+
+def write_out(text: str) -> None:
+    """Print a text and flush, because rows may arrive slowly."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """Shows query rows as this session's options say.
+
+    Args:
+        config: the session's options.
+        is_terminal: whether the output is a terminal, which can be redrawn.
+        clock: a clock (s), for the duration of a query.
+    """
+
+    config: TableConfig
+    is_terminal: bool
+    clock: Callable[[], float] = time.monotonic
+
+    def show(self, result: TableResult, begun: float) -> bool:
+        """Show all rows of a query. Ctrl-C cancels it; returns whether it ran to its end.
+
+        Args:
+            result: the query.
+            begun: when it was submitted, by the clock.
+        """
+        changes = _Changes(result.collect())
+        resolved = result.get_resolved_schema()
+        columns = zip(resolved.get_column_names(), resolved.get_column_data_types(), strict=True)
+        schema = RowSchema(tuple(PlanColumn(name, kind) for name, kind in columns))
+        try:
+            with hold_log():
+                self._show(changes, schema, begun)
+        except KeyboardInterrupt:
+            changes.is_cancelled = True
+        finally:
+            changes.rows.close()
+        if changes.is_cancelled:
+            write_out("[INFO] The query is cancelled.\n")
+        return not changes.is_cancelled
+
+    def _show(self, changes: Iterable[ChangelogRow], schema: RowSchema, begun: float) -> None:
+        mode = result_mode(self.config, self.is_terminal)
+        is_streaming, width = self.config.is_streaming(), column_width(self.config)
+        if mode == "CHANGELOG":
+            show_changes(changes, schema, write_out)
+        elif mode == "TABLEAU":
+            style = Tableau(schema, not is_streaming, is_streaming, width, counts_received=is_streaming)
+            times = not is_streaming and self.config.read(PRINT_TIME_COST)
+            write = _Timed(lambda: self.clock() - begun) if times else write_out
+            style.print(changes, write)
+        else:
+            self._show_table(changes, schema, width)
+
+    def _show_table(self, changes: Iterable[ChangelogRow], schema: RowSchema, width: int) -> None:
+        table = MaterializedTable(self.config.read(MAX_TABLE_ROWS))
+        if self.is_terminal:
+            from penstock.cli.sql_shell.live import show_live
+
+            show_live(table, format_changes(changes, schema), schema.names, width)
+            return
+        for kind, texts in format_changes(changes, schema):
+            table.apply(kind, texts)
+        draw_table(table, schema, width)
+
+
+class _Changes:
+    """The rows of a query as changes, until the query ends or is interrupted."""
+
+    def __init__(self, rows: CloseableIterator) -> None:
+        self.rows = rows
+        self.is_cancelled = False
+
+    def __iter__(self) -> Iterator[ChangelogRow]:
+        try:
+            for row in self.rows:
+                yield row.get_row_kind().short_string, tuple(row)
+        except KeyboardInterrupt:  # the frame around the rows is still completed
+            self.is_cancelled = True
+
+
+class _Timed:
+    """Writes lines, and appends the elapsed time to the last one, which is the row count."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+
+    def __call__(self, text: str) -> None:
+        is_count = text.endswith((" in set\n", "Empty set\n")) and not text.startswith("|")
+        write_out(f"{text[:-1]} ({self._seconds():.2f} seconds)\n" if is_count else text)
+
+
+def format_changes(changes: Iterable[ChangelogRow], schema: RowSchema) -> Iterator[tuple[str, list[str]]]:
+    """Yield changes with their values as text."""
+    for kind, values in changes:
+        yield kind, [format_value(value, type_, NULL_TEXT) for value, type_ in zip(values, schema.types, strict=True)]
+
+
+def show_changes(changes: Iterable[ChangelogRow], schema: RowSchema, write: Write) -> None:
+    """Write a line for each change, of any width."""
+    write(f"op {', '.join(schema.names)}\n")
+    count = 0
+    for kind, texts in format_changes(changes, schema):
+        write(f"{kind} {', '.join(texts)}\n")
+        count += 1
+    write(f"Received a total of {count} {'row' if count == 1 else 'rows'}\n")
+
+
+def draw_table(table: MaterializedTable, schema: RowSchema, width: int) -> None:
+    """Draw the table that results from the changes, with borders."""
+    # The cells are already text.
+    texts = RowSchema(tuple(PlanColumn(name, STRING) for name in schema.names))
+    Tableau(texts, fits_rows=True, width_max=width).print((("+I", row) for row in table.rows()), write_out)
+
+
+_COLUMNS: Final = [(name, results.STRING) for name in ("job id", "job name", "status", "start time")]
+_PATIENCE_SECONDS: Final = 5.0
+_TERMINAL: Final = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
+
+
+@dataclass(slots=True)
+class SessionJob:
+    """A job of the session. `is_stopped`: a statement has ended it; `is_told`: its outcome was reported to the user."""
+
+    result: TableResult
+    client: JobClient
+    name: str
+    started: datetime.datetime
+    is_stopped: bool = False
+    is_told: bool = False
+
+    @property
+    def id(self) -> str:
+        """The job's id, as hexadecimal digits."""
+        return str(self.client.get_job_id())
+
+    @property
+    def status(self) -> str:
+        """The job's status."""
+        return self.client.get_job_status().result().name
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the job has not ended."""
+        return self.status not in _TERMINAL
+
+    def failure(self, error: BaseException) -> str:
+        """Return the message for the job's failure, and count it as reported."""
+        self.is_told = True
+        return f"[ERROR] Job {self.id} ({self.name}) failed. Reason:\n{reason(error)}\n"
+
+    def row(self) -> tuple[str, str, str, str]:
+        """Return the job's row in SHOW JOBS."""
+        return self.id, self.name, self.status, self.started.isoformat(" ", "milliseconds")
+
+
+class SessionJobs:
+    """See the module docstring."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, SessionJob] = {}
+
+    def add(self, result: TableResult, name: str) -> SessionJob:
+        """Add a job that a statement has just started."""
+        started = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+        client = result.get_job_client()
+        assert client is not None
+        job = SessionJob(result, client, name, started)
+        self._jobs[job.id] = job
+        return job
+
+    def running(self) -> list[SessionJob]:
+        """Return the jobs that have not ended."""
+        return [job for job in self._jobs.values() if job.is_running]
+
+    def show(self) -> TableResult:
+        """Run SHOW JOBS: list the jobs, newest first."""
+        return results.table(_COLUMNS, [job.row() for job in reversed(self._jobs.values())])
+
+    def run(self, statement: statements.JobStatement) -> TableResult:
+        """Run DESCRIBE JOB or STOP JOB.
+
+        Raises:
+            ValidationError: if the session has not started the job, or the options do not fit.
+            CheckpointError: if the savepoint fails; the job then continues.
+        """
+        job = self._jobs.get(statement.job_id)
+        if job is None:
+            raise ValidationError(
+                f"This session has not started a job '{statement.job_id}'. SHOW JOBS lists those it has started."
+            )
+        if statement.verb == "DESCRIBE":
+            return results.table(_COLUMNS, [job.row()])
+        if "SAVEPOINT" in statement.options:
+            stopped = job.client.stop_with_savepoint("DRAIN" in statement.options)
+            wait_until_done(stopped)
+            path = stopped.result()
+            job.is_stopped = True
+            return results.table([("savepoint path", results.STRING)], [(path,)])
+        job.is_stopped = True
+        job.client.cancel().result()
+        return results.done()
+
+    def not_stopped(self) -> Iterator[SessionJob]:
+        """Return the jobs that no statement has ended, in start order."""
+        return (job for job in self._jobs.values() if not job.is_stopped)
+
+    def failures(self) -> Iterator[str]:
+        """Yield the message for each job that has failed since the last call."""
+        for job in self.not_stopped():
+            if not job.is_told and job.status == "FAILED":
+                error = job.client.get_job_execution_result().exception()
+                assert error is not None
+                yield job.failure(error)
+
+    def cancel_all(self) -> None:
+        """Cancel the running jobs, and wait briefly for them to end."""
+        running = self.running()
+        for job in running:
+            job.is_stopped = True
+            job.client.cancel().result()
+        wait([job.client.get_job_execution_result() for job in running], _PATIENCE_SECONDS)
+
+
+#: the older name of `execution.state-recovery.path`
+_SAVEPOINT_PATH: Final = "execution.savepoint.path"
+_CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
+_SUCCEEDED: Final = "[INFO] Execute statement succeeded.\n"
+HELP: Final = """\
+Statements end with a semicolon and may span lines.
+
+  SELECT …, VALUES …         run a query and show its rows; Ctrl-C ends it
+  INSERT INTO …              start a job that writes to a table
+  EXECUTE STATEMENT SET      run several INSERTs as one job: BEGIN …; …; END;
+  EXPLAIN …                  show the plan of a query or an INSERT
+  CREATE, ALTER, DROP        define tables, views, functions, catalogs, databases
+  SHOW, DESCRIBE, USE        list, describe and select them
+  SET 'key' = 'value'        set an option; SET alone lists all options
+  RESET 'key'                reset an option; RESET alone resets all
+  SHOW JOBS                  list the jobs of this session
+  STOP JOB 'id'              stop a job: WITH SAVEPOINT, WITH SAVEPOINT WITH DRAIN
+  CLEAR                      clear the screen
+  QUIT, EXIT                 leave the shell
+"""
+
+
+class Shell:
+    """See the module docstring.
+
+    Args:
+        tables: runs the statements.
+        is_terminal: whether the output can be redrawn.
+        clock: a clock (s).
+    """
+
+    def __init__(
+        self, tables: TableEnvironment, is_terminal: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.tables = tables
+        self.jobs = SessionJobs()
+        #: whether QUIT has been run
+        self.is_over = False
+        #: whether a statement set has begun and not ended
+        self.has_open_set = False
+        self._is_terminal = is_terminal
+        self._clock = clock
+        self._view = QueryView(tables.get_config(), is_terminal, clock)
+        self._warned_of: list[str] = []
+
+    @property
+    def is_verbose(self) -> bool:
+        """Whether errors are shown with tracebacks."""
+        return self.tables.get_config().read(VERBOSE)
+
+    def run(self, statement: Statement) -> bool:
+        """Run a statement and print its result. Returns False if it was interrupted.
+
+        Raises:
+            PenstockError: the errors of `TableEnvironment.execute_sql`, and the failure of a query or a job.
+        """
+        parsed = parse_statement(statement.text)
+        match parsed:
+            case statements.ShellCommand():
+                self.command(parsed)
+            case statements.JobStatement():
+                self._print(self.jobs.run(parsed))
+            case statements.Show(what="JOBS"):
+                self._print(self.jobs.show())
+            case statements.SetOption(key=str() as key, value=str() as value, resets=False):
+                check_option(key, value)
+                self._set(key, value, statement.text)
+            case statements.SetOption():
+                self._print(self.tables.execute_sql(statement.text))
+            case _:
+                return self._execute(parsed, statement.text)
+        return True
+
+    # --- statements of the shell -------------------------------------------------------------------------------------
+
+    def command(self, statement: statements.ShellCommand) -> None:
+        """Run HELP, CLEAR, QUIT or its synonym EXIT."""
+        if statement.command == "HELP":
+            write_out(HELP)
+        elif statement.command == "CLEAR":
+            write_out(_CLEAR_SCREEN if self._is_terminal else "")
+        else:
+            self.is_over = self._may_leave()
+
+    def _may_leave(self) -> bool:
+        """Return whether to leave. Jobs end with the shell, so at a terminal QUIT must be repeated while jobs run."""
+        running = [job.id for job in self.jobs.running()]
+        if not self._is_terminal or set(running) <= set(self._warned_of):
+            return True
+        self._warned_of = running
+        names = ", ".join(running)
+        write_out(f"[WARNING] Jobs still run, and end with this shell: {names}. QUIT again cancels them.\n")
+        return False
+
+    def _set(self, key: str, value: str, text: str) -> None:
+        if key == _SAVEPOINT_PATH:
+            self.tables.get_config().set(RECOVERY_PATH.key(), value)
+            write_out(_SUCCEEDED)
+        else:
+            self._print(self.tables.execute_sql(text))
+
+    # --- statements of tables ----------------------------------------------------------------------------------------
+
+    def _execute(self, parsed: statements.Statement, text: str) -> bool:
+        begun = self._clock()
+        config = self.tables.get_config()
+        waits = config.read(DML_SYNC)
+        was_set = config.get_configuration().contains_key(DML_SYNC.key())
+        # The shell waits itself, so that it knows the job and can cancel it.
+        config.set(DML_SYNC.key(), "false")
+        try:
+            result = self.tables.execute_sql(text)
+        finally:
+            if was_set:
+                config.set(DML_SYNC.key(), str(waits).lower())
+            else:
+                config.reset(DML_SYNC.key())
+        while isinstance(parsed, statements.Execute):
+            parsed = parsed.statement
+        if isinstance(parsed, statements.QueryStatement):
+            return self._view.show(result, begun)
+        self.has_open_set = isinstance(parsed, statements.BeginStatementSet) or (
+            self.has_open_set and isinstance(parsed, statements.Insert)
+        )
+        if isinstance(result.get_job_client(), JobClient):
+            return self._started(result, waits)
+        self._print(result)
+        return True
+
+    def _started(self, result: TableResult, waits: bool) -> bool:
+        tables = result.get_resolved_schema().get_column_names()
+        name = self.tables.get_config().get("pipeline.name") or f"insert-into_{','.join(tables)}"
+        job = self.jobs.add(result, name)
+        write_out(f"[INFO] SQL update statement has been successfully submitted to the cluster:\nJob ID: {job.id}\n")
+        if not waits:
+            return True
+        try:
+            job.is_told = True  # a failure is raised
+            result.wait()
+        except KeyboardInterrupt:
+            job.is_stopped = True
+            job.client.cancel().result()
+            write_out("[INFO] The job is cancelled.\n")
+            return False
+        write_out("[INFO] Complete execution of the SQL update statement.\n")
+        return True
+
+    @staticmethod
+    def _print(result: TableResult) -> None:
+        if result.get_result_kind() is ResultKind.SUCCESS:
+            write_out(_SUCCEEDED)
+        else:
+            result.print()
+
+
+#: the exit code of a command that Ctrl-C has ended, as in shells
+INTERRUPTED: Final = 130
+_NOT_IN_INIT: Final = (
+    statements.QueryStatement,
+    statements.Insert,
+    statements.StatementSet,
+    statements.BeginStatementSet,
+    statements.Execute,
+)
+
+
+def run_init(shell: Shell, script: str, source: str) -> bool:
+    """Run the statements that prepare a session, which start no job. Returns whether all succeeded."""
+    for statement in split(script):
+        try:
+            if isinstance(parse_statement(statement.text), _NOT_IN_INIT):
+                raise ValidationError("An init file sets options and makes tables, but runs no query and no INSERT.")
+            shell.run(statement)
+        except Exception as error:  # noqa: BLE001 - a function or connector of the user may raise anything
+            _report(shell, error, statement, source)
+            return False
+    return True
+
+
+def run_script(shell: Shell, script: str, source: str) -> int:
+    """Run all statements of a text, and wait for the jobs that they start. Returns the command's exit code."""
+    try:
+        for statement in split(script):
+            write_out(f"Penstock SQL> {statement.text};\n")
+            try:
+                if not shell.run(statement):
+                    shell.jobs.cancel_all()
+                    return INTERRUPTED
+            except Exception as error:  # noqa: BLE001 - a function or connector of the user may raise anything
+                _report(shell, error, statement, source)
+                shell.jobs.cancel_all()
+                return 1
+            write_out("\n")
+            if shell.is_over:
+                break
+        return _end(shell)
+    except KeyboardInterrupt:
+        shell.jobs.cancel_all()
+        return INTERRUPTED
+
+
+def _end(shell: Shell) -> int:
+    """Wait for the jobs, which run in this process. Returns the exit code."""
+    if shell.has_open_set:
+        _tell("[ERROR] BEGIN STATEMENT SET has no END, so its INSERT statements did not run.\n")
+        shell.jobs.cancel_all()
+        return 1
+    for job in shell.jobs.not_stopped():
+        try:
+            job.result.wait()
+        except PenstockError as error:
+            _tell(job.failure(error))
+            shell.jobs.cancel_all()
+            return 1
+    return 0
+
+
+def _report(shell: Shell, error: Exception, statement: Statement, source: str) -> None:
+    _tell(error_text(error, statement, source, shell.is_verbose))
+
+
+def _tell(text: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(text)
+    sys.stderr.flush()

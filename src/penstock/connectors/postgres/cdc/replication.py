@@ -1,0 +1,303 @@
+"""The replication connection: requests the server's log, receives it, and confirms how far it may be discarded.
+
+Decodes the messages of pgoutput, version 1, which describe changes of tables. Bytes in, values out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final, TypeAlias
+
+from penstock.base.errors import OperationError, ProtocolError
+from penstock.connectors.postgres.client import Address, driver, quoted
+from penstock.connectors.postgres.text_columns import literal
+
+
+class Unchanged:
+    """Placeholder for a large value that a change did not touch and the server does not send."""
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED: Final = Unchanged()
+#: a value as text, NULL, or the placeholder for an unsent value
+Value: TypeAlias = bytes | Unchanged | None
+Values: TypeAlias = list[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The start of a transaction: its commit position in the log, its 32-bit number, and its commit time."""
+
+    commit_lsn: int
+    xid: int
+    committed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The end of a transaction; the next message begins at `end_lsn`."""
+
+    commit_lsn: int
+    end_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table definition for the changes after it. `identity`: `d`, `n`, `f` or `i`, the contents of old rows."""
+
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    columns: tuple[RelationColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    """A column: its name, whether it belongs to the replica identity, and its type's OID and modifier."""
+
+    name: str
+    is_key: bool
+    type_oid: int
+    modifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """An inserted row."""
+
+    oid: int
+    new: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An updated row. `old`: the previous row, or None; with `has_key_alone` it contains only the key."""
+
+    oid: int
+    old: Values | None
+    has_key_alone: bool
+    new: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A deleted row, or only its key."""
+
+    oid: int
+    old: Values
+    has_key_alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Tables that were truncated."""
+
+    oids: tuple[int, ...]
+
+
+Message: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Truncate
+
+_BEGIN: Final = Struct(">xQqI")
+_COMMIT: Final = Struct(">xxQQq")
+_OID: Final = Struct(">xI")
+_COLUMN_TYPE: Final = Struct(">Ii")
+_SHORT: Final = Struct(">H")
+_LONG: Final = Struct(">I")
+#: microseconds from 1970 to 2000, the server's epoch
+EPOCH_US: Final = 946_684_800_000_000
+#: messages that do not concern rows: a transaction's origin, types, and application messages
+_OTHERS: Final = frozenset(b"OYM")
+
+
+def decode(data: bytes) -> Message | None:
+    """Decode a message; return None if it does not concern rows.
+
+    Raises:
+        ProtocolError: for bytes that are not a message of this version.
+    """
+    kind = data[0]
+    if kind == 0x49:  # I
+        return Insert(_OID.unpack_from(data)[0], _values(data, 6)[0])
+    if kind == 0x55:  # U
+        return _update(data)
+    if kind == 0x44:  # D
+        return Delete(_OID.unpack_from(data)[0], _values(data, 6)[0], data[5] == 0x4B)
+    if kind == 0x42:  # B
+        commit_lsn, committed_us, xid = _BEGIN.unpack_from(data)
+        return Begin(commit_lsn, xid, committed_us + EPOCH_US)
+    if kind == 0x43:  # C
+        commit_lsn, end_lsn, _ = _COMMIT.unpack_from(data)
+        return Commit(commit_lsn, end_lsn)
+    if kind == 0x52:  # R
+        return _relation(data)
+    if kind == 0x54:  # T
+        (count,) = _LONG.unpack_from(data, 1)
+        return Truncate(tuple(_LONG.unpack_from(data, 6 + 4 * index)[0] for index in range(count)))
+    if kind in _OTHERS:
+        return None
+    raise ProtocolError(f"pgoutput sent a message of an unknown kind, {chr(kind)!r}")
+
+
+def _update(data: bytes) -> Update:
+    (oid,) = _OID.unpack_from(data)
+    old: Values | None = None
+    mark, at = data[5], 6
+    if mark != 0x4E:  # N
+        old, at = _values(data, 6)
+        at += 1
+    return Update(oid, old, mark == 0x4B, _values(data, at)[0])
+
+
+def _values(data: bytes, at: int) -> tuple[Values, int]:
+    """Decode the values of a row; return them with the offset of the next part."""
+    (count,) = _SHORT.unpack_from(data, at)
+    at += 2
+    values: Values = []
+    append, length_at = values.append, _LONG.unpack_from
+    for _ in range(count):
+        kind = data[at]
+        at += 1
+        if kind == 0x74:  # t
+            (length,) = length_at(data, at)
+            at += 4
+            append(data[at : at + length])
+            at += length
+        else:
+            append(None if kind == 0x6E else UNCHANGED)  # n, u
+    return values, at
+
+
+def _relation(data: bytes) -> Relation:
+    (oid,) = _OID.unpack_from(data)
+    schema, at = _text(data, 5)
+    name, at = _text(data, at)
+    identity = chr(data[at])
+    (count,) = _SHORT.unpack_from(data, at + 1)
+    at += 3
+    columns = []
+    for _ in range(count):
+        is_key = bool(data[at] & 1)
+        column, at = _text(data, at + 1)
+        type_oid, modifier = _COLUMN_TYPE.unpack_from(data, at)
+        at += 8
+        columns.append(RelationColumn(column, is_key, type_oid, modifier))
+    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    end = data.index(b"\0", at)
+    return data[at:end].decode(), end + 1
+
+
+def parse_lsn(text: str) -> int:
+    """Parse a log position such as `16/B374D848` into a number."""
+    high, low = text.split("/")
+    return (int(high, 16) << 32) | int(low, 16)
+
+
+def lsn_text(lsn: int) -> str:
+    """Format a log position as the server writes it."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+_DATA: Final = Struct(">xQQq")
+_KEEPALIVE: Final = Struct(">xQqB")
+_STATUS: Final = Struct(">cQQQqB")
+#: Settings that give values the same text form as in the snapshot's chunks.
+_OPTIONS: Final = "-c TimeZone=UTC -c DateStyle=ISO,YMD -c bytea_output=hex -c extra_float_digits=1"
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """Reports that the server has sent all of the log before `lsn`."""
+
+    lsn: int
+    wants_answer: bool
+
+
+class LogStream:
+    """Streams the changes of a slot from a position on. Only connecting blocks.
+
+    Raises:
+        psycopg.OperationalError: when the connection cannot be made or is lost.
+        OperationError: when the server refuses to send the log.
+    """
+
+    def __init__(self, address: Address, slot: str, publication: str, lsn: int) -> None:
+        pq = driver().pq
+        self._status = pq.ExecStatus
+        keywords = address.keywords(replication="database", options=_OPTIONS)
+        info = driver().conninfo.make_conninfo(address.conninfo(), **keywords)
+        self._connection: Any = pq.PGconn.connect(info.encode())
+        try:
+            if self._connection.status != pq.ConnStatus.OK:
+                raise driver().OperationalError(self._message())
+            started = self._connection.exec_(
+                f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {lsn_text(lsn)} "
+                f"(proto_version '1', publication_names {literal(quoted(publication))})".encode()
+            )
+            if started.status != self._status.COPY_BOTH:
+                raise ReplicationRefused(slot, self._message(), started.error_field(pq.DiagnosticField.SQLSTATE))
+            self._connection.nonblocking = 1
+            #: the end of the server's log, as last reported
+            self.server_lsn = lsn
+        except BaseException:
+            self._connection.finish()
+            raise
+
+    def _message(self) -> str:
+        return str(self._connection.get_error_message()).strip()
+
+    def receive(self) -> bytes | Keepalive | None:
+        """Return a pgoutput message or the server's position; None if nothing has arrived."""
+        connection = self._connection
+        count, data = connection.get_copy_data(1)
+        if count == 0:
+            connection.consume_input()
+            count, data = connection.get_copy_data(1)
+        if count == 0:
+            return None
+        if count < 0:
+            result = connection.get_result()
+            message = self._message() if result is None else result.get_error_message()
+            raise driver().OperationalError(f"the server has ended the log: {message.strip() or 'no reason given'}")
+        if data[0] == 0x77:  # w
+            self.server_lsn = max(self.server_lsn, _DATA.unpack_from(data)[1])
+            return bytes(data[_DATA.size :])
+        if data[0] == 0x6B:  # k
+            lsn, _, wants_answer = _KEEPALIVE.unpack_from(data)
+            self.server_lsn = max(self.server_lsn, lsn)
+            return Keepalive(lsn, bool(wants_answer))
+        raise ProtocolError(f"the server sent a message of an unknown kind in its log, {chr(data[0])!r}")
+
+    def confirm(self, read_lsn: int, confirmed_lsn: int, now_ms: int, asks: bool = False) -> None:
+        """Report how far the log was read and how far it may be discarded. `asks` requests the server's position."""
+        clock = now_ms * 1_000 - EPOCH_US
+        self._connection.put_copy_data(_STATUS.pack(b"r", read_lsn, confirmed_lsn, confirmed_lsn, clock, asks))
+        self._connection.flush()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.finish()
+
+
+class ReplicationRefused(OperationError):
+    """The server refuses to send the log of a slot."""
+
+    def __init__(self, slot: str, reason: str, sqlstate: bytes | None) -> None:
+        super().__init__(slot, reason, sqlstate)
+        self.sqlstate = b"" if sqlstate is None else bytes(sqlstate)
+        self.slot = slot
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"PostgreSQL does not send the log of slot {self.slot!r}: {self.reason}"
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether another client is reading the slot."""
+        return self.sqlstate == b"55006"

@@ -1,1 +1,0 @@
-"""Checkpoint coordination: the tasks to ask, acknowledgements, and completed checkpoints."""

@@ -1,1 +1,0 @@
-"""The job master: slots, scheduling, failover."""

@@ -1,1 +1,0 @@
-"""Masters of jobs that run step by step: epochs, back-fills and batches."""

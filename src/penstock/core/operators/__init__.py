@@ -1,1 +1,0 @@
-"""Operators, one in each file."""

@@ -1,1 +1,0 @@
-"""Window operators: aligned windows, sessions, and the general operator with triggers and evictors."""

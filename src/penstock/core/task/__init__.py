@@ -1,1 +1,0 @@
-"""Tasks: the mailbox, the operator chain, snapshots; `channels` to other tasks, and `barriers` that cross them."""

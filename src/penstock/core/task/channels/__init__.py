@@ -1,1 +1,0 @@
-"""Channels between tasks: partitioners, the queues at either end, and their contents in checkpoints."""

@@ -1,0 +1,161 @@
+"""Vertex-centric iterations (Pregel): each active vertex receives its messages, may change, and sends more.
+
+    class Least(ComputeFunction):
+        def compute(self, vertex, messages):
+            least = min(messages, default=vertex.value)
+            if self.get_superstep_number() == 1 or least < vertex.value:
+                self.set_new_vertex_value(least)
+                self.send_message_to_all_neighbors(least)
+
+    graph.run_vertex_centric_iteration(Least(), None, 100)
+
+In superstep 1 all vertices are active, without messages; later only vertices that received messages. The iteration ends
+when none did.
+
+The functions and settings of vertex-centric iterations.
+
+The superstep of a vertex-centric iteration.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Self
+
+from penstock.base.errors import WrongTimeError
+from penstock.datastream.data_stream import DataStream
+from penstock.gelly.base.elements import Edge, EdgeDirection, Vertex
+from penstock.gelly.supersteps import (
+    Box,
+    IterationConfiguration,
+    Model,
+    Outboxes,
+    Partition,
+    SuperstepFunction,
+    each,
+    merged,
+)
+
+
+class ComputeFunction(SuperstepFunction, ABC):
+    """Computes an active vertex in a superstep."""
+
+    _edges: list[Edge]
+    _new_value: tuple[Any] | None = None
+    _outboxes: Outboxes
+
+    @abstractmethod
+    def compute(self, vertex: Vertex, messages: Iterable[Any]) -> None:
+        """Process an active vertex and its messages. In superstep 1 these are empty."""
+
+    def get_edges(self) -> Iterable[Edge]:
+        """Return the outgoing edges of the vertex."""
+        return self._edges
+
+    def send_message_to(self, target: Any, message: Any) -> None:
+        """Send a message to the vertex with an id, for the next superstep. It is lost if the vertex does not exist."""
+        self._outboxes.send(target, message)
+
+    def send_message_to_all_neighbors(self, message: Any) -> None:
+        """Send a message along each outgoing edge of the vertex."""
+        send = self._outboxes.send
+        for edge in self._edges:
+            send(edge[1], message)
+
+    def set_new_vertex_value(self, new_value: Any) -> None:
+        """Set the value of the vertex, at most once in a superstep.
+
+        Raises:
+            RuntimeError: if the value was already set.
+        """
+        if self._new_value is not None:
+            raise WrongTimeError("set_new_vertex_value was called twice for one vertex in a superstep")
+        self._new_value = (new_value,)
+
+
+class MessageCombiner(ABC):
+    """Combines the messages to a vertex into one, before they are sent and after they arrive."""
+
+    _combined: list[Any]
+
+    @abstractmethod
+    def combine_messages(self, messages: Iterable[Any]) -> None:
+        """Combine messages, and call `send_combined_message`."""
+
+    def send_combined_message(self, combined_message: Any) -> None:
+        """Set the combined message."""
+        self._combined.append(combined_message)
+
+
+class VertexCentricConfiguration(IterationConfiguration):
+    """Settings of a vertex-centric iteration."""
+
+    functions = ("compute",)
+
+    def add_broadcast_set(self, name: str, data: DataStream) -> Self:
+        """Make all records of a bounded stream available to the compute function as `get_broadcast_set(name)`."""
+        return self._broadcast("compute", name, data)
+
+
+class CalledCompute(ComputeFunction):
+    """Wraps a plain callable as a compute function. It takes this object, the vertex, and the messages."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def compute(self, vertex: Vertex, messages: Iterable[Any]) -> None:
+        """Call the function."""
+        self._function(self, vertex, messages)
+
+
+__all__ = ["ComputeFunction", "MessageCombiner", "VertexCentricConfiguration"]
+
+
+class VertexCentric(Model):
+    """Computes, then sends. Messages belong to the next superstep."""
+
+    name = "Vertex-centric Iteration"
+    settles = False
+
+    def __init__(self, compute: ComputeFunction, combiner: Any) -> None:
+        self.functions = {"compute": compute}
+        self._compute = compute
+        self._combiner = combiner
+        self._inbox: Box = {}
+
+    def set_up(self, partition: Partition, direction: EdgeDirection) -> None:
+        """Set up the model with a complete partition."""
+        super().set_up(partition, direction)
+        self._compute._outboxes = self.outboxes
+
+    def send(self) -> list[Box | None]:
+        """Compute each active vertex."""
+        compute, partition, inbox = self._compute, self.partition, self._inbox
+        edges, ids, values = partition.out_edges, partition.ids, partition.values
+
+        def call(position: int) -> None:
+            compute._edges = edges[position]
+            compute._new_value = None
+            compute.compute(partition.vertex(position), inbox.get(ids[position], ()))
+            if compute._new_value is not None:
+                values[position] = compute._new_value[0]
+
+        compute.pre_superstep()
+        each(call, self.active, self.operator_name, partition.vertex)
+        compute.post_superstep()
+        return self.outboxes.take(self._combine if self._combiner is not None else None)
+
+    def receive(self, boxes: list[Box | None]) -> None:
+        """Activate the vertices that received messages."""
+        self._inbox = merged(boxes, self._combine if self._combiner is not None else None)
+        index = self.partition.index
+        self.active = [index[target] for target in self._inbox if target in index]
+
+    def _combine(self, messages: list[Any]) -> list[Any]:
+        combiner = self._combiner
+        if not isinstance(combiner, MessageCombiner):
+            return [combiner(messages)]
+        combiner._combined = []
+        combiner.combine_messages(messages)
+        return combiner._combined

@@ -1,1 +1,0 @@
-"""Observes and controls running jobs: the layer above the drivers and below the API."""

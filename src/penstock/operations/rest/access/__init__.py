@@ -1,1 +1,0 @@
-"""Access control: the server's settings with its tokens, and the browsers that are logged in."""

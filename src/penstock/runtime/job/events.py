@@ -1,0 +1,147 @@
+"""News from the parts of a job master: values that it handles when the current handler has returned.
+
+Delayed calls of a job master, by its steady clock.
+
+Turns of the job master: it handles one event completely before it looks at the next one.
+
+A handler produces two things. Effects concern the outside world; the driver carries them out when the turn is over.
+News concerns the master itself: a part has found something that affects the whole job, such as a failure. The master
+takes in the news one by one, after the handler has returned and before the turn is over. So no handler runs inside
+another one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from penstock.base.errors import PenstockError
+from penstock.base.job import JobStatus
+from penstock.runtime.checkpoint.store_calls import CheckpointNews
+from penstock.runtime.effects import Effects
+from penstock.runtime.ports import Clock
+from penstock.runtime.protocol import Failure
+from penstock.storage.metadata import CheckpointMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class BeginKnown:
+    """The starting point of the job is known, so its workers are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReady:
+    """The attempt begins from that checkpoint, which is intact, or from the beginning."""
+
+    restored: CheckpointMetadata | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed:
+    """The attempt fails, or cannot begin now; another one may succeed."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class JobGivenUp:
+    """The job fails, because no further attempt can succeed."""
+
+    error: PenstockError
+
+
+@dataclass(frozen=True, slots=True)
+class JobHadEnded:
+    """An earlier job master, or an earlier job of the same name, has already ended the job."""
+
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleDue:
+    """All tasks must restart from the last checkpoint, at another parallelism or on other workers."""
+
+
+JobNews: TypeAlias = CheckpointNews | BeginKnown | AttemptReady | AttemptFailed | JobGivenUp | JobHadEnded | RescaleDue
+
+
+class Timers:
+    """Delayed calls in the order of their due times; calls due at the same time keep the order of their requests."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Schedule a call after a delay (ms)."""
+        self._count += 1
+        heapq.heappush(self._due, (self._clock.steady_ms() + delay_ms, self._count, call))
+
+    def next_deadline(self) -> int | None:
+        """Return when (ms) the next call is due; None if no call is scheduled."""
+        return self._due[0][0] if self._due else None
+
+    def pop(self, now_ms: int) -> Callable[[], None] | None:
+        """Return the next call that is due, for the caller to make; None if nothing is due."""
+        return heapq.heappop(self._due)[2] if self._due and self._due[0][0] <= now_ms else None
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+N = TypeVar("N")
+
+
+class Turns(Generic[N]):
+    """Runs handlers one at a time; `handle_event` handles each piece of news."""
+
+    def __init__(self, handle_event: Callable[[N], None]) -> None:
+        self.effects = Effects(self.run)
+        self._handle_event = handle_event
+        self._news: deque[N] = deque()
+        self._is_under_way = False
+
+    def tell(self, news: N) -> None:
+        """Queue a piece of news for the master to take in during this turn, once the handler has returned."""
+        self._news.append(news)
+
+    def run(self, handler: Callable[[], R]) -> R:
+        """Run a handler as one turn."""
+        assert not self._is_under_way, "no handler of the job master runs within another one"
+        self._is_under_way = True
+        try:
+            result = handler()
+            while self._news:
+                self._handle_event(self._news.popleft())
+            return result
+        finally:
+            self._is_under_way = False
+
+    def validate(self) -> None:
+        """Assert the invariants between two turns. The simulator calls this; a running job never does."""
+        assert not self._is_under_way, "a turn is not over"
+        assert not self._news, "nothing that concerns the job waits for the next turn"
+
+
+class TakesTurns(Protocol):
+    """An object that has turns."""
+
+    @property
+    def turns(self) -> Turns: ...  # type: ignore[type-arg]
+
+
+S = TypeVar("S", bound=TakesTurns)
+
+
+def turn(handler: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Decorate a method that the driver calls: each call is one turn."""
+
+    def in_a_turn(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self.turns.run(lambda: handler(self, *args, **kwargs))
+        return result
+
+    in_a_turn.__doc__ = handler.__doc__
+    return in_a_turn

@@ -1,0 +1,352 @@
+"""Process functions: user code with access to timestamps, timers and side outputs (A1)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from types import GeneratorType
+from typing import Any, Final
+
+from penstock.base.errors import MisuseError, WrongTypeError
+from penstock.base.time import timer_ms
+from penstock.runtime.operators.base import FunctionOperator
+from penstock.runtime.operators.emitting import check_results
+from penstock.runtime.operators.function_context import OperatorContext
+from penstock.runtime.operators.results import (
+    TRUSTED,
+    ResultCheck,
+    Results,
+    as_emitted,
+    can_never_change,
+    process_each,
+)
+from penstock.runtime.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
+from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.state.states import NO_KEY
+
+#: The number of timers whose results are emitted together; at the end of the input very many may be due.
+FIRED_AT_ONCE: Final = 4096
+EVENT_TIMERS = "_penstock_timers_event"
+PROCESSING_TIMERS = "_penstock_timers_processing"
+
+
+class TimeDomain(enum.Enum):
+    """The time that a timer follows."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+class TimerService:
+    """Times and timers of a process function; all times in ms since the epoch. Timers belong to the current key.
+
+    The time of a timer is a 64-bit int; other times raise `MisuseError`. At the end of the input all event-time timers
+    fire. A timer that is set then fires as well, up to `penstock.timers.after-end-of-input.max` for each key.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self._keyed = context.keyed
+        self.watermark = MIN_TIMESTAMP
+        self._is_quiesced = False
+        #: whether event time has ended, and whether processing time has, as it does for each key in batch execution
+        self._has_ended = False
+        self._has_clock_ended = False
+        self._after_end = TimersAfterEnd(context)
+        event_table = context.keyed.table(EVENT_TIMERS)
+        self.event_timers = TimerQueue(event_table)
+        self._event_buckets = event_table.panes
+        self.processing_timers = TimerQueue(context.keyed.table(PROCESSING_TIMERS))
+
+    def current_processing_time(self) -> int:
+        """Return processing time in ms."""
+        return self._context.clock.now_ms()
+
+    def current_watermark(self) -> int:
+        """Return the event time (ms) that this subtask has reached; 2**63 - 1 after the end of the input."""
+        return self.watermark
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Register a timer that calls `on_timer` for the current key when the watermark passes `timestamp`."""
+        key = self._keyed.current_key
+        bucket = self._event_buckets.get(timestamp)
+        if bucket is None:
+            # A 64-bit int shifted by 63 is 0 or -1: one comparison instead of two.
+            if timestamp.__class__ is not int or timestamp >> 63 not in (0, -1):
+                timestamp = timer_ms(timestamp, "register_event_time_timer()")
+        elif key in bucket:  # usually the timer exists already
+            return
+        elif timestamp.__class__ is not int:
+            timestamp = timer_ms(timestamp, "register_event_time_timer()")
+        if not self._has_ended or self._is_taken(key):
+            self.event_timers.put(timestamp, key, bucket)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Register a timer that calls `on_timer` for the current key when the clock passes `timestamp`.
+
+        If a stream ends first, the timer is dropped, unless the function sets `drain_processing_time_timers`.
+        """
+        if timestamp.__class__ is not int or timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP:
+            timestamp = timer_ms(timestamp, "register_processing_time_timer()")
+        key = self._keyed.current_key
+        if not self._has_clock_ended or self._is_taken(key):
+            self.processing_timers.register(timestamp, key)
+
+    def _is_taken(self, key: Any) -> bool:
+        """Return whether a timer that is set after the end of the input will fire."""
+        if self._is_quiesced:
+            self._context.count(DROPPED_TIMERS)
+            return False
+        return self._after_end.admit(key)
+
+    def quiesce(self) -> None:
+        """Accept no more timers (F5): event time has ended, and processing time no longer counts."""
+        self._is_quiesced = self._has_ended = self._has_clock_ended = True
+
+    def advance(self, watermark: int) -> None:
+        """Advance event time to the watermark (ms)."""
+        self.watermark = watermark
+        self._has_ended = watermark == MAX_WATERMARK or self._is_quiesced
+
+    def end_clock(self) -> None:
+        """Note in batch execution that all records of a key have come, so that timers of both kinds are due."""
+        self._has_clock_ended = True
+
+    def restart(self) -> None:
+        """Begin event time again, because batch execution continues with other keys."""
+        self._has_clock_ended = False
+        self._after_end.clear()
+        self.advance(MIN_TIMESTAMP)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Delete the current key's timer at `timestamp`, if there is one."""
+        if timestamp.__class__ is not int:
+            timestamp = timer_ms(timestamp, "delete_event_time_timer()")
+        self.event_timers.delete(timestamp, self._keyed.current_key)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Delete the current key's timer at `timestamp`, if there is one."""
+        if timestamp.__class__ is not int:
+            timestamp = timer_ms(timestamp, "delete_processing_time_timer()")
+        self.processing_timers.delete(timestamp, self._keyed.current_key)
+
+
+class UnkeyedTimerService(TimerService):
+    """Timer service of a process function without keys: it may read times, but has no key to set a timer for."""
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Raise an error, because timers belong to a key."""
+        raise WrongTypeError("timers can only be set on a keyed stream: call key_by first")
+
+    register_processing_time_timer = register_event_time_timer
+    delete_event_time_timer = register_event_time_timer
+    delete_processing_time_timer = register_event_time_timer
+
+
+class RefusingTimerService(TimerService):
+    """Timer service of a function on a keyed stream without `on_timer`, so that a timer would have nothing to call."""
+
+    def __init__(self, context: OperatorContext, function: Any) -> None:
+        super().__init__(context)
+        self._function_name = type(function).__name__
+
+    def register_event_time_timer(self, timestamp: int, *_: Any) -> None:
+        """Raise `MisuseError`: the function lacks the method that timers call."""
+        raise MisuseError(
+            f"{self._context.operator_name}: {self._function_name} has a timer but no on_timer() for it to call: "
+            "derive the function from KeyedProcessFunction (with two inputs from KeyedCoProcessFunction), or define "
+            "on_timer(self, timestamp, ctx)"
+        )
+
+    register_processing_time_timer = register_event_time_timer
+
+
+class ProcessContext:
+    """The context passed to `process_element` with the record."""
+
+    __slots__ = ("_timers", "element_timestamp")
+
+    def __init__(self, timers: TimerService) -> None:
+        self._timers = timers
+        self.element_timestamp: int | None = None
+
+    def timestamp(self) -> int | None:
+        """Return the event time of the record or timer in ms; None when the record carries none."""
+        return self.element_timestamp
+
+    def timer_service(self) -> TimerService:
+        """Return the service for times and timers."""
+        return self._timers
+
+
+class KeyedProcessContext(ProcessContext):
+    """The context passed to a keyed `process_element` with the record."""
+
+    __slots__ = ("_keyed",)
+
+    def __init__(self, timers: TimerService, keyed: Any) -> None:
+        super().__init__(timers)
+        self._keyed = keyed
+
+    def get_current_key(self) -> Any:
+        """Return the record's key."""
+        return self._keyed.current_key
+
+
+class OnTimerContext(KeyedProcessContext):
+    """The context passed to `on_timer` with the timer's time."""
+
+    __slots__ = ("domain",)
+
+    domain: TimeDomain
+
+    def time_domain(self) -> TimeDomain:
+        """Return the time domain of the timer."""
+        return self.domain
+
+
+class ProcessOperator(FunctionOperator):
+    """A `ProcessFunction` on a stream without keys."""
+
+    def open(self) -> None:
+        """Open the function."""
+        self._timers = UnkeyedTimerService(self.context)
+        self._ctx = ProcessContext(self._timers)
+        super().open()
+        self._check = ResultCheck(self)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function for every record."""
+        process_each(self, batch, self.function.process_element, self._ctx, self._check)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Set event time, and pass the watermark on."""
+        self._timers.watermark = timestamp
+        self.output.emit_watermark(timestamp)
+
+
+class KeyedProcessOperator(FunctionOperator):
+    """A `KeyedProcessFunction`, with keyed state and timers of both kinds."""
+
+    is_keyed = True
+
+    def __init__(self, function: Any, key_selector: Callable[[Any], Any]) -> None:
+        super().__init__(function)
+        self._key_selector = key_selector
+
+    def open(self) -> None:
+        """Open the function."""
+        self._on_timer: Any = getattr(self.function, "on_timer", None)
+        if self._on_timer is None:
+            self._timers: TimerService = RefusingTimerService(self.context, self.function)
+            self._on_timer = self._timers.register_event_time_timer  # for timers in a restored savepoint
+        else:
+            self._timers = TimerService(self.context)
+        self.make_contexts()
+        super().open()
+        self._check, self._timer_check = ResultCheck(self), ResultCheck(self)
+
+    def make_contexts(self) -> None:
+        """Create the contexts that the function receives with records and timers."""
+        self._ctx: Any = KeyedProcessContext(self._timers, self.context.keyed)
+        self._timer_ctx: Any = OnTimerContext(self._timers, self.context.keyed)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Call the function for every record, with the record's key as the current key."""
+        self.process_records(batch, self.function.process_element, self._key_selector)
+
+    def process_records(self, batch: Batch, process: Callable[[Any, Any], Any], key_of: Callable[[Any], Any]) -> None:
+        """Call `process` for every record, with the record's key as the current key, and emit the results."""
+        process_each(self, batch, process, self._ctx, self._check, self.extract_keys(batch.values, key_of))
+        for sweeper in self.context.keyed.sweepers.values():
+            sweeper.on_records(len(batch))
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Fire the event-time timers that are due, then pass the watermark on."""
+        self._timers.advance(timestamp)
+        self._fire(self._timers.event_timers, timestamp, TimeDomain.EVENT_TIME)
+        self.output.emit_watermark(timestamp)
+
+    def resume_event_time(self, watermark: int) -> None:
+        """Set event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
+        self._timers.advance(watermark)
+
+    def next_timer_ms(self) -> int | None:
+        """Return the time of the earliest processing-time timer (ms), or None."""
+        return self._timers.processing_timers.next_timestamp()
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Fire the processing-time timers that are due."""
+        self._fire(self._timers.processing_timers, now_ms, TimeDomain.PROCESSING_TIME)
+
+    def quiesce_timers(self) -> None:
+        """Drop the pending processing-time timers, or fire them all now if the function asks for it."""
+        self._timers.quiesce()
+        if getattr(self.function, "drain_processing_time_timers", False):
+            self._fire(self._timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
+        self._timers.processing_timers.clear()
+
+    def end_keys(self) -> None:
+        """Fire all timers of both kinds, including timers that are set meanwhile, because all of them are due."""
+        timers = self._timers
+        timers.end_clock()
+        super().end_keys()
+        while timers.processing_timers.next_timestamp() is not None:
+            self._fire(timers.processing_timers, MAX_WATERMARK, TimeDomain.PROCESSING_TIME)
+            self._fire(timers.event_timers, MAX_WATERMARK, TimeDomain.EVENT_TIME)
+        timers.restart()
+
+    def advance_keys(self, timestamp: int) -> None:
+        """Fire the event-time timers that are due."""
+        before = self._timers.watermark
+        self.process_watermark(timestamp)
+        self._timers.advance(before)
+
+    def _fire(self, queue: TimerQueue, up_to: int, domain: TimeDomain) -> None:
+        self._timer_ctx.domain = domain
+        due = queue.due(up_to)
+        while self._fire_some(due) == FIRED_AT_ONCE:
+            pass
+
+    def _fire_some(self, due: Iterator[tuple[int, Any]]) -> int:
+        """Fire timers and emit their results; returns how many have fired, `FIRED_AT_ONCE` at most."""
+        keyed, ctx, on_timer, results = self.context.keyed, self._timer_ctx, self._on_timer, Results()
+        values, times, take = results.values, results.times, results.take
+        append, add_time = values.append, times.append
+        is_close = self._timer_check.is_close()
+        fired = 0
+        try:
+            for timestamp, keyed.current_key in due:
+                fired += 1
+                ctx.element_timestamp = timestamp
+                yielded = on_timer(timestamp, ctx)
+                if yielded is None:
+                    pass
+                elif is_close:
+                    if yielded.__class__ is not list and yielded.__class__ is not GeneratorType:
+                        yielded = check_results(yielded, on_timer)
+                    take(yielded)
+                    results.add_times(timestamp)
+                elif yielded.__class__ is list:
+                    values.extend(yielded)
+                    for _ in yielded:
+                        add_time(timestamp)
+                else:
+                    if yielded.__class__ is not GeneratorType:
+                        yielded = check_results(yielded, on_timer)
+                    for result in yielded:
+                        if result.__class__ not in TRUSTED and not can_never_change(result):
+                            results.has_mixed = True
+                            result = as_emitted(result, yielded)
+                        append(result)
+                        add_time(timestamp)
+                if fired == FIRED_AT_ONCE:
+                    break
+        except Exception as error:
+            raise self.failed(("timer", ctx.element_timestamp, keyed.current_key)) from error
+        finally:
+            keyed.current_key = NO_KEY
+        self.context.fired_timers += fired
+        self._timer_check.note(results)
+        results.emit(self.output, is_timed=True)
+        return fired

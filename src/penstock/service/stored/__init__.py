@@ -1,1 +1,0 @@
-"""The contents of savepoints and checkpoints, for `penstock state` and `penstock savepoint show`."""

@@ -1,1 +1,0 @@
-"""`penstock top`: an overview of a job, from the REST API."""

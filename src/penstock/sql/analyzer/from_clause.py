@@ -1,0 +1,512 @@
+"""FROM: tables, views, queries, joins and table functions, and the scopes that they create.
+
+UNNEST and table functions in FROM: their columns, and the join with the calling rows.
+
+LATERAL queries: evaluated for each row of the preceding tables, whose columns they may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from penstock.base.deep_calls import repeats_if_deep
+from penstock.base.errors import UnsupportedError, did_you_mean
+from penstock.sql.analyzer.calls import Calls, number
+from penstock.sql.analyzer.changelog import CHANGELOG_FUNCTIONS, changelog_table
+from penstock.sql.analyzer.expressions import ScalarAnalyser
+from penstock.sql.analyzer.hints import LookupHints, check_table_hints, get_relation_name, hinted_name
+from penstock.sql.analyzer.match_recognize import match_recognize
+from penstock.sql.analyzer.scopes import Part, Queries, RelationScope, VisibleColumn, build_scope, visible_columns
+from penstock.sql.analyzer.select import project
+from penstock.sql.analyzer.subqueries import (
+    TRUE,
+    conjoin,
+    has_one_row,
+    is_true,
+    join_condition,
+    settled,
+    shifted,
+    uncorrelated,
+    uses_outer,
+)
+from penstock.sql.analyzer.windows import WINDOW_FUNCTIONS, window_table
+from penstock.sql.data.errors import UnknownNameError, ValidationError
+from penstock.sql.data.types import ArrayType, BooleanType, DataType, IntType, MapType, MultisetType, RowType
+from penstock.sql.functions.type_rules import least_restrictive
+from penstock.sql.logical.nodes import (
+    Aggregate,
+    Correlate,
+    Filter,
+    Join,
+    JoinType,
+    Node,
+    PlanColumn,
+    Project,
+    RowSchema,
+    TemporalJoin,
+    Values,
+)
+from penstock.sql.parser import syntax
+from penstock.sql.parser import syntax as relations
+from penstock.sql.typed import Field, Typed
+from penstock.sql.user_functions.definition import FunctionKind, UserFunction
+
+ORDINALITY = "WITH ORDINALITY"
+
+#: Flink's table functions that need tables or models of a kind not available here, with an alternative
+_WITHOUT_SOURCES: Final = {
+    "VECTOR_SEARCH": "no connector has an index of vectors. Compute the distances in SQL and take the nearest rows",
+    "ML_PREDICT": "there are no models. Call the model in a function of the program, see create_temporary_function",
+    "ML_EVALUATE": "there are no models. Call the model in a function of the program, see create_temporary_function",
+}
+
+
+def correlated(
+    left: RelationScope, relation: relations.Relation, node: relations.Join | None, calls: Calls
+) -> RelationScope:
+    """Join each row of the left side with the rows that a function makes of it. `node`: the join, if any."""
+    keeps = node is not None and node.join_type == "LEFT"
+    analyser = ScalarAnalyser(left, calls)
+    user: UserFunction | None = None
+    if isinstance(relation, relations.UnnestedTable):
+        name, operands = "UNNEST", [analyser.typed(expression) for expression in relation.expressions]
+        columns = _unnest_columns(operands, relation)
+    else:
+        assert isinstance(relation, relations.FunctionTable)
+        user, operands = _called(relation.call, analyser)
+        name = user.name
+        assert isinstance(user.result_type, RowType)
+        columns = [PlanColumn(field.name, field.data_type) for field in user.result_type.fields]
+    schema = RowSchema(tuple(columns)).renamed(_names(columns, relation, name))
+    _check_join(node, left, schema, name)
+    plan = Correlate(
+        schema=left.schema.joined(schema, right_nullable=keeps),
+        input=left.plan,
+        function=name,
+        operands=tuple(operands),
+        keeps=keeps,
+        options=(ORDINALITY,) if getattr(relation, "with_ordinality", False) else (),
+        user=user,
+    )
+    part = Part(relation.alias, (), len(left.schema), RowSchema(plan.schema.columns[len(left.schema) :]))
+    visible = [*left.visible, *visible_columns(plan.schema, len(left.schema))]
+    scope = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
+    if node is not None and node.condition is not None:
+        condition = calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType())
+        if condition != TRUE:
+            scope.plan = replace(plan, condition=condition)
+    return scope
+
+
+def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunction, list[Typed]]:
+    """Return a table function and its cast operands."""
+    user = analyser.calls.user_function(call, gives_rows=True) if isinstance(call, syntax.Call) else None
+    if user is None:
+        name = call.name if isinstance(call, syntax.Call) else str(call)
+        if name.upper() in _WITHOUT_SOURCES:
+            raise UnsupportedError(f"{name.upper()} is not supported: {_WITHOUT_SOURCES[name.upper()]}")
+        reason = f"No match found for function signature {name}: there is no table function of this name"
+        raise UnknownNameError(reason, name=f"{name}(")
+    if user.kind is not FunctionKind.TABLE:
+        raise ValidationError(f"{user} gives no rows: only a table function can be used here")
+    assert isinstance(call, syntax.Call)
+    operands = analyser.calls.user_operands(user, [analyser.typed(operand) for operand in call.operands])
+    return user, operands
+
+
+def _names(columns: Sequence[PlanColumn], relation: relations.Relation, name: str) -> Sequence[str]:
+    """Return the names of the columns; a single column of UNNEST takes the alias of the table."""
+    if not relation.columns:
+        if relation.alias is not None and len(columns) == 1 and isinstance(relation, relations.UnnestedTable):
+            return (relation.alias,)
+        return [column.name for column in columns]
+    if len(relation.columns) != len(columns):
+        raise ValidationError(
+            f"List of column aliases must have same degree as table; table {name} gives {len(columns)} columns "
+            f"({', '.join(column.name for column in columns)}), whereas alias list has {len(relation.columns)} columns"
+        )
+    return relation.columns
+
+
+def _check_join(node: relations.Join | None, left: RelationScope, schema: RowSchema, name: str) -> None:
+    if node is None:
+        return
+    if node.join_type not in ("INNER", "CROSS", "LEFT"):
+        raise ValidationError(
+            f"{node.join_type} JOIN of {name} is not possible: it is called for rows of the left side, so the join is "
+            "CROSS, INNER or LEFT"
+        )
+    shared = set(left.schema.names) & set(schema.names)
+    if node.using or (node.is_natural and shared):
+        raise UnsupportedError(f"NATURAL and USING with {name} are not supported: write the condition after ON")
+
+
+def _unnest_columns(operands: Sequence[Typed], relation: relations.UnnestedTable) -> list[PlanColumn]:
+    if len(operands) != 1:
+        raise ValidationError("UNNEST takes one array, map or multiset")
+    columns = _unnested(operands[0].type)
+    if relation.with_ordinality:
+        columns.append(PlanColumn("ORDINALITY", IntType(False)))
+    return columns
+
+
+def _unnested(collection: DataType) -> list[PlanColumn]:
+    """Return the columns for the elements of an array or multiset, or for the entries of a map."""
+    if isinstance(collection, MapType):
+        return [PlanColumn("KEY", collection.key_type), PlanColumn("VALUE", collection.value_type)]
+    if not isinstance(collection, ArrayType | MultisetType):
+        raise ValidationError(f"UNNEST takes an array, a map or a multiset, not {collection}")
+    element = collection.element_type
+    if isinstance(element, RowType):
+        # A NULL row has NULL in all columns.
+        kinds = [kind.nullable() if element.is_nullable else kind for kind in element.field_types()]
+        return [PlanColumn(name, kind) for name, kind in zip(element.field_names(), kinds, strict=True)]
+    return [PlanColumn("EXPR$0", element)]
+
+
+def lateral_query(
+    left: RelationScope, relation: relations.DerivedTable, node: relations.Join, queries: Queries
+) -> RelationScope:
+    """Join each row of the left side with the rows of the query for it.
+
+    Raises:
+        ValidationError: for a RIGHT or FULL join.
+        UnsupportedError: if the query cannot be decorrelated.
+    """
+    if node.join_type not in ("INNER", "CROSS", "LEFT"):
+        raise ValidationError(f"{node.join_type} JOIN of LATERAL is not possible: the join is CROSS, INNER or LEFT")
+    if node.using or node.is_natural:
+        raise UnsupportedError("NATURAL and USING with LATERAL are not supported: write the condition after ON")
+    calls, keeps, width = queries.calls, node.join_type == "LEFT", len(left.schema)
+    query = queries.query(relation.query, left)
+    names = relation.columns or query.schema.names
+    if len(names) != len(query.schema):
+        raise ValidationError(f"the list of names has {len(names)} columns, and the query {len(query.schema)}")
+    # Do not rename by a projection: the query's own projection may use the left columns, and must be the last step.
+    query = replace(query, schema=query.schema.renamed(names))
+    plan = _joined(left.plan, query, keeps, TRUE, calls)
+    part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
+    visible = [*left.visible, *visible_columns(plan.schema, width)]
+    scope = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
+    if node.condition is not None:
+        condition = calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType())
+        if condition != TRUE and keeps:
+            scope.plan = _joined(left.plan, query, keeps, condition, calls)
+        elif condition != TRUE:
+            scope.plan = Filter(schema=plan.schema, input=plan, condition=condition)
+    return scope
+
+
+def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> Node:
+    """Join `left` with the query. `keeps`: whether to keep rows without a match.
+
+    `on`: an additional condition over the columns of both.
+    """
+    selected: tuple[Typed, ...] | None = None
+    names = query.schema.names
+    if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
+        # Evaluate the selected expressions over the join, where the outer columns are available.
+        selected, query = query.expressions, query.input
+    inner = uncorrelated(query, calls)
+    width = len(left.schema)
+    is_one = bool(inner.conditions) and has_one_row(query)
+    if is_one and not is_true(on):
+        raise UnsupportedError(
+            "LEFT JOIN LATERAL of an aggregate without groups takes ON TRUE: put the condition into the query around it"
+        )
+    join_type = JoinType.LEFT if keeps or is_one else JoinType.INNER
+    joined = Join(
+        schema=left.schema.joined(inner.plan.schema, right_nullable=join_type is JoinType.LEFT),
+        left=left,
+        right=inner.plan,
+        join_type=join_type,
+        condition=join_condition(inner, width, () if on == TRUE else (on,), calls),
+    )
+    columns: list[Typed] = list(joined.schema.fields()[:width])
+    if selected is None:
+        columns += [_column(joined, query, index, is_one, calls) for index in range(len(query.schema))]
+    elif join_type is JoinType.LEFT:
+        raise UnsupportedError(
+            "a LATERAL query that selects what it works out of columns of the table before it cannot be joined by LEFT "
+            "JOIN, nor have an aggregate without groups"
+        )
+    else:
+        columns += [settled(expression, width) for expression in selected]
+    return project(joined, columns, [*left.schema.names, *names])
+
+
+def _column(joined: Join, query: Node, index: int, is_one: bool, calls: Calls) -> Typed:
+    """Return a column of the query. An aggregate without groups has a row even without input, where COUNT is 0."""
+    column = joined.schema.field(len(joined.left.schema) + index)
+    if not is_one or query.schema[index].type.is_nullable:
+        return column
+    if not _is_count(query, index):
+        raise UnsupportedError(
+            f"column '{query.schema[index].name}' of a LATERAL query with an aggregate without groups must be the "
+            "aggregate itself: work with its result in the query around it"
+        )
+    return calls.call("COALESCE", [column, calls.cast(number("0"), column.type)])
+
+
+def _is_count(node: Node, index: int) -> bool:
+    while isinstance(node, Project):
+        column = node.expressions[index]
+        if not isinstance(column, Field):
+            return False
+        node, index = node.input, column.index
+    return isinstance(node, Aggregate) and node.calls[index - len(node.keys)].function == "COUNT"
+
+
+NEEDS_TIME: Final = (
+    "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
+)
+_JOINS = {"CROSS": JoinType.INNER} | {join_type.value: join_type for join_type in JoinType}
+
+
+class RelationAnalyser:
+    """Plans relations for the query analyser."""
+
+    def __init__(self, queries: Queries) -> None:
+        self.queries = queries
+        self.calls = queries.calls
+        self._lifetimes: Mapping[str, int] = {}
+        self._lookups: LookupHints = {}
+        self._looked_up: set[str] = set()
+
+    @contextmanager
+    def looking_up(self, hints: LookupHints) -> Iterator[None]:
+        """Apply the LOOKUP hints of a query while its FROM is analysed.
+
+        Raises `ValidationError` for a hint whose table is not in FROM.
+        """
+        before = self._lookups, self._looked_up
+        self._lookups, self._looked_up = hints, set()
+        try:
+            yield
+            for name in hints.keys() - self._looked_up:
+                raise ValidationError(
+                    "The options of following hints cannot match the name of input tables or views: "
+                    f"`{name}` in `LOOKUP`"
+                )
+        finally:
+            self._lookups, self._looked_up = before
+
+    @contextmanager
+    def lasting(self, lifetimes: Mapping[str, int]) -> Iterator[None]:
+        """Set the lifetimes (ms) of the state of joins, by the names of their relations."""
+        before, self._lifetimes = self._lifetimes, lifetimes
+        try:
+            yield
+        finally:
+            self._lifetimes = before
+
+    @repeats_if_deep
+    def scope(self, relation: relations.Relation | None, outer: RelationScope | None) -> RelationScope:
+        """Return the scope of a FROM. Without FROM, there is one row without columns."""
+        if relation is None:
+            return self.nothing(outer)
+        _check_sample(relation)
+        match relation:
+            case relations.Join():
+                return self._join(relation, outer)
+            case relations.AliasedJoin(inner):
+                return self.scope(inner, outer)
+            case relations.NamedTable():
+                if relation.as_of is not None:
+                    raise UnsupportedError(
+                        f"FOR SYSTEM_TIME AS OF of '{'.'.join(relation.path)}' is only supported in a join, after the "
+                        "time attribute of the table before it. Tables of some connectors have options that read an "
+                        "earlier version, such as 'versionAsOf' and 'timestampAsOf' of delta"
+                    )
+                plan, path = self.named(relation.path, relation.hints, relation.at)
+                return self._called(plan, relation, path)
+            case relations.DerivedTable(query):
+                if relation.hints:
+                    raise ValidationError("a query in FROM takes no hints: put them into it")
+                return self._called(self.queries.query(query, outer if relation.is_lateral else None), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in WINDOW_FUNCTIONS:
+                return self._called(window_table(call, self.queries), relation)
+            case relations.FunctionTable(call) if isinstance(call, syntax.Call) and call.name in CHANGELOG_FUNCTIONS:
+                return self._called(changelog_table(call, self.queries), relation)
+            case relations.MatchRecognize(source):
+                return self._called(match_recognize(relation, self.scope(source, outer), self.calls), relation)
+            case relations.UnnestedTable() | relations.FunctionTable():
+                return correlated(self.nothing(outer), relation, None, self.calls)
+            case _:
+                raise UnsupportedError(f"{type(relation).__name__} is not supported in FROM")
+
+    def nothing(self, outer: RelationScope | None) -> RelationScope:
+        """Return the scope of one row without columns."""
+        plan = Values(schema=RowSchema(()), rows=((),))
+        return RelationScope([], plan, [], self.calls, outer)
+
+    def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int) -> tuple[Node, tuple[str, ...]]:
+        """Return the plan and path of a table, view or WITH query. Raises `UnknownNameError` for an unknown name."""
+        check_table_hints(hints, ".".join(path))
+        if len(path) == 1:
+            for table in reversed(self.queries.common):
+                if table.name == path[0]:
+                    if hints:
+                        raise ValidationError(f"'{path[0]}' is a query of WITH, which takes no hints: put them into it")
+                    return table.plan, path
+        scan = self.queries.tables.scan(path, hints)
+        if scan is None:
+            where = f" within '{'.'.join(path[:-1])}'" if len(path) > 1 else ""
+            names = [*(table.name for table in self.queries.common), *self.queries.tables.table_names()]
+            raise UnknownNameError(f"Object '{path[-1]}' not found{where}{did_you_mean(path[-1], names)}", at, path[-1])
+        return scan
+
+    def renamed(self, plan: Node, names: Sequence[str]) -> Node:
+        """Rename the columns of a plan."""
+        if len(names) != len(plan.schema):
+            raise ValidationError(f"the list of names has {len(names)} columns, and the table {len(plan.schema)}")
+        return project(plan, plan.schema.fields(), names)
+
+    def _called(self, plan: Node, relation: relations.Relation, path: tuple[str, ...] = ()) -> RelationScope:
+        if relation.columns:
+            plan = self.renamed(plan, relation.columns)
+        return build_scope(plan, self.calls, relation.alias, path)
+
+    # --- joins -------------------------------------------------------------------------------------------------------
+
+    def _join(self, node: relations.Join, outer: RelationScope | None) -> RelationScope:
+        left = self.scope(node.left, outer)
+        _check_sample(node.right)
+        if node.join_type not in _JOINS:
+            raise UnsupportedError(f"{node.join_type} JOIN is not supported")
+        join_type = _JOINS[node.join_type]
+        if isinstance(node.right, relations.NamedTable) and node.right.as_of is not None:
+            return self._temporal(left, node, node.right, join_type)
+        if isinstance(node.right, relations.UnnestedTable) or _is_lateral_function(node.right):
+            return correlated(left, node.right, node, self.calls)
+        if isinstance(node.right, relations.DerivedTable) and node.right.is_lateral:
+            return lateral_query(left, node.right, node, self.queries)
+        right = self.scope(node.right, outer)
+        # As in Flink, the LOOKUP hint may name the table of any join, and has no effect if the join is not a lookup
+        # join.
+        self._looked_up.add(get_relation_name(node.right) or "")
+        joined = self._joined(left, right, join_type)
+        joined.outer = outer
+        conditions = self._merge(node, left, right, joined, join_type)
+        if node.condition is not None:
+            conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
+        condition = self.calls.implicit(conjoin(conditions, self.calls), BooleanType())
+        schema = left.schema if join_type in (JoinType.SEMI, JoinType.ANTI) else joined.schema
+        ttl = (
+            self._lifetimes.get(get_relation_name(node.left) or ""),
+            self._lifetimes.get(get_relation_name(node.right) or ""),
+        )
+        joined.plan = Join(
+            schema=schema,
+            left=left.plan,
+            right=right.plan,
+            join_type=join_type,
+            condition=condition,
+            state_ttl_ms=ttl,
+        )
+        if join_type in (JoinType.SEMI, JoinType.ANTI):
+            joined.parts = left.parts
+        return joined
+
+    def _joined(self, left: RelationScope, right: RelationScope, join_type: JoinType) -> RelationScope:
+        """Combine the columns of both sides; the plan follows when the condition is known."""
+        width = len(left.schema)
+        schema = left.schema.joined(right.schema, join_type.keeps_right, join_type.keeps_left)
+        parts = [*left.parts, *(replace(part, offset=part.offset + width) for part in right.parts)]
+        plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=TRUE)
+        visible = [*left.visible, *(column.moved(width) for column in right.visible)]
+        return RelationScope(parts, plan, visible, self.calls, left.outer)
+
+    def _merge(
+        self,
+        node: relations.Join,
+        left: RelationScope,
+        right: RelationScope,
+        joined: RelationScope,
+        join_type: JoinType,
+    ) -> list[Typed]:
+        """Return the conditions on the columns of USING. Each becomes one merged column, and these come first."""
+        width, conditions, merged = len(left.schema), [], []
+        names = list(node.using)
+        if node.is_natural:
+            shared = {column.name for column in right.visible}
+            names = [column.name for column in left.visible if column.name in shared]
+        for name in dict.fromkeys(names):
+            # If the left side has several such columns, Flink takes the first.
+            left_column, right_column = left.first_column(name), right.column(name)
+            if left_column is None or right_column is None:
+                side = "left" if left_column is None else "right"
+                visible = (left if left_column is None else right).visible
+                near = did_you_mean(name, (column.name for column in visible))
+                reason = f"Column '{name}' of USING not found on the {side} side of the join{near}"
+                raise UnknownNameError(reason, name=name)
+            values = left_column.star_value(left.schema, self.calls), right_column.star_value(right.schema, self.calls)
+            conditions.append(self.calls.call("=", [values[0], shifted(values[1], width)]))
+            merged.append(self._merged(left_column, right_column.moved(width), joined.schema, join_type))
+            joined.visible.remove(left_column)
+            joined.visible.remove(right_column.moved(width))
+            joined.visible = [replace(it, is_shadowed=it.is_shadowed or it.name == name) for it in joined.visible]
+        joined.visible[:0] = merged
+        return conditions
+
+    def _merged(
+        self, left: VisibleColumn, right: VisibleColumn, schema: RowSchema, join_type: JoinType
+    ) -> VisibleColumn:
+        """Merge two columns: COALESCE of both, or the one that always has the value."""
+        mine, its = left.value(schema, self.calls), right.value(schema, self.calls)
+        if mine.type.nullable() != its.type.nullable():
+            merged_type = self.calls.call("COALESCE", [mine, its]).type
+            star_types = [column.star_value(schema, self.calls).type for column in (left, right)]
+            star_type = least_restrictive(star_types) or merged_type
+            if join_type in (JoinType.RIGHT, JoinType.FULL):
+                return VisibleColumn(left.name, (*left.places, *right.places), merged_type, star_type)
+            return replace(left, merged_type=merged_type, star_type=star_type)
+        if join_type is JoinType.FULL:
+            return replace(left, places=(*left.places, *right.places))
+        is_known = not its.type.is_nullable and mine.type.is_nullable
+        return right if join_type is JoinType.RIGHT or (join_type is JoinType.INNER and is_known) else left
+
+    def _temporal(
+        self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: JoinType
+    ) -> RelationScope:
+        """Plan a join with FOR SYSTEM_TIME AS OF a time attribute of the left side."""
+        plan, path = self.named(table.path, table.hints, table.at)
+        right = self._called(plan, table, path)
+        assert table.as_of is not None
+        time = ScalarAnalyser(left, self.calls).typed(table.as_of)
+        if not isinstance(time, Field) or left.schema[time.index].time is None:
+            raise ValidationError(NEEDS_TIME)
+        if join_type not in (JoinType.INNER, JoinType.LEFT):
+            raise ValidationError(
+                f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join_type.value} JOIN."
+            )
+        joined = self._joined(left, right, join_type)
+        conditions = self._merge(node, left, right, joined, join_type)
+        if node.condition is not None:
+            conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
+        joined.plan = TemporalJoin(
+            schema=joined.schema,
+            left=left.plan,
+            right=right.plan,
+            join_type=join_type,
+            condition=conjoin(conditions, self.calls),
+            time=time,
+            lookup=self._lookups.get(hinted_name(table), ()),
+        )
+        self._looked_up.add(hinted_name(table))
+        return joined
+
+
+def _check_sample(relation: relations.Relation) -> None:
+    if relation.sample is not None:
+        raise UnsupportedError(f"TABLESAMPLE {relation.sample} is not supported: filter rows by WHERE, as with RAND()")
+
+
+def _is_lateral_function(relation: relations.Relation) -> bool:
+    if not isinstance(relation, relations.FunctionTable):
+        return False
+    call = relation.call
+    return not (isinstance(call, syntax.Call) and call.name in {**WINDOW_FUNCTIONS, **CHANGELOG_FUNCTIONS})

@@ -1,0 +1,352 @@
+"""Resolved columns, whose types and expressions are known.
+
+Resolves declared schemas: types of computed columns, time attributes, keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from penstock.base.errors import WrongValueError
+from penstock.sql.analyzer.calls import Calls
+from penstock.sql.analyzer.expressions import ScalarAnalyser
+from penstock.sql.analyzer.scopes import build_scope
+from penstock.sql.analyzer.select import find_time_attribute
+from penstock.sql.catalogs.schema import Schema, UnresolvedColumn, UnresolvedWatermark
+from penstock.sql.data.errors import UnknownNameError, ValidationError
+from penstock.sql.data.types import DataType, LocalZonedTimestampType, RowField, RowType, TimestampType
+from penstock.sql.logical.nodes import PlanColumn, RowSchema, TimeAttribute, Values
+from penstock.sql.parser import to_sql
+from penstock.sql.parser.syntax import Expression
+from penstock.sql.typed import Field, Typed
+
+
+class ColumnKind(Enum):
+    """The origin of a column."""
+
+    PHYSICAL = "PHYSICAL"
+    COMPUTED = "COMPUTED"
+    METADATA = "METADATA"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table, created by `physical`, `computed` and `metadata`."""
+
+    name: str
+    data_type: DataType
+    kind: ColumnKind = ColumnKind.PHYSICAL
+    #: the expression of a computed column
+    expression: Typed | None = None
+    #: the same expression, as written
+    written: Expression | None = None
+    metadata_key: str | None = None
+    is_virtual: bool = False
+    comment: str | None = None
+    time: TimeAttribute | None = None
+
+    @staticmethod
+    def physical(name: str, data_type: DataType) -> Column:
+        """Return a column that the table stores."""
+        return Column(name, data_type)
+
+    @staticmethod
+    def computed(name: str, resolved_expression: Typed, written: Expression | None = None) -> Column:
+        """Return a column computed by an expression over the others."""
+        return Column(name, resolved_expression.type, ColumnKind.COMPUTED, resolved_expression, written)
+
+    @staticmethod
+    def metadata(name: str, data_type: DataType, metadata_key: str | None = None, is_virtual: bool = False) -> Column:
+        """Return a column with metadata of the connector."""
+        return Column(name, data_type, ColumnKind.METADATA, metadata_key=metadata_key, is_virtual=is_virtual)
+
+    def with_comment(self, comment: str | None) -> Column:
+        """Return a copy with a comment."""
+        return replace(self, comment=comment)
+
+    def rename(self, new_name: str) -> Column:
+        """Return a copy with another name."""
+        return replace(self, name=new_name)
+
+    def copy(self, new_type: DataType) -> Column:
+        """Return a copy with another type."""
+        return replace(self, data_type=new_type)
+
+    def is_physical(self) -> bool:
+        """Return whether the table stores the column."""
+        return self.kind is ColumnKind.PHYSICAL
+
+    def is_persisted(self) -> bool:
+        """Return whether a sink writes the column."""
+        return self.is_physical() or (self.kind is ColumnKind.METADATA and not self.is_virtual)
+
+    def get_name(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def get_data_type(self) -> DataType:
+        """Return the type."""
+        return self.data_type
+
+    def get_comment(self) -> str | None:
+        """Return the comment, if there is one."""
+        return self.comment
+
+    def explain_extras(self) -> str | None:
+        """Return the clause of a computed or metadata column; None for a physical column."""
+        if self.kind is ColumnKind.COMPUTED:
+            return f"AS {to_sql(self.written)}" if self.written is not None else f"AS {self.expression}"
+        if self.kind is ColumnKind.METADATA:
+            source = f" FROM '{self.metadata_key}'" if self.metadata_key is not None else ""
+            return f"METADATA{source}{' VIRTUAL' * self.is_virtual}"
+        return None
+
+    def as_summary_string(self) -> str:
+        """Return the column in one line."""
+        extras = self.explain_extras()
+        time = "" if self.time is None else f" {self.time.value}"
+        return f"`{self.name}` {self.data_type}{time}" + ("" if extras is None else f" {extras}")
+
+    __str__ = as_summary_string
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkSpec:
+    """The event-time column of a table, and the expression of its watermark."""
+
+    rowtime_attribute: str
+    expression: Typed
+    written: Expression
+
+    def as_summary_string(self) -> str:
+        """Return the watermark in one line."""
+        return f"WATERMARK FOR `{self.rowtime_attribute}`: {self.expression.type} AS {to_sql(self.written)}"
+
+    __str__ = as_summary_string
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueConstraint:
+    """A primary key, which is not enforced."""
+
+    name: str
+    columns: tuple[str, ...]
+
+    def get_name(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def get_columns(self) -> list[str]:
+        """Return the columns."""
+        return list(self.columns)
+
+    def as_summary_string(self) -> str:
+        """Return the key in one line."""
+        return f"CONSTRAINT `{self.name}` PRIMARY KEY ({', '.join(f'`{name}`' for name in self.columns)}) NOT ENFORCED"
+
+    __str__ = as_summary_string
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSchema:
+    """The columns of a table with their types, its watermarks and its primary key."""
+
+    columns: tuple[Column, ...]
+    watermark_specs: tuple[WatermarkSpec, ...] = ()
+    primary_key: UniqueConstraint | None = None
+
+    @staticmethod
+    def of(*columns: Column) -> ResolvedSchema:
+        """Return a schema with only these columns."""
+        return ResolvedSchema(columns)
+
+    @staticmethod
+    def physical(column_names: Sequence[str], column_data_types: Sequence[DataType]) -> ResolvedSchema:
+        """Return a schema of physical columns."""
+        if len(column_names) != len(column_data_types):
+            raise WrongValueError(f"there are {len(column_names)} names and {len(column_data_types)} types")
+        return ResolvedSchema(tuple(map(Column.physical, column_names, column_data_types)))
+
+    def get_column_count(self) -> int:
+        """Return the number of columns."""
+        return len(self.columns)
+
+    def get_columns(self) -> list[Column]:
+        """Return the columns, in order."""
+        return list(self.columns)
+
+    def get_column_names(self) -> list[str]:
+        """Return the names of the columns."""
+        return [column.name for column in self.columns]
+
+    def get_column_data_types(self) -> list[DataType]:
+        """Return the types of the columns."""
+        return [column.data_type for column in self.columns]
+
+    def get_column(self, column_index_or_name: int | str) -> Column | None:
+        """Return a column by its index or name, or None."""
+        if isinstance(column_index_or_name, int):
+            return self.columns[column_index_or_name] if 0 <= column_index_or_name < len(self.columns) else None
+        return next((column for column in self.columns if column.name == column_index_or_name), None)
+
+    def get_watermark_specs(self) -> list[WatermarkSpec]:
+        """Return the watermarks."""
+        return list(self.watermark_specs)
+
+    def get_primary_key(self) -> UniqueConstraint | None:
+        """Return the primary key, if there is one."""
+        return self.primary_key
+
+    def get_primary_key_indexes(self) -> list[int]:
+        """Return the indexes of the primary key columns among the physical columns."""
+        names = [column.name for column in self.columns if column.is_physical()]
+        return [names.index(name) for name in self.primary_key.columns] if self.primary_key is not None else []
+
+    def to_physical_row_data_type(self) -> RowType:
+        """Return the row type of the physical columns."""
+        return _row([column for column in self.columns if column.is_physical()])
+
+    def to_source_row_data_type(self) -> RowType:
+        """Return the row type of all columns."""
+        return _row(self.columns)
+
+    def to_sink_row_data_type(self) -> RowType:
+        """Return the row type of the columns that a sink writes."""
+        return _row([column for column in self.columns if column.is_persisted()])
+
+    def unresolved(self) -> Schema:
+        """Return the schema as a program declares it."""
+        columns = []
+        for column in self.columns:
+            is_computed = column.kind is ColumnKind.COMPUTED
+            columns.append(
+                UnresolvedColumn(
+                    column.name,
+                    None if is_computed else column.data_type,
+                    column.written,
+                    column.kind is ColumnKind.METADATA,
+                    column.metadata_key,
+                    column.is_virtual,
+                    column.comment,
+                )
+            )
+        marks = tuple(
+            UnresolvedWatermark(watermark.rowtime_attribute, watermark.written) for watermark in self.watermark_specs
+        )
+        key = self.primary_key
+        return Schema(tuple(columns), marks, key.columns if key else (), key.name if key else None)
+
+    def __str__(self) -> str:
+        parts = [*self.columns, *self.watermark_specs, *([self.primary_key] if self.primary_key is not None else [])]
+        return "(\n" + ",\n".join(f"  {part}" for part in parts) + "\n)"
+
+
+def _row(columns: Sequence[Column]) -> RowType:
+    return RowType([RowField(column.name, column.data_type, column.comment) for column in columns], False)
+
+
+def resolve(schema: Schema, calls: Calls) -> ResolvedSchema:
+    """Return the resolved schema. Raises `ValidationError` if the schema is inconsistent."""
+    columns = [
+        Column(
+            declared.name,
+            declared.data_type,
+            ColumnKind.METADATA if declared.is_metadata else ColumnKind.PHYSICAL,
+            metadata_key=declared.metadata_key,
+            is_virtual=declared.is_virtual,
+            comment=declared.comment,
+        )
+        for declared in schema.columns
+        if declared.data_type is not None
+    ]
+    _check_names([declared.name for declared in schema.columns])
+    analyser = ScalarAnalyser(build_scope(_rows(columns), calls), calls)
+    stored = {column.name: column for column in columns}
+    resolved = []
+    for unresolved in schema.columns:
+        if unresolved.expression is None:
+            resolved.append(stored[unresolved.name])
+            continue
+        try:
+            typed = analyser.typed(unresolved.expression)
+        except ValidationError as error:
+            raise ValidationError(f"Invalid expression for computed column '{unresolved.name}': {error}") from error
+        column = replace(Column.computed(unresolved.name, typed, unresolved.expression), comment=unresolved.comment)
+        resolved.append(replace(column, time=find_time_attribute(typed)))
+    marks = [_watermark(watermark, resolved, calls) for watermark in schema.watermarks]
+    if len(marks) > 1:
+        raise ValidationError("Multiple watermark definitions are not supported yet.")
+    for mark in marks:
+        index = [column.name for column in resolved].index(mark.rowtime_attribute)
+        resolved[index] = replace(resolved[index], time=TimeAttribute.ROWTIME)
+    key = _primary_key(schema, resolved)
+    if key is not None:
+        resolved = [
+            replace(resolved_column, data_type=resolved_column.data_type.not_null())
+            if resolved_column.name in key.columns
+            else resolved_column
+            for resolved_column in resolved
+        ]
+    return ResolvedSchema(tuple(resolved), tuple(marks), key)
+
+
+def row_schema(columns: Sequence[Column]) -> RowSchema:
+    """Return the columns as the row schema of a plan."""
+    return RowSchema(tuple(PlanColumn(column.name, column.data_type, column.time) for column in columns))
+
+
+def list_metadata_columns(columns: Sequence[Column]) -> tuple[tuple[int, str], ...]:
+    """Return the positions of METADATA columns, each with its key in the connector."""
+    return tuple(
+        (index, column.metadata_key or column.name)
+        for index, column in enumerate(columns)
+        if column.kind is ColumnKind.METADATA
+    )
+
+
+def _rows(columns: Sequence[Column]) -> Values:
+    return Values(schema=row_schema(columns), rows=())
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValidationError(f"Schema must not contain duplicate column names. Found duplicates: [{name}]")
+
+
+def _watermark(mark: UnresolvedWatermark, columns: Sequence[Column], calls: Calls) -> WatermarkSpec:
+    rowtime = next((column for column in columns if column.name == mark.column), None)
+    if rowtime is None:
+        names = ", ".join(column.name for column in columns)
+        raise UnknownNameError(
+            f"Invalid column name '{mark.column}' for rowtime attribute in watermark declaration. "
+            f"Available names are: [{names}]",
+            name=mark.column,
+        )
+    if not isinstance(rowtime.data_type, TimestampType | LocalZonedTimestampType) or rowtime.data_type.precision > 3:
+        raise ValidationError(
+            f"Invalid data type of time field for watermark definition. The field must be of type TIMESTAMP(p) or "
+            f"TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3, but the time field type is "
+            f"{rowtime.data_type}"
+        )
+    typed = ScalarAnalyser(build_scope(_rows(columns), calls), calls).typed(mark.expression)
+    if not isinstance(typed, Field) and not isinstance(typed.type, TimestampType | LocalZonedTimestampType):
+        raise ValidationError(f"Invalid data type of expression for watermark definition: {typed.type}")
+    return WatermarkSpec(mark.column, typed, mark.expression)
+
+
+def _primary_key(schema: Schema, columns: Sequence[Column]) -> UniqueConstraint | None:
+    if not schema.primary_key:
+        return None
+    for name in schema.primary_key:
+        matches = [column for column in columns if column.name == name]
+        if not matches:
+            reason = f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' does not exist."
+            raise UnknownNameError(reason, name=name)
+        if not matches[0].is_physical():
+            raise ValidationError(
+                f"Invalid primary key '{schema.primary_key_name}'. Column '{name}' is not a physical column."
+            )
+    return UniqueConstraint(schema.primary_key_name or "PK_" + "_".join(schema.primary_key), schema.primary_key)

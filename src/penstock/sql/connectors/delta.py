@@ -1,0 +1,409 @@
+"""`delta`: reads and writes Delta Lake tables.
+
+A sink writes each row exactly once, in one table version per checkpoint; with a primary key it merges changes.
+
+The options of the connector `delta`, named as in Flink's connector where it has them.
+
+The scan of a Delta table, with its abilities.
+
+Selects the files of a Delta table that a query may skip, by the column statistics in the log.
+
+Writes rows of a query into a Delta table, or merges changes by primary key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.durable_files import check_outlives
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.codecs.arrow_columns import exact_cast
+from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.codecs.column_data import ColumnData
+from penstock.connectors.delta import log
+from penstock.connectors.delta.commits import PreparedFiles
+from penstock.connectors.delta.data_files import TARGET_BYTES
+from penstock.connectors.delta.log import Scanned, Start, WantedColumn, check_before_reading, check_before_writing
+from penstock.connectors.delta.sink import DeltaSink, DeltaWriter
+from penstock.connectors.delta.source import INTERVAL_MS, DeltaSource, parse_start
+from penstock.connectors.delta.table import TablePlace, require_library, stored_type
+from penstock.runtime.connector import SinkWriter, SinkWriterContext
+from penstock.sql.data.arrow import arrow_type, columns_of_changes
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.formats.columnar_files import (
+    Figures,
+    StatisticsFilter,
+    is_of_use,
+    select_row_groups,
+    statistics_filter,
+)
+from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
+from penstock.sql.tables.connector import TableConnector, TableOptions
+from penstock.sql.tables.lookup import TableLookup, held_lookup
+from penstock.sql.tables.tables import (
+    NO_WATERMARKS,
+    Filtered,
+    FilterPushDown,
+    LimitPushDown,
+    ProjectionPushDown,
+    TableReader,
+    TableScan,
+    TableWriter,
+    WatermarkPushDown,
+    column_names,
+)
+from penstock.sql.typed import Typed
+
+
+def _text(key: str, description: str) -> ConfigOption[str | None]:
+    return ConfigOptions.key(key).string_type().no_default_value().with_description(description)
+
+
+def _flag(key: str, description: str) -> ConfigOption[bool]:
+    return ConfigOptions.key(key).boolean_type().default_value(False).with_description(description)
+
+
+BATCH: Final = "batch"
+STREAMING: Final = "streaming"
+
+PATH: Final = _text("table-path", "The directory of the table, or a URL such as `s3://bucket/table`.")
+MODE: Final = (
+    ConfigOptions.key("mode")
+    .string_type()
+    .default_value(BATCH)
+    .with_description("`batch` reads one version; `streaming` reads the current table, then the rows added to it.")
+)
+VERSION_AS_OF: Final = (
+    ConfigOptions.key("versionAsOf")
+    .long_type()
+    .no_default_value()
+    .with_description("With `batch`, the version to read; by default the latest.")
+)
+TIMESTAMP_AS_OF: Final = _text("timestampAsOf", "The same as a timestamp, such as `2026-01-31T12:00:00Z`.")
+STARTING_VERSION: Final = _text(
+    "startingVersion",
+    "With `streaming`, skip the current table and read from this version on; `latest` reads new rows only.",
+)
+STARTING_TIMESTAMP: Final = _text("startingTimestamp", "The same as a timestamp.")
+INTERVAL: Final = (
+    ConfigOptions.key("updateCheckIntervalMillis")
+    .long_type()
+    .default_value(INTERVAL_MS)
+    .with_description("The interval at which new versions are discovered.")
+)
+IGNORE_DELETES: Final = _flag("ignoreDeletes", "Whether to skip versions that only delete rows, instead of failing.")
+IGNORE_CHANGES: Final = _flag(
+    "ignoreChanges", "Whether to read the rows of rewritten files as new rows, instead of failing."
+)
+CHANGE_FEED: Final = _flag(
+    "readChangeFeed",
+    "With `streaming`, whether to read a changelog; the table must have `delta.enableChangeDataFeed`.",
+)
+MERGE_SCHEMA: Final = _flag("mergeSchema", "Whether a sink adds missing columns to the table.")
+FILE_SIZE: Final = (
+    ConfigOptions.key("targetFileSize")
+    .memory_type()
+    .default_value(TARGET_BYTES)
+    .with_description("The size at which a data file is closed.")
+)
+COMPACTION: Final = (
+    ConfigOptions.key("compactAfterVersions")
+    .int_type()
+    .no_default_value()
+    .with_description("The number of table versions after which a sink compacts small files. If unset, it never does.")
+)
+OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
+    MODE,
+    VERSION_AS_OF,
+    TIMESTAMP_AS_OF,
+    STARTING_VERSION,
+    STARTING_TIMESTAMP,
+    INTERVAL,
+    IGNORE_DELETES,
+    IGNORE_CHANGES,
+    CHANGE_FEED,
+    MERGE_SCHEMA,
+    FILE_SIZE,
+    COMPACTION,
+)
+#: the prefix of options for delta-rs's storage
+STORAGE: Final = "storage."
+#: the prefix of properties for a new table
+PROPERTIES: Final = "delta."
+_OF_BATCH: Final = (VERSION_AS_OF, TIMESTAMP_AS_OF)
+_OF_STREAMING: Final = (STARTING_VERSION, STARTING_TIMESTAMP, IGNORE_DELETES, IGNORE_CHANGES, CHANGE_FEED)
+
+
+def read_place(options: TableOptions) -> TablePlace:
+    """Return the location of the table."""
+    return TablePlace.of(options.required(PATH), dict(options.below(STORAGE)))
+
+
+def read_table_properties(options: TableOptions) -> dict[str, str]:
+    """Return the properties for a new table."""
+    return {f"{PROPERTIES}{key}": value for key, value in options.below(PROPERTIES).items()}
+
+
+def follows(options: TableOptions) -> bool:
+    """Return whether new versions are followed. Raises `ValidationError` for options that conflict with the mode."""
+    mode = options.read(MODE).lower()
+    if mode not in (BATCH, STREAMING):
+        raise options.wrong(MODE.key(), f"it is {BATCH} or {STREAMING}, not {mode}")
+    for option in _OF_BATCH if mode == STREAMING else _OF_STREAMING:
+        if option.key() in options:
+            other = STREAMING if mode == BATCH else BATCH
+            raise options.wrong(option.key(), f"it goes with '{MODE.key()}' = '{other}'")
+    return mode == STREAMING
+
+
+def where_to_begin(options: TableOptions) -> Start:
+    """Return where reading begins. Raises `ValidationError` if both a version and a timestamp are set."""
+    version = options.read(STARTING_VERSION) if options.read(VERSION_AS_OF) is None else options.read(VERSION_AS_OF)
+    timestamp = options.read(STARTING_TIMESTAMP) or options.read(TIMESTAMP_AS_OF)
+    if version is not None and timestamp is not None:
+        raise options.wrong(MODE.key(), "reading begins at a version or at a time, not at both")
+    if version is None:
+        return Start(timestamp=timestamp)
+    try:
+        return Start(**parse_start(version))
+    except ConfigurationError as error:
+        raise options.wrong(STARTING_VERSION.key(), str(error)) from error
+
+
+#: The log may truncate timestamps to milliseconds. The largest possible error of a bound, in the column's unit.
+_CUT: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+#: Writers such as delta-rs log decimals as doubles, which are exact up to this many digits.
+_EXACT_DIGITS: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPruning:
+    """Skips files without a row that satisfies all filters (`FilePruning`)."""
+
+    filters: tuple[StatisticsFilter, ...]
+
+    def may_have(self, figures: Mapping[str, log.Figures], partition: Mapping[str, pa.Scalar]) -> bool:
+        """See `FilePruning`."""
+        return all(self._may_be_true(predicate, figures, partition) for predicate in self.filters)
+
+    def _may_be_true(
+        self, predicate: StatisticsFilter, figures: Mapping[str, log.Figures], partition: Mapping[str, pa.Scalar]
+    ) -> bool:
+        statistics = {}
+        for _, name, kind in predicate.columns:
+            if name in partition:
+                statistics[name] = _of_partition(partition[name], kind)
+            elif name in figures:
+                statistics[name] = _of_file(figures[name], kind)
+        return predicate.may_be_true(statistics)
+
+    def select_row_groups(self, file: Any) -> frozenset[int]:
+        """See `FilePruning`."""
+        return select_row_groups(file, self.filters)
+
+
+def _of_partition(value: pa.Scalar, kind: pa.DataType) -> Figures:
+    if not value.is_valid:
+        return Figures(1, nulls=1)
+    bound = _held(value, kind)
+    return Figures(1, bound, bound, 0)
+
+
+def _of_file(figures: log.Figures, kind: pa.DataType) -> Figures:
+    if figures.least is None or figures.greatest is None:
+        return Figures(figures.rows, nulls=figures.nulls)
+    least, greatest = _held(figures.least, kind), _held(figures.greatest, kind)
+    if least is None or greatest is None:
+        return Figures(figures.rows, nulls=figures.nulls)
+    if pa.types.is_timestamp(kind):
+        cut = _CUT.get(kind.unit, 1)
+        least, greatest = least - cut, greatest + cut
+    elif pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS:
+        least, greatest = least - _rounding(least), greatest + _rounding(greatest)
+    return Figures(figures.rows, least, greatest, figures.nulls)
+
+
+def _rounding(bound: Decimal) -> Decimal:
+    """Return the largest possible error of a bound that was once a double."""
+    return abs(bound).scaleb(-_EXACT_DIGITS)
+
+
+def _held(value: pa.Scalar, kind: pa.DataType) -> Any:
+    """Return a value as `StatisticsFilter` compares it; None if it cannot be converted to the type."""
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(value.type):
+        # Use Python integers: Arrow's nanoseconds cannot hold every timestamp and would wrap around.
+        return value.value * NANOSECONDS[value.type.unit] // NANOSECONDS[kind.unit]
+    try:
+        scalar = exact_cast(pa.repeat(value, 1), kind)[0]
+    except pa.ArrowException:
+        return None
+    return scalar.value if pa.types.is_temporal(kind) else scalar.as_py()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, WatermarkPushDown):
+    """Reads some columns, and skips files and parts of files.
+
+    Attributes:
+        scanned: the table, and where to begin.
+        columns: the columns to read.
+        key: the names of the primary key columns.
+        filters: files without a row that satisfies all filters are skipped.
+        strategy: the watermark strategy of each subtask, which reads one file after another.
+    """
+
+    scanned: Scanned
+    columns: tuple[PlanColumn, ...]
+    key: tuple[str, ...] = ()
+    filters: tuple[StatisticsFilter, ...] = ()
+    strategy: WatermarkStrategy = NO_WATERMARKS
+
+    def _whole(self) -> Scanned:
+        columns = tuple(
+            WantedColumn(output, column.name, arrow_type(column.type))
+            for output, column in zip(column_names(len(self.columns)), self.columns, strict=True)
+        )
+        return replace(self.scanned, columns=columns, pruning=FilterPruning(self.filters) if self.filters else None)
+
+    def check(self) -> None:
+        """See `TableScan`."""
+        check_before_reading(self._whole())
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        names = [column.name for column in self.columns]
+        source = DeltaSource(self._whole())
+        key = tuple(names.index(name) for name in self.key) if set(self.key) <= set(names) else ()
+        if self.scanned.reads_changes:
+            return TableReader(source, ALL, has_before=True, key=key, strategy=self.strategy)
+        return TableReader(source, strategy=self.strategy)
+
+    def with_columns(self, columns: Sequence[int]) -> DeltaScan:
+        """See `ProjectionPushDown`."""
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
+
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """See `FilterPushDown`. All conditions remain: statistics only prove that a file has no matching row."""
+        used = tuple(condition for condition in conditions if is_of_use(condition))
+        filters = tuple(statistics_filter(condition, RowSchema(self.columns)) for condition in used)
+        return Filtered(replace(self, filters=(*self.filters, *filters)), tuple(conditions), used)
+
+    def with_limit(self, limit: int) -> DeltaScan:
+        """See `LimitPushDown`."""
+        known = self.scanned.limit
+        return replace(self, scanned=replace(self.scanned, limit=limit if known is None else min(limit, known)))
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> DeltaScan:
+        """See `WatermarkPushDown`."""
+        return replace(self, strategy=strategy)
+
+
+class TableDeltaSink(DeltaSink):
+    """Accepts rows as (kind, internal values), or columns in the order of the table's declaration."""
+
+    def __init__(self, types: tuple[DataType, ...], *parts: Any, **settings: Any) -> None:
+        super().__init__(*parts, by_place=True, **settings)
+        self._types = types
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, PreparedFiles]:
+        """See `Sink`."""
+        return _TableWriter(self._types, context, self._target(), self._target_bytes, self._by_place)
+
+
+class _TableWriter(DeltaWriter):
+    def __init__(self, types: tuple[DataType, ...], *parts: Any) -> None:
+        super().__init__(*parts)
+        self._types = types
+
+    def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
+        """See `SinkWriter`."""
+        if not values:
+            return
+        names = [f"c{index}" for index in range(len(self._types))]
+        columns, kinds = columns_of_changes(values, names, self._types)
+        self.write_changes(ColumnData(columns), kinds, None)
+
+
+class DeltaConnector(TableConnector):
+    """See the module docstring."""
+
+    name = "delta"
+    required_options = (PATH,)
+    optional_options = OPTIONAL
+    takes_partitions = True
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """Return the delta-rs storage options and the table properties."""
+        return [key for key in options if key.startswith((STORAGE, PROPERTIES))]
+
+    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+        """Return the scan. Raises `ValidationError` for conflicting options."""
+        require_library()
+        _stored(options.title, scan.schema)
+        is_following = follows(options)
+        interval_ms = options.read(INTERVAL)
+        if interval_ms < 1:
+            raise options.wrong(INTERVAL.key(), f"it must be 1 or above, not {interval_ms}")
+        scanned = Scanned(
+            read_place(options),
+            (),
+            where_to_begin(options),
+            interval_ms if is_following else None,
+            options.read(IGNORE_DELETES),
+            options.read(IGNORE_CHANGES),
+            options.read(CHANGE_FEED),
+        )
+        return DeltaScan(scanned, tuple(scan.schema), tuple(scan.schema[index].name for index in scan.key))
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
+        """Return a lookup that reads the table once and caches its rows."""
+        table_scan = self.scan(scan, options)
+        table_scan.check()
+        return held_lookup(table_scan.reader(), scan, key)
+
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+        """Return a writer that merges by the primary key if the table declares one."""
+        require_library()
+        if write.overwrites:
+            raise UnsupportedError(
+                f"INSERT OVERWRITE into Delta table {options.title} is not supported: delete its rows"
+            )
+        schema = write.schema
+        check_before_writing(read_place(options), bool(write.key))
+        compaction = options.read(COMPACTION)
+        if compaction is not None and compaction < 1:
+            raise options.wrong(COMPACTION.key(), f"it must be 1 or above, not {compaction}")
+        check_outlives(options.required(PATH))
+        try:
+            sink = TableDeltaSink(
+                tuple(schema.types),
+                read_place(options),
+                _stored(options.title, schema),
+                partition_columns=write.partition_keys or None,
+                key=tuple(schema[index].name for index in write.key),
+                merge_schema=options.read(MERGE_SCHEMA),
+                properties=read_table_properties(options),
+                target_bytes=options.read(FILE_SIZE),
+                compact_after=compaction,
+            )
+        except ConfigurationError as error:
+            raise ValidationError(f"table {options.title} cannot be written: {error}") from error
+        if not write.key:
+            return TableWriter(sink, INSERTS, takes_columns=True)
+        return TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
+
+
+def _stored(title: str, schema: RowSchema) -> pa.Schema:
+    """Return the columns with Delta Lake types. Raises `UnsupportedError` for a type that Delta Lake lacks."""
+    try:
+        return pa.schema([(column.name, stored_type(arrow_type(column.type), column.name)) for column in schema])
+    except UnsupportedError as error:
+        raise UnsupportedError(f"table {title}: {error}") from error

@@ -1,0 +1,334 @@
+"""`filesystem`: reads and writes files, with the options of Flink's connector of this name.
+
+A sink writes each row exactly once: files become visible when the checkpoint that covers them completes, or at the end.
+
+The scan of a table stored in files, with its abilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
+
+from penstock.base.durable_files import check_outlives
+from penstock.base.errors import UnsupportedError
+from penstock.base.watermark_strategy import WatermarkStrategy
+from penstock.connectors.file.filesystem import absolute_path, list_files
+from penstock.sql.connectors.filesystem.partitions import (
+    DEFAULT_NAME,
+    INTERVAL,
+    PATH,
+    PATTERN,
+    READ_OPTIONS,
+    WRITE_OPTIONS,
+    WantedPartitions,
+    build_partition_path,
+    check_types,
+    is_plain,
+    parse_partition,
+    refuse_unsupported,
+    rolling_policy,
+)
+from penstock.sql.connectors.filesystem.sink import TableFilesSink
+from penstock.sql.connectors.filesystem.source import METADATA, OutputColumn, TableFilesSource, with_fields_alone
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DataType
+from penstock.sql.formats.format import Formats, TableFormat, only_messages
+from penstock.sql.logical.nodes import INSERTS, RowSchema, Scan, Write
+from penstock.sql.tables.connector import FORMAT, TableConnector, TableOptions
+from penstock.sql.tables.lookup import TableLookup, held_lookup
+from penstock.sql.tables.tables import (
+    NO_WATERMARKS,
+    Filtered,
+    FilterPushDown,
+    LimitPushDown,
+    NestedPushDown,
+    Partition,
+    PartitionPushDown,
+    Path,
+    ProjectionPushDown,
+    TableLocation,
+    TableReader,
+    TableScan,
+    TableWriter,
+    WatermarkPushDown,
+    leaf_type,
+)
+from penstock.sql.typed import Field, Typed, transformed
+
+
+@dataclass(frozen=True, slots=True)
+class FilesScan(
+    TableScan,
+    ProjectionPushDown,
+    NestedPushDown,
+    FilterPushDown,
+    LimitPushDown,
+    PartitionPushDown,
+    WatermarkPushDown,
+):
+    """Reads some columns, or fields of them, and some partitions, skips parts of files, and stops early.
+
+    Attributes:
+        title: the table.
+        path: the location of the files.
+        format: reads the files.
+        options: the options of the format.
+        stored: the columns stored in files, in order.
+        columns: the columns to read.
+        partition_keys: the columns that name directories.
+        default_name: the name of the partition of NULL.
+        pattern: a regular expression that file paths must match; None for any.
+        interval_ms: how often to look for new files; None to look once.
+        wanted: the partitions that satisfy the query's conditions; None for all.
+        conditions: over the stored columns; the format may skip rows that do not satisfy them.
+        only: the values of the partitions to read, in the order of the partition keys; None for all.
+        limit: the number of rows needed; None for all.
+        strategy: the watermark strategy of each subtask, which reads one part of a file after another.
+        zone: the time zone of the session.
+    """
+
+    title: str
+    path: str
+    format: TableFormat
+    options: tuple[tuple[str, str], ...]
+    stored: RowSchema
+    columns: tuple[OutputColumn, ...]
+    partition_keys: tuple[str, ...] = ()
+    default_name: str = ""
+    pattern: str | None = None
+    interval_ms: int | None = None
+    wanted: WantedPartitions | None = None
+    conditions: tuple[Typed, ...] = ()
+    only: tuple[tuple[str | None, ...], ...] | None = None
+    limit: int | None = None
+    strategy: WatermarkStrategy = NO_WATERMARKS
+    zone: tzinfo = UTC
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        names = self.stored.names
+        of_files = [column for column in self.columns if not column.is_partition and column.metadata is None]
+        indices = list(dict.fromkeys(names.index(column.name) for column in of_files))
+        if not indices and names:
+            indices = [0]  # only to count rows
+        options = TableOptions(self.title, dict(self.options), zone=self.zone)
+        stored, columns = self.stored, self.columns
+        if self.format.has_named_fields and any(column.path for column in of_files):
+            stored, columns = with_fields_alone(stored, columns)
+        decoding = self.format.decoding(stored, indices, options)
+        if self.conditions:
+            decoding = self.format.filtered(decoding, self.stored, self.conditions)
+        if decoding.files is None:
+            raise only_messages(self.format.name, self.title)
+        source = TableFilesSource(
+            decoding.files,
+            columns,
+            (self.path,),
+            pattern=self.pattern,
+            default_name=self.default_name,
+            interval_ms=self.interval_ms,
+            limit=self.limit,
+            wanted=self._all_wanted(),
+        )
+        if decoding.changes != INSERTS:
+            return TableReader(source, decoding.changes, has_before=True, strategy=self.strategy)
+        return TableReader(source, location=self._location(), strategy=self.strategy)
+
+    def with_columns(self, columns: Sequence[int]) -> FilesScan:
+        """See `ProjectionPushDown`."""
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
+
+    def with_leaves(self, paths: Sequence[Path]) -> FilesScan:
+        """See `NestedPushDown`."""
+        return replace(self, columns=tuple(_leaf(self.columns[column], fields) for column, *fields in paths))
+
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """See `FilterPushDown`. Conditions on partitions are applied here; the format may use the others."""
+        keys = {
+            index: self.partition_keys.index(column.name)
+            for index, column in enumerate(self.columns)
+            if column.is_partition
+        }
+        names = self.stored.names
+        stored = {
+            index: names.index(column.name)
+            for index, column in enumerate(self.columns)
+            if not column.is_partition and column.metadata is None and not column.path
+        }
+        done = [condition for condition in conditions if _is_over(condition, keys) and is_plain(condition)]
+        rest = tuple(condition for condition in conditions if condition not in done)
+        used = tuple(
+            condition
+            for condition in rest
+            if _is_over(condition, stored) and self.format.uses(_moved(condition, stored))
+        )
+        table_scan = replace(self, conditions=(*self.conditions, *(_moved(condition, stored) for condition in used)))
+        if done:
+            table_scan = replace(table_scan, wanted=self._wanted([_moved(condition, keys) for condition in done]))
+        return Filtered(table_scan, rest, used)
+
+    def _wanted(self, conditions: Sequence[Typed]) -> WantedPartitions:
+        kinds = {column.name: column.type for column in self.columns if column.is_partition}
+        read = tuple(key for key in self.partition_keys if key in kinds)
+        positions = {self.partition_keys.index(key): position for position, key in enumerate(read)}
+        moved = [_moved(condition, positions) for condition in conditions]
+        return WantedPartitions(tuple(moved), read, tuple(kinds[key] for key in read), self.default_name)
+
+    def with_limit(self, limit: int) -> FilesScan:
+        """See `LimitPushDown`."""
+        return replace(self, limit=limit if self.limit is None else min(limit, self.limit))
+
+    def with_watermarks(self, strategy: WatermarkStrategy) -> FilesScan:
+        """See `WatermarkPushDown`."""
+        return replace(self, strategy=strategy)
+
+    def partitions(self) -> list[Partition] | None:
+        """See `PartitionPushDown`. Unknown while new files are monitored."""
+        if not self.partition_keys or self.interval_ms is not None:
+            return None
+        by_directory: dict[str, Partition] = {}
+        try:
+            files = list_files(self.path)
+        except FileNotFoundError:
+            return None
+        for file in files:
+            values = parse_partition(file.path, self.partition_keys, self.default_name)
+            by_directory[build_partition_path(values, self.partition_keys, self.default_name)] = values
+        partitions = [by_directory[directory] for directory in sorted(by_directory)]
+        return [
+            partition
+            for partition in partitions
+            if self.only is None or self._get_partition_values(partition) in self.only
+        ]
+
+    def with_partitions(self, partitions: Sequence[Partition]) -> FilesScan:
+        """See `PartitionPushDown`. Raises `ValidationError` for partitions of other columns."""
+        for partition in partitions:
+            if set(partition) != set(self.partition_keys):
+                raise ValidationError(
+                    f"a partition of table {self.title} has values of {', '.join(self.partition_keys)}, "
+                    f"not of {', '.join(partition)}"
+                )
+        return replace(self, only=tuple(map(self._get_partition_values, partitions)))
+
+    def _get_partition_values(self, partition: Partition) -> tuple[str | None, ...]:
+        return tuple(partition[key] for key in self.partition_keys)
+
+    def _all_wanted(self) -> WantedPartitions | None:
+        if self.only is None:
+            return self.wanted
+        partitions = self.wanted or WantedPartitions((), (), (), self.default_name)
+        return replace(partitions, all_keys=self.partition_keys, only=frozenset(self.only))
+
+    def _location(self) -> TableLocation:
+        is_all = self.pattern is None and self.limit is None and self.wanted is None
+        has_plain_columns = all(column.metadata is None and not column.path for column in self.columns)
+        only = None
+        if self.only is not None:
+            partitions = [dict(zip(self.partition_keys, values, strict=True)) for values in self.only]
+            only = tuple(
+                build_partition_path(partition, self.partition_keys, self.default_name) for partition in partitions
+            )
+        return TableLocation(
+            self.path, self.format.name, self.options, self.partition_keys, only, is_all and has_plain_columns
+        )
+
+
+def _leaf(column: OutputColumn, fields: Sequence[int]) -> OutputColumn:
+    return replace(column, type=leaf_type(column.type, fields), path=(*column.path, *fields))
+
+
+def _is_over(condition: Typed, positions: Mapping[int, int]) -> bool:
+    read = {node.index for node in condition.walk() if isinstance(node, Field)}
+    return bool(read) and read <= positions.keys()
+
+
+def _moved(condition: Typed, positions: Mapping[int, int]) -> Typed:
+    return transformed(
+        condition, lambda node: replace(node, index=positions[node.index]) if isinstance(node, Field) else node
+    )
+
+
+class FilesystemConnector(TableConnector):
+    """See the module docstring. `formats`: the possible values of the option `format`."""
+
+    name = "filesystem"
+    required_options = (PATH, FORMAT)
+    optional_options = (DEFAULT_NAME, *READ_OPTIONS, *WRITE_OPTIONS)
+    takes_partitions = True
+
+    def __init__(self, formats: Formats) -> None:
+        self._formats = formats
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """Return the options of the format."""
+        refuse_unsupported(options)
+        return self._formats.option_keys(options)
+
+    def readable_metadata(self, options: TableOptions) -> Mapping[str, DataType]:
+        """Return the metadata of files."""
+        return METADATA
+
+    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+        """Return the scan. Raises `ValidationError` if the columns do not fit the format."""
+        table_format, of_format = self._formats.find(options)
+        metadata = dict(scan.metadata)
+        keys = scan.partition_keys
+        check_types(options.title, scan.schema, keys)
+        columns = tuple(
+            OutputColumn(column.name, column.type, column.name in keys, metadata.get(index))
+            for index, column in enumerate(scan.schema)
+        )
+        stored = tuple(
+            column for index, column in enumerate(scan.schema) if column.name not in keys and index not in metadata
+        )
+        interval_ms = options.read(INTERVAL)
+        if interval_ms is not None and interval_ms <= 0:
+            raise options.wrong(INTERVAL.key(), "it must be above 0")
+        table_scan = FilesScan(
+            title=options.title,
+            path=absolute_path(options.required(PATH)),
+            format=table_format,
+            options=tuple(sorted(of_format.items())),
+            stored=RowSchema(stored),
+            columns=columns,
+            partition_keys=keys,
+            default_name=options.read(DEFAULT_NAME),
+            pattern=options.read(PATTERN),
+            interval_ms=interval_ms,
+            zone=options.zone,
+        )
+        table_scan.reader()
+        return table_scan
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
+        """Return a lookup that reads all files once and caches their rows."""
+        return held_lookup(self.scan(scan, options).reader(), scan, key)
+
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+        """Return a writer that accepts the changes that the format can represent."""
+        table_format, of_format = self._formats.find(options)
+        if write.overwrites:
+            raise UnsupportedError(
+                f"INSERT OVERWRITE into files is not supported: table {options.title}. Remove the files first"
+            )
+        keys = write.partition_keys
+        check_types(options.title, write.schema, keys)
+        stored = RowSchema(tuple(column for column in write.schema if column.name not in keys))
+        if not len(stored):
+            raise ValidationError(f"table {options.title} has no columns besides those of its partitions")
+        encoding = table_format.encoding(stored, of_format)
+        if encoding.files is None:
+            raise only_messages(table_format.name, options.title)
+        check_outlives(options.required(PATH))
+        sink = TableFilesSink(
+            absolute_path(options.required(PATH)),
+            encoding.files,
+            write.schema,
+            keys,
+            options.read(DEFAULT_NAME),
+            rolling_policy(options),
+        )
+        return TableWriter(sink, encoding.accepts, takes_columns=True, follows_query=encoding.accepts != INSERTS)

@@ -1,0 +1,525 @@
+"""`jdbc`: reads, looks up and writes PostgreSQL tables.
+
+The options of the connector `jdbc`.
+
+The scan of a PostgreSQL table, with its abilities.
+
+Translates query conditions to PostgreSQL's SQL.
+
+Both systems agree on integers, decimals, booleans, dates and timestamps. They differ in part on strings (CHAR is padded
+with blanks here, but not in PostgreSQL) and on floats (PostgreSQL sorts NaN above all other numbers). Conditions on
+these are translated only if they exclude no matching row, and the query evaluates them again.
+
+Finds rows by key for lookup joins, with one query per batch of keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from penstock.base.config_options import ConfigOption, ConfigOptions
+from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.postgres.client import (
+    DRIVER,
+    LEDGER,
+    MAX_RETRIES,
+    Address,
+    JdbcExecutionOptions,
+    driver,
+    quoted,
+)
+from penstock.connectors.postgres.lookup import KeyLookup
+from penstock.connectors.postgres.scan import FETCH_SIZE, JdbcSource, Partitions, Scanned, ScannedColumn
+from penstock.connectors.postgres.text_columns import FAIL, NULL, OPTION, check_mode, literal, to_server_texts
+from penstock.sql.connectors.jdbc_sink import JdbcTableSink, Target
+from penstock.sql.data import types
+from penstock.sql.data.arrow import arrow_type, to_column
+from penstock.sql.data.types import DataType
+from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
+from penstock.sql.tables.connector import TableConnector, TableOptions
+from penstock.sql.tables.lookup import LookedUp, LookupReader, TableLookup
+from penstock.sql.tables.tables import (
+    Filtered,
+    FilterPushDown,
+    LimitPushDown,
+    ProjectionPushDown,
+    TableReader,
+    TableScan,
+    TableWriter,
+    column_names,
+)
+from penstock.sql.typed import Constant, Field, FunctionCall, Typed, separated
+
+
+def _text(key: str, description: str) -> ConfigOption[str | None]:
+    return ConfigOptions.key(key).string_type().no_default_value().with_description(description)
+
+
+def _number(key: str, default: int, description: str) -> ConfigOption[int]:
+    return ConfigOptions.key(key).int_type().default_value(default).with_description(description)
+
+
+URL: Final = _text("url", "`jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…` with libpq's parameters.")
+TABLE: Final = _text("table-name", "The name of a table or view; `schema.table` if it is in another schema.")
+USERNAME: Final = _text("username", "The user name.")
+PASSWORD: Final = _text("password", "The password.")
+DRIVER_NAME: Final = _text("driver", "The name of a Java driver, for compatibility; only PostgreSQL's is accepted.")
+PARTITION_COLUMN: Final = _text("scan.partition.column", "The integer column that partitions the scan.")
+PARTITION_COUNT: Final = (
+    ConfigOptions.key("scan.partition.num").int_type().no_default_value().with_description("The number of partitions.")
+)
+LOWER: Final = (
+    ConfigOptions.key("scan.partition.lower-bound")
+    .long_type()
+    .no_default_value()
+    .with_description(
+        "The least value of the column. Rows below it, and rows with NULL, are read with the first partition."
+    )
+)
+UPPER: Final = (
+    ConfigOptions.key("scan.partition.upper-bound")
+    .long_type()
+    .no_default_value()
+    .with_description("The greatest value of the column. Rows above it are read with the last partition.")
+)
+FETCH: Final = _number("scan.fetch-size", FETCH_SIZE, "The number of rows to fetch at a time.")
+MAX_ROWS: Final = _number("sink.buffer-flush.max-rows", 5_000, "The number of buffered rows that triggers a write.")
+INTERVAL: Final = (
+    ConfigOptions.key("sink.buffer-flush.interval")
+    .duration_type()
+    .default_value(1_000)
+    .with_description(
+        "The maximum time that rows stay buffered; with `0`, until the buffer is full or a checkpoint is taken."
+    )
+)
+RETRIES: Final = _number("sink.max-retries", MAX_RETRIES, "The maximum number of retries of a failed write.")
+GUARANTEE: Final = (
+    ConfigOptions.key("sink.delivery-guarantee")
+    .string_type()
+    .default_value("at-least-once")
+    .with_description(
+        "`exactly-once` buffers rows until the checkpoint completes, and writes them together with an entry in the "
+        "ledger."
+    )
+)
+LEDGER_TABLE: Final = (
+    ConfigOptions.key("sink.ledger-table")
+    .string_type()
+    .default_value(LEDGER)
+    .with_description("The table that records exactly-once writes; it is created if it does not exist.")
+)
+UNREPRESENTABLE: Final = (
+    ConfigOptions.key(OPTION)
+    .string_type()
+    .default_value(FAIL)
+    .with_description(
+        "How to treat values that the declared type cannot represent, such as NaN for DECIMAL or `infinity` for "
+        "TIMESTAMP: `fail` the job, or convert them to `null`. A STRING column holds every value as text."
+    )
+)
+LOOKUP_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    ConfigOptions.key("lookup.cache")
+    .string_type()
+    .default_value("NONE")
+    .with_description("`PARTIAL` caches the rows of some keys, `FULL` the whole table."),
+    ConfigOptions.key("lookup.partial-cache.max-rows")
+    .long_type()
+    .no_default_value()
+    .with_description("The maximum number of cached keys."),
+    ConfigOptions.key("lookup.partial-cache.expire-after-write")
+    .duration_type()
+    .no_default_value()
+    .with_description("The time after which a key expires once it is fetched."),
+    ConfigOptions.key("lookup.partial-cache.expire-after-access")
+    .duration_type()
+    .no_default_value()
+    .with_description("The time after which a key expires once it is last used."),
+    ConfigOptions.key("lookup.partial-cache.cache-missing-key")
+    .boolean_type()
+    .default_value(True)
+    .with_description("Whether to cache keys without rows."),
+    ConfigOptions.key("lookup.max-retries")
+    .int_type()
+    .default_value(3)
+    .with_description("The maximum number of retries of a failed lookup."),
+)
+OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
+    USERNAME,
+    PASSWORD,
+    DRIVER_NAME,
+    PARTITION_COLUMN,
+    PARTITION_COUNT,
+    LOWER,
+    UPPER,
+    FETCH,
+    UNREPRESENTABLE,
+    *LOOKUP_OPTIONS,
+    MAX_ROWS,
+    INTERVAL,
+    RETRIES,
+    GUARANTEE,
+    LEDGER_TABLE,
+)
+
+#: unsupported options of Flink's connector, and why
+_REFUSED: Final = (
+    (re.compile(r"scan\.auto-commit"), "a scan is one transaction, with one snapshot for all parts"),
+    (re.compile(r"connection\.max-retry-timeout"), "the URL's connect_timeout says how long to wait for a connection"),
+    (re.compile(r"compatible-mode|properties\..*"), "parameters of connections stand in the URL"),
+)
+
+
+def refuse_unsupported(options: TableOptions) -> None:
+    """Raise `UnsupportedError` for options of Flink's connector that are not supported."""
+    for key in options:
+        for pattern, reason in _REFUSED:
+            if pattern.fullmatch(key):
+                raise UnsupportedError(
+                    f"option '{key}' of table {options.title} is not supported ({reason}): leave it out"
+                )
+
+
+def read_address(options: TableOptions) -> Address:
+    """Return the address of the database. Raises `ValidationError` if the URL is not a PostgreSQL URL."""
+    driver = options.read(DRIVER_NAME)
+    if driver not in (None, DRIVER):
+        raise options.wrong(DRIVER_NAME.key(), f"the only driver there is is {DRIVER}, not {driver}")
+    try:
+        return Address(options.required(URL), options.read(USERNAME), options.read(PASSWORD))
+    except ConfigurationError as error:
+        raise options.wrong(URL.key(), str(error)) from error
+
+
+def read_unrepresentable(options: TableOptions) -> str:
+    """Return how to read values that a type cannot hold. Raises `ValidationError` for an unknown mode."""
+    try:
+        return check_mode(options.read(UNREPRESENTABLE))
+    except ConfigurationError as error:
+        raise options.wrong(OPTION, str(error)) from error
+
+
+def read_partitions(options: TableOptions) -> Partitions | None:
+    """Return how the table is partitioned; None if it is not.
+
+    Raises `ValidationError` if only some of the options are set.
+    """
+    column, count = options.read(PARTITION_COLUMN), options.read(PARTITION_COUNT)
+    lower, upper = options.read(LOWER), options.read(UPPER)
+    if column is None and count is None and lower is None and upper is None:
+        return None
+    if column is None or count is None or lower is None or upper is None:
+        raise options.wrong(
+            PARTITION_COLUMN.key(),
+            "either all of scan.partition.column, scan.partition.num, scan.partition.lower-bound and "
+            "scan.partition.upper-bound are set, or none",
+        )
+    try:
+        return Partitions(column, lower, upper, count)
+    except ConfigurationError as error:
+        raise options.wrong(PARTITION_COUNT.key(), str(error)) from error
+
+
+_COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
+_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CASTS: Final[tuple[tuple[type[DataType], str], ...]] = (
+    (types.BooleanType, "boolean"),
+    (types.IntegralType, "int8"),
+    (types.DecimalType, "numeric"),
+    (types.FractionalType, "float8"),
+    (types.DateType, "date"),
+    (types.LocalZonedTimestampType, "timestamptz"),
+    (types.TimestampType, "timestamp"),
+)
+#: longer lists of constants are evaluated by the query
+_IN_MAX: Final = 1_000
+_TEXTS: Final = (types.CharType, types.VarCharType)
+
+
+class Condition(NamedTuple):
+    """A condition in SQL, and whether it is true for exactly the same rows; otherwise it is true for more rows."""
+
+    sql: str
+    is_exact: bool
+
+
+def to_sql_condition(condition: Typed, columns: Sequence[str]) -> Condition | None:
+    """Return a condition over columns, given as SQL expressions; None if the server cannot evaluate it."""
+    if isinstance(condition, Field):
+        return Condition(columns[condition.index], True) if isinstance(condition.type, types.BooleanType) else None
+    if not isinstance(condition, FunctionCall) or condition.options:
+        return None
+    name, operands = condition.function, condition.operands
+    if name in ("AND", "OR"):
+        parts = [to_sql_condition(operand, columns) for operand in operands]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return Condition("(" + f" {name} ".join(part.sql for part in known) + ")", all(part.is_exact for part in known))
+    if name == "NOT":
+        inner = to_sql_condition(operands[0], columns)
+        return Condition(f"(NOT {inner.sql})", True) if inner is not None and inner.is_exact else None
+    first = operands[0] if operands else None
+    if name in ("IS NULL", "IS NOT NULL") and isinstance(first, Field):
+        return Condition(f"({columns[first.index]} {name})", True)
+    if name == "IN" and isinstance(first, Field):
+        among = separated(operands[1:])
+        return _build_in_condition(first, among, columns) if len(among) <= _IN_MAX else None
+    if name in _COMPARISONS and len(operands) == 2:
+        return _comparison(name, *operands, columns=columns)
+    return None
+
+
+def _comparison(name: str, left: Typed, right: Typed, columns: Sequence[str]) -> Condition | None:
+    if isinstance(left, Constant) and isinstance(right, Field):
+        left, right, name = right, left, _MIRRORED.get(name, name)
+    if not isinstance(left, Field) or not isinstance(right, Constant):
+        return None
+    is_text = isinstance(left.type, _TEXTS)
+    # NaN needs no special case: `<` excludes it both in PostgreSQL and here.
+    if is_text and name != "=":
+        return None
+    value = _constant(right, left.type)
+    if value is None:
+        return None
+    is_exact = not is_text and not isinstance(left.type, types.FloatType | types.DoubleType)
+    return Condition(f"({columns[left.index]} {name} {value})", is_exact)
+
+
+def _build_in_condition(column: Field, constants: Sequence[Typed], columns: Sequence[str]) -> Condition | None:
+    values = [_constant(constant, column.type) if isinstance(constant, Constant) else None for constant in constants]
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    is_exact = not isinstance(column.type, (*_TEXTS, types.FloatType, types.DoubleType))
+    return Condition(f"({columns[column.index]} IN ({', '.join(known)}))", is_exact)
+
+
+def _constant(constant: Constant, other: DataType) -> str | None:
+    """Return a constant in SQL; None for NULL, and if the column is of another kind."""
+    if constant.value is None:
+        return None
+    text = literal(to_server_texts(to_column([constant.value], constant.type))[0].as_py())
+    if isinstance(other, _TEXTS):
+        return text if isinstance(constant.type, _TEXTS) else None
+    for kind, name in _CASTS:
+        if isinstance(constant.type, kind):
+            is_number = isinstance(constant.type, types.NumericType) and isinstance(other, types.NumericType)
+            return f"{text}::{name}" if is_number or isinstance(other, kind) else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
+    """Reads some columns, and filters rows on the server.
+
+    Attributes:
+        address: the database.
+        table: the path of the table.
+        columns: the columns to read.
+        fetch_size: how many rows are fetched at a time.
+        partitions: how the table is partitioned.
+        conditions: filters in SQL.
+        limit: the number of rows needed from each partition; None for all.
+        unrepresentable: what to do with values that a type cannot hold.
+    """
+
+    address: Address
+    table: str
+    columns: tuple[PlanColumn, ...]
+    fetch_size: int
+    partitions: Partitions | None = None
+    conditions: tuple[str, ...] = ()
+    limit: int | None = None
+    unrepresentable: str = FAIL
+
+    def reader(self) -> TableReader:
+        """See `TableScan`."""
+        columns = tuple(
+            ScannedColumn(name, quoted(column.name), arrow_type(column.type))
+            for name, column in zip(column_names(len(self.columns)), self.columns, strict=True)
+        )
+        scanned = Scanned(
+            self.address,
+            self.table,
+            columns,
+            self.conditions,
+            self.limit,
+            self.partitions,
+            self.fetch_size,
+            self.unrepresentable,
+        )
+        return TableReader(JdbcSource(scanned))
+
+    def with_columns(self, columns: Sequence[int]) -> JdbcScan:
+        """See `ProjectionPushDown`."""
+        return replace(self, columns=tuple(self.columns[index] for index in columns))
+
+    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+        """See `FilterPushDown`. Filters nothing if unrepresentable values become NULL, which the server cannot know."""
+        if self.unrepresentable == NULL:
+            return Filtered(self, tuple(conditions), ())
+        names = [quoted(column.name) for column in self.columns]
+        translated = [(condition, to_sql_condition(condition, names)) for condition in conditions]
+        pushed = tuple(known.sql for _, known in translated if known is not None)
+        remaining = tuple(condition for condition, known in translated if known is None or not known.is_exact)
+        used = tuple(condition for condition, known in translated if known is not None and not known.is_exact)
+        return Filtered(replace(self, conditions=(*self.conditions, *pushed)), remaining, used)
+
+    def with_limit(self, limit: int) -> JdbcScan:
+        """See `LimitPushDown`."""
+        return replace(self, limit=limit if self.limit is None else min(limit, self.limit))
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSpec:
+    """A lookup in a table.
+
+    Attributes:
+        address: the database.
+        table: the path of the table.
+        names: the names of its columns.
+        types: the types of its columns.
+        key: the names of the key columns.
+        retries: how often a query is retried.
+        unrepresentable: what to do with values that a type cannot hold.
+    """
+
+    address: Address
+    table: str
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    key: tuple[str, ...]
+    retries: int
+    unrepresentable: str
+
+
+class JdbcLookupReader(LookupReader):
+    """See the module docstring."""
+
+    def __init__(self, spec: LookupSpec) -> None:
+        columns = [
+            ScannedColumn(name, f"t.{quoted(name)}", kind) for name, kind in zip(spec.names, spec.types, strict=True)
+        ]
+        self._lookup = KeyLookup(
+            spec.address,
+            spec.table,
+            columns,
+            spec.key,
+            retries=spec.retries,
+            unrepresentable=spec.unrepresentable,
+        )
+
+    def lookup(self, keys: pa.RecordBatch) -> LookedUp:
+        """See `LookupReader`."""
+        columns: Sequence[pa.Array] = keys.columns
+        return LookedUp(*self._lookup.find(columns))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._lookup.close()
+
+
+_PLAIN: Final = (
+    types.BooleanType,
+    types.IntegralType,
+    types.FractionalType,
+    types.CharType,
+    types.VarCharType,
+    types.BinaryType,
+    types.VarBinaryType,
+    types.DateType,
+    types.TimeType,
+    types.TimestampType,
+    types.LocalZonedTimestampType,
+)
+_GUARANTEES: Final = ("at-least-once", "exactly-once")
+
+
+class JdbcConnector(TableConnector):
+    """See the module docstring."""
+
+    name = "jdbc"
+    required_options = (URL, TABLE)
+    optional_options = OPTIONAL
+
+    def more_options(self, options: TableOptions, columns: Sequence[str]) -> Iterable[str]:
+        """Return no more options, and reject unsupported ones with the reason."""
+        refuse_unsupported(options)
+        return ()
+
+    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+        """Return the scan. Raises `ValidationError` for conflicting options."""
+        driver()
+        check_types(options.title, scan.schema)
+        return JdbcScan(
+            read_address(options),
+            options.required(TABLE),
+            tuple(scan.schema),
+            _at_least(1, options, FETCH.key(), options.read(FETCH)),
+            read_partitions(options),
+            unrepresentable=read_unrepresentable(options),
+        )
+
+    def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
+        """Return a lookup by all key columns."""
+        driver()
+        check_types(options.title, scan.schema)
+        spec = LookupSpec(
+            read_address(options),
+            options.required(TABLE),
+            tuple(scan.schema.names),
+            tuple(arrow_type(column.type) for column in scan.schema),
+            tuple(scan.schema[index].name for index in key),
+            # With this option the join itself retries.
+            0 if "lookup.max-retries" in options else 3,
+            read_unrepresentable(options),
+        )
+        return TableLookup(tuple(key), partial(JdbcLookupReader, spec))
+
+    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+        """Return a writer, which writes by primary key if the table declares one."""
+        driver()
+        if write.overwrites:
+            raise UnsupportedError(
+                f"INSERT OVERWRITE into table {options.title} is not supported: delete its rows first"
+            )
+        check_types(options.title, write.schema)
+        schema = write.schema
+        target = Target(
+            read_address(options), options.required(TABLE), tuple(schema.names), tuple(schema.types), tuple(write.key)
+        )
+        guarantee = options.read(GUARANTEE).lower()
+        if guarantee not in _GUARANTEES:
+            raise options.wrong(GUARANTEE.key(), f"it is {' or '.join(_GUARANTEES)}, not {guarantee}")
+        try:
+            execution = JdbcExecutionOptions(options.read(INTERVAL), options.read(MAX_ROWS), options.read(RETRIES))
+        except ConfigurationError as error:
+            raise options.wrong(MAX_ROWS.key(), str(error)) from error
+        ledger = options.read(LEDGER_TABLE) if guarantee == "exactly-once" else None
+        sink = JdbcTableSink(target, execution, ledger)
+        if not write.key:
+            return TableWriter(sink, INSERTS, takes_columns=True)
+        return TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
+
+
+def check_types(title: str, schema: RowSchema) -> None:
+    """Raise `UnsupportedError` for column types that PostgreSQL lacks."""
+    for column in schema:
+        kind = column.type.element_type if type(column.type) is types.ArrayType else column.type
+        if not isinstance(kind, _PLAIN):
+            raise UnsupportedError(
+                f"column '{column.name}' of table {title} is {column.type}, which is not read from or written into "
+                "PostgreSQL: declare it as STRING, and take it apart by functions of JSON"
+            )
+
+
+def _at_least(least: int, options: TableOptions, key: str, value: int) -> int:
+    if value < least:
+        raise options.wrong(key, f"it must be {least} or above, not {value}")
+    return value

@@ -1,0 +1,60 @@
+"""Executors of plans: the interface between the Table API and the runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from penstock.drivers.job_client import JobClient
+from penstock.plan.description import Plan
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.nodes import Node, Write
+
+#: a changelog row: its kind (`+I`, `-U`, `+U`, `-D`) and its external values
+ChangelogRow = tuple[str, tuple[Any, ...]]
+
+
+class Job(Protocol):
+    """A started job."""
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait for the job's end. Raises its error, or `CallTimeoutError` if it still runs after `timeout_ms`."""
+
+    def client(self) -> JobClient:
+        """Return the job's client, as `StreamExecutionEnvironment.execute_async` does."""
+
+
+class CollectingJob(Job, Protocol):
+    """A job that sends its rows to the client. `wait` blocks until the first row is available, and keeps all rows."""
+
+    def rows(self) -> Iterator[ChangelogRow]:
+        """Yield rows as they arrive, until the job ends."""
+
+    def held_rows(self) -> Iterator[ChangelogRow]:
+        """Like `rows`, with internal values (`penstock.sql.data.arrow`), which keep nanoseconds."""
+
+    def cancel(self) -> None:
+        """Cancel the job when its rows are not needed any longer."""
+
+
+class Executor(Protocol):
+    """Runs plans as jobs. `options`: the session's options as strings; `session`: the state visible to functions."""
+
+    def write(
+        self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> Job:
+        """Start one job that writes to all these tables."""
+
+    def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
+        """Start a job that sends the rows of a plan to the client."""
+
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """Return the rows of a plan as a Spark data frame. Raises `ConfigurationError` except in BATCH mode."""
+
+    def explain(
+        self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """Return the part of EXPLAIN below the logical plans: how they would run."""
+
+    def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        """Return the job plan without running it. Raises `UnsupportedError` if it does not exist before the run."""

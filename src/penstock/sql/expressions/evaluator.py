@@ -1,0 +1,244 @@
+"""Evaluates typed expressions on columns.
+
+An expression is compiled once to nested Python functions, which run for each batch. Constants become scalars at that
+time. Operators that choose among their operands are in `lazy`.
+
+Selects the rows of a batch that satisfy a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.base.deep_calls import repeats_if_deep
+from penstock.base.errors import UnsupportedError, WrongTimeError
+from penstock.sql.data.arrow import Datum, to_column, to_full_array, to_scalar, truths
+from penstock.sql.data.types import DataType, NullType
+from penstock.sql.expressions.columns import LAZY, Columns, Part, explained
+from penstock.sql.expressions.sharing import (
+    CASTS,
+    Once,
+    PartOf,
+    Shared,
+    Split,
+    repeated,
+    split_kernel,
+    with_shared_splits,
+)
+from penstock.sql.functions.casts import cast_kernel
+from penstock.sql.functions.definition import UNKNOWN, Call, Operands, Session
+from penstock.sql.functions.registry import SCALAR_FUNCTIONS
+from penstock.sql.functions.strings import part_kernel
+from penstock.sql.typed import Constant, Constants, Field, FunctionCall, Lambda, Typed, UserCall, collect_user_calls
+from penstock.sql.user_functions.calls import row_kernel, vector_kernel
+from penstock.sql.user_functions.definition import GENERAL
+
+
+class Evaluator:
+    """Evaluates expressions on batches of rows. `session` provides the time zone and the clock."""
+
+    def __init__(self, expressions: Sequence[Typed], session: Session, shared: Sequence[Part] | None = None) -> None:
+        self._parts = compile_expressions(expressions, session) if shared is None else list(shared)
+
+    def __call__(self, columns: Columns) -> list[pa.Array]:
+        """Return a column for each expression; raise `TableRuntimeError` for values that a function cannot process."""
+        try:
+            return [to_full_array(part.run(columns), columns.rows) for part in self._parts]
+        except pa.ArrowInvalid as error:
+            raise explained(error) from error
+
+
+def columns_of_rows(rows: Sequence[Sequence[Typed]], types: Sequence[DataType], session: Session) -> list[pa.Array]:
+    """Return the columns of rows of expressions that read no columns; raise `TableRuntimeError` if one fails."""
+    columns = []
+    for index, kind in enumerate(types):
+        cells = [row[index] for row in rows]
+        known = [cell for cell in cells if isinstance(cell, Constant)]
+        if len(known) == len(cells):
+            columns.append(to_column([constant.value for constant in known], kind))
+        else:
+            columns.append(pa.concat_arrays([Evaluator([cell], session)(Columns((), 1))[0] for cell in cells]))
+    return columns
+
+
+@repeats_if_deep
+def compile_expressions(expressions: Sequence[Typed], session: Session) -> list[Part]:
+    """Compile expressions to functions of columns that evaluate repeated subexpressions once."""
+    expressions = with_shared_splits(expressions)
+    known = _Repeated(expressions)
+    return [compile_expression(expression, session, known) for expression in expressions]
+
+
+class _Repeated:
+    """The repeated subexpressions of expressions, and their compiled parts."""
+
+    def __init__(self, expressions: Sequence[Typed]) -> None:
+        self._shared = repeated(expressions)
+        self._parts: dict[Typed, Part] = {}
+        calls = [call for expression in expressions for call in collect_user_calls(expression)]
+        self._calls = [call for call in calls if sum(call.is_same(other) for other in calls) > 1]
+        self._made: list[tuple[UserCall, Part]] = []
+
+    def shared(self, expression: Typed, make: Callable[[], Part]) -> Part:
+        """Return the part of an expression, which all its occurrences share."""
+        if not self._shared or not isinstance(expression, FunctionCall | Split) or expression not in self._shared:
+            return make()
+        part = self._parts.get(expression)
+        if part is None:
+            inner = make()
+            part = self._parts[expression] = Part(Shared(inner.run), inner.can_fail)
+        return part
+
+    def part(self, call: UserCall, make: Callable[[], Part]) -> Part:
+        """Return the part of a call, which all identical calls share."""
+        if not any(call.is_same(other) for other in self._calls):
+            return make()
+        for known_call, part in self._made:
+            if call.is_same(known_call):
+                return part
+        shared_part = Part(Once(make().run), True)
+        self._made.append((call, shared_part))
+        return shared_part
+
+
+def compile_expression(expression: Typed, session: Session, known: _Repeated | None = None) -> Part:
+    """Compile an expression to a function of columns."""
+    shared_parts = known or _Repeated(())
+    if isinstance(expression, UserCall):
+        call = expression
+        return shared_parts.part(call, lambda: _user_part(call, session, shared_parts))
+    return shared_parts.shared(expression, lambda: _compile_uncached(expression, session, shared_parts))
+
+
+def _compile_uncached(expression: Typed, session: Session, known: _Repeated) -> Part:
+    if isinstance(expression, Field):
+        index = expression.index
+        return Part(lambda columns: columns[index], False)
+    if isinstance(expression, Constant):
+        is_word = isinstance(expression.type, NullType)  # such as a unit of time
+        scalar = to_scalar(None if is_word else expression.value, expression.type)
+        return Part(lambda columns: scalar, False)
+    if isinstance(expression, Split):
+        text = compile_expression(expression.text, session, known)
+        return Part(_calling(split_kernel(expression.separator), [text], False), text.can_fail)
+    if isinstance(expression, PartOf):
+        parts = compile_expression(expression.parts, session, known)
+        return Part(_calling(part_kernel(expression.index), [parts], False), parts.can_fail)
+    if not isinstance(expression, FunctionCall):
+        raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
+    path = _path(expression)
+    if path is not None:
+        return Part(lambda columns: columns.field(path), False)
+    function = SCALAR_FUNCTIONS.get(expression.function)
+    call = bind_operands(expression.operands, expression.options, session)
+    evaluated: Iterable[Typed] = expression.operands
+    if function is not None and function.evaluated_operands is not None:
+        evaluated = [expression.operands[index] for index in function.evaluated_operands(call)]
+    operands = [compile_expression(operand, session, known) for operand in evaluated if not isinstance(operand, Lambda)]
+    fails = any(part.can_fail for part in operands)
+    if expression.function in LAZY:
+        return Part(LAZY[expression.function](operands), fails)
+    if expression.function in CASTS:
+        (operand,) = expression.operands
+        is_try = expression.function == "TRY_CAST"
+        kernel = cast_kernel(operand.type, expression.type, session, is_try)
+        return Part(_calling(kernel, operands, False), fails or not is_try)
+    function = SCALAR_FUNCTIONS[expression.function]
+    kernel = function.bind(Call(call, expression.type))
+    return Part(_calling(kernel, operands, function.takes_rows), fails or function.may_fail(call))
+
+
+def _path(expression: Typed) -> tuple[int, ...] | None:
+    """Return the index of a column and of the fields read from it; None for other expressions."""
+    if isinstance(expression, Field):
+        return (expression.index,)
+    if not isinstance(expression, FunctionCall) or expression.function != "FIELD":
+        return None
+    row, index = expression.operands
+    path = _path(row)
+    if path is None or not isinstance(index, Constant) or not isinstance(index.value, int):
+        return None
+    return (*path, index.value)
+
+
+def _user_part(call: UserCall, session: Session, known: _Repeated) -> Part:
+    if session.functions is None:
+        raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
+    parts = [compile_expression(operand, session, known) for operand in call.operands]
+    make = row_kernel if call.user.func_type == GENERAL else vector_kernel
+    kernel = make(call.user, [operand.type for operand in call.operands], session.functions)
+    return Part(_calling(kernel, parts, True), True)
+
+
+def bind_operands(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:
+    """Return the operands as a function sees them before it runs."""
+    values = tuple(
+        operand.value if isinstance(operand, Constant) else operand if isinstance(operand, Constants) else UNKNOWN
+        for operand in operands
+    )
+    return Operands(tuple(operand.type for operand in operands), values, options, session)
+
+
+def _calling(kernel: Callable[..., Datum], parts: list[Part], takes_rows: bool) -> Callable[[Columns], Datum]:
+    if takes_rows:
+        return lambda columns: kernel(columns.rows, *[part.run(columns) for part in parts])
+    if len(parts) == 1:
+        only = parts[0].run
+        return lambda columns: kernel(only(columns))
+    if len(parts) == 2:
+        left, right = parts[0].run, parts[1].run
+        return lambda columns: kernel(left(columns), right(columns))
+    return lambda columns: kernel(*[part.run(columns) for part in parts])
+
+
+#: Few rows remain if at most one in this many does.
+_FEW_OF: Final = 8
+
+
+class Condition:
+    """The conjuncts of a condition, in order.
+
+    A conjunct that cannot fail is evaluated for all rows, which is cheaper than filtering columns, unless few rows
+    remain. A conjunct that may fail is evaluated only for rows where no earlier conjunct is false.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def chosen(self, columns: Columns) -> Columns:
+        """Select the rows that satisfy all conjuncts; return the columns themselves if all rows do.
+
+        Raises `TableRuntimeError` for values that a function cannot process.
+        """
+        rows: Columns = columns
+        answers: pa.Array | None = None
+        try:
+            for part in self._parts:
+                if answers is not None:
+                    rows, answers = _narrowed(rows, answers, part.can_fail)
+                    if not rows.rows:
+                        return rows
+                answer = to_full_array(part.run(rows), rows.rows)
+                answers = answer if answers is None else pc.and_kleene(answers, answer)
+        except pa.ArrowInvalid as error:
+            raise explained(error) from error
+        return rows if answers is None else _where(rows, truths(answers))
+
+
+def _narrowed(rows: Columns, answers: pa.Array, can_fail: bool) -> tuple[Columns, pa.Array | None]:
+    """Return the rows for the next conjunct, and the results so far; None if they are all true."""
+    if can_fail and answers.null_count:
+        # NULL is not false.
+        left = _where(rows, pc.fill_null(answers, True))
+        return left, answers if left is rows else left.cut(answers)
+    if can_fail or answers.true_count * _FEW_OF <= rows.rows:
+        return _where(rows, truths(answers)), None
+    return rows, answers
+
+
+def _where(rows: Columns, mask: pa.Array) -> Columns:
+    return rows if mask.true_count == rows.rows else rows.where(mask)

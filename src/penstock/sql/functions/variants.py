@@ -1,0 +1,275 @@
+"""VARIANT: self-describing values, parsed from JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from penstock.sql.data.arrow import Kernel
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.types import (
+    PRECISION_MAX,
+    BigIntType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntType,
+    SmallIntType,
+    TinyIntType,
+    VariantType,
+)
+from penstock.sql.functions.definition import (
+    AS_BOOLEAN,
+    TEXT,
+    Call,
+    ScalarFunction,
+    nullable,
+    returns,
+    scalar,
+    takes,
+    value_kernel,
+)
+from penstock.sql.functions.json_documents import (
+    JsonTextError,
+    key_order,
+    read_json,
+    reader,
+    scalar_text,
+    storable,
+    text_in_quotes,
+)
+from penstock.sql.functions.numbers import double_text
+from penstock.sql.functions.type_rules import BYTES, TEXTS
+from penstock.state.key_bytes import NAN
+
+_WIDE: Final = Context(prec=400)
+_BITS: Final[dict[type[DataType], int]] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variant:
+    """A value of type VARIANT.
+
+    `value` is None, a boolean, a number (`int`, `Decimal` or `float`), a string, bytes, or a list or dictionary of
+    these. Variants are equal as in `penstock.state.equality`: NaN equals NaN, and the order of an object's keys does
+    not matter.
+    """
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Variant) and _canonical(self.value) == _canonical(other.value)
+
+    def __hash__(self) -> int:
+        return hash(_canonical(self.value))
+
+    @classmethod
+    def of_json(cls, text: str, keeps_last: bool = False) -> Variant:
+        """Parse JSON. Raises `TableRuntimeError` if it is invalid.
+
+        With `keeps_last`, the last of several equal keys wins; otherwise they are an error.
+        """
+        try:
+            return cls(_normal(read_json(text, _READERS[keeps_last])))
+        except JsonTextError as error:
+            raise TableRuntimeError(f"Failed to parse json string: {text}, {error}") from error
+
+    def json(self) -> str:
+        """Return the value as JSON."""
+        return _text(self.value)
+
+    def item(self, key: int | str) -> Variant | None:
+        """Return an array element by its index, counted from 1, or an object's value by its key; None if missing.
+
+        Raises `TableRuntimeError` unless the value is an array, for an index, or an object, for a key.
+        """
+        if isinstance(key, int):
+            if not isinstance(self.value, list):
+                raise TableRuntimeError(f"Expected an array to take the element {key} of, and not {self.json()}")
+            return Variant(self.value[key - 1]) if 1 <= key <= len(self.value) else None
+        if not isinstance(self.value, dict):
+            raise TableRuntimeError(f"Expected an object to take the field {key!r} of, and not {self.json()}")
+        return Variant(self.value[key]) if key in self.value else None
+
+    def __str__(self) -> str:
+        return self.json()
+
+
+def _canonical(value: Any) -> Any:
+    """Return a nested value as a dictionary key. In Python, but not in a variant, True equals 1."""
+    if isinstance(value, dict):
+        return frozenset((key, _canonical(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return tuple(map(_canonical, value))
+    if isinstance(value, bool):
+        return bool, value
+    return NAN if value != value else value
+
+
+_READERS: Final = {keeps_last: reader(keeps_last) for keeps_last in (False, True)}
+
+
+def _normal(value: Any) -> Any:
+    """Sort keys and convert numbers to the smallest type that holds them."""
+    if isinstance(value, dict):
+        return {key: _normal(value[key]) for key in sorted(value, key=key_order)}
+    if isinstance(value, list):
+        return list(map(_normal, value))
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return Decimal(value) if len(str(abs(value))) <= PRECISION_MAX else float(value)
+    if isinstance(value, Decimal):
+        _, digits, exponent = value.as_tuple()
+        fits = len(digits) <= PRECISION_MAX and -int(exponent) <= PRECISION_MAX
+        return value if fits else float(value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{text_in_quotes(key)}:{_text(item)}" for key, item in value.items()]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    if isinstance(value, str):
+        return text_in_quotes(value)
+    if isinstance(value, Decimal):
+        return _plain(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'"{double_text(value)}"'
+    return "null" if value is None else scalar_text(value)
+
+
+def _plain(number: Decimal) -> str:
+    """Return a decimal without an exponent and without trailing zeros."""
+    text = f"{number if number else number.copy_abs():f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# --- for other functions ---------------------------------------------------------------------------------------------
+
+
+def variant_item(value: Variant | None, key: int | str | None) -> Variant | None:
+    """Evaluate ITEM: `value[key]`. See `Variant.item`."""
+    return None if value is None or key is None else value.item(key)
+
+
+def variant_cast(value: Variant | None, data_type: DataType) -> Any:
+    """Cast a variant to a scalar type. Raises `TableRuntimeError` if that would change the value.
+
+    Cast to a string, a variant is its JSON. JSON's null becomes NULL.
+    """
+    if value is None or isinstance(data_type, VariantType):
+        return value
+    if isinstance(data_type, TEXTS):
+        return storable(value.json())
+    raw = value.value
+    if raw is None:
+        return None
+    cast = _select_cast(type(data_type))
+    result = None if cast is None else cast(raw, data_type)
+    if result is None:
+        raise TableRuntimeError(f"Cannot cast the VARIANT {value.json()} to {data_type.nullable()}")
+    return result
+
+
+def _select_cast(kind: type[DataType]) -> Callable[[Any, DataType], Any] | None:
+    if kind in _BITS:
+        return _to_whole
+    if issubclass(kind, BYTES):
+        return lambda raw, to: raw if isinstance(raw, bytes) else None
+    return {BooleanType: _to_boolean, DecimalType: _to_decimal, FloatType: _to_float, DoubleType: _to_double}.get(kind)
+
+
+def _is_number(raw: Any) -> bool:
+    return isinstance(raw, int | float | Decimal) and not isinstance(raw, bool)
+
+
+def _to_boolean(raw: Any, to: DataType) -> bool | None:
+    return raw if isinstance(raw, bool) else None
+
+
+def _to_whole(raw: Any, to: DataType) -> int | None:
+    if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)) or raw != int(raw):
+        return None
+    most = 2 ** (_BITS[type(to)] - 1)
+    return int(raw) if -most <= raw < most else None
+
+
+def _to_double(raw: Any, to: DataType) -> float | None:
+    return float(raw) if _is_number(raw) else None
+
+
+def _to_float(raw: Any, to: DataType) -> float | None:
+    if not _is_number(raw):
+        return None
+    with np.errstate(over="ignore"):
+        result = float(np.float32(float(raw)))
+    return None if math.isinf(result) and not math.isinf(float(raw)) else result
+
+
+def _to_decimal(raw: Any, to: DataType) -> Decimal | None:
+    assert isinstance(to, DecimalType)
+    if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)):
+        return None
+    exact = Decimal(repr(raw)) if isinstance(raw, float) else Decimal(raw)
+    if exact.adjusted() >= to.precision - to.scale and exact != 0:
+        return None
+    result = exact.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
+    return result if result == exact else None
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2048)
+def _try_parse(text: str, keeps_last: bool) -> Variant | TableRuntimeError:
+    try:
+        return Variant.of_json(text, keeps_last)
+    except TableRuntimeError as error:
+        return error
+
+
+def _parse(is_try: bool) -> Callable[[Call], Kernel]:
+    def parsed(text: str, keeps_last: bool = False) -> Variant | None:
+        outcome = _try_parse(text, keeps_last)
+        if isinstance(outcome, Variant):
+            return outcome
+        if is_try:
+            return None
+        raise outcome
+
+    return lambda call: value_kernel(parsed, call.types, call.result)
+
+
+_PARSES: Final = takes(TEXT, AS_BOOLEAN, optional=1)
+
+FUNCTIONS: tuple[ScalarFunction, ...] = (
+    scalar(
+        "PARSE_JSON",
+        _PARSES,
+        returns(VariantType()),
+        _parse(False),
+        "Parses a JSON string. A duplicate key is an error unless the second argument is TRUE.",
+        can_fail=True,
+        usage="PARSE_JSON(string[, boolean])",
+        python_name="parseJson",
+        section="variant",
+    ),
+    scalar(
+        "TRY_PARSE_JSON",
+        _PARSES,
+        nullable(returns(VariantType())),
+        _parse(True),
+        "Like PARSE_JSON, but returns NULL for a string that is not valid JSON.",
+        usage="TRY_PARSE_JSON(string[, boolean])",
+        python_name="tryParseJson",
+        section="variant",
+    ),
+)

@@ -1,0 +1,290 @@
+"""Moves filters down, so that fewer rows are sent, kept and joined.
+
+Pushes filters and limits down into tables that support them, so that fewer rows are read.
+
+A table that is read in several places is scanned once, so only what all places have in common is pushed down.
+
+Combines consecutive filters and projections into one step.
+
+Merges consecutive projections and removes ones without effect, so that equivalent plans become equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.sql.analyzer.calls import Calls
+from penstock.sql.analyzer.subqueries import TRUE, conjoin
+from penstock.sql.expressions.sharing import is_stable
+from penstock.sql.logical import nodes as logical
+from penstock.sql.logical.nodes import Filter, Node, Project, RowSchema, Scan, Sort
+from penstock.sql.logical.properties import with_inputs
+from penstock.sql.optimizer.join_conditions import settled, split_condition
+from penstock.sql.optimizer.pruning import ScanKey, collect_columns, scan_key
+from penstock.sql.tables.tables import PushDown, PushedFilter
+from penstock.sql.typed import Constant, Field, FunctionCall, Typed, conjuncts, transformed
+
+
+def with_early_filters(plan: Node, calls: Calls) -> Node:
+    """Move the filters of a plan down as far as its rows stay the same. Unchanged parts stay the same objects."""
+    return _Pusher(calls).node(plan, [])
+
+
+class _Pusher:
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def node(self, node: Node, conditions: Sequence[Typed]) -> Node:
+        """Rewrite a part of a plan to produce only the rows that satisfy all of `conditions`."""
+        match node:
+            case logical.Filter():
+                return self._filter(node, conditions)
+            case logical.Project():
+                return self._below(node, conditions, lambda part: _through_project(part, node.expressions))
+            case logical.WindowTable():
+                return self._below(node, conditions, lambda part: _within(part, _free_columns(node)))
+            case logical.Aggregate(sets=()):
+                return self._below(node, conditions, lambda part: _through_keys(part, node.keys))
+            case logical.Over() | logical.Rank():
+                return self._below(node, conditions, lambda part: _within(part, node.partition))
+            case logical.Distinct() | logical.Sort(fetch=None, offset=0):
+                return self._below(node, conditions, lambda part: part)
+            case logical.SetOperation(operator="UNION", is_all=True):
+                stays, goes = _split(conditions, lambda part: part)
+                return self._above(with_inputs(node, [self.node(part, goes) for part in node.parts]), stays)
+            case logical.Join():
+                return self._join(node, conditions)
+            case logical.TemporalJoin():
+                return self._temporal_join(node, conditions)
+            case _:
+                return self._above(with_inputs(node, [self.node(child, []) for child in node.inputs()]), conditions)
+
+    def _filter(self, node: logical.Filter, conditions: Sequence[Typed]) -> Node:
+        rewritten = self.node(node.input, [*conjuncts(node.condition), *conditions])
+        return node if rewritten == node else rewritten
+
+    def _below(self, node: logical.Unary, conditions: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> Node:
+        stays, goes = _split(conditions, moved)
+        return self._above(with_inputs(node, [self.node(node.input, goes)]), stays)
+
+    def _join(self, node: logical.Join, conditions: Sequence[Typed]) -> Node:
+        join, rest = settled(node, conjoin(conditions, self._calls), self._calls)
+        if join == node:
+            join = node
+        rewritten = with_inputs(join, [self.node(child, []) for child in join.inputs()])
+        return self._above(rewritten, [] if rest == TRUE else conjuncts(rest))
+
+    def _temporal_join(self, node: logical.TemporalJoin, conditions: Sequence[Typed]) -> Node:
+        """Move filters down, except to the right side, where an older version would replace a dropped row."""
+        columns = range(len(node.left.schema))
+        is_inner = node.join_type is logical.JoinType.INNER
+        stays, left = _split(conditions, lambda part: _within(part, columns))
+        within = split_condition(node.condition)
+        if is_inner:
+            within, mine = _split(within, lambda part: _within(part, columns))
+            left = [*left, *mine]
+            stays, both = _split(stays, lambda part: part)
+            within = [*within, *both]
+        if within != split_condition(node.condition):
+            node = replace(node, condition=conjoin(within, self._calls))
+        return self._above(with_inputs(node, [self.node(node.left, left), self.node(node.right, [])]), stays)
+
+    def _above(self, node: Node, conditions: Sequence[Typed]) -> Node:
+        if not conditions:
+            return node
+        return logical.Filter(schema=node.schema, input=node, condition=conjoin(conditions, self._calls))
+
+
+def _split(conditions: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> tuple[list[Typed], list[Typed]]:
+    """Split conditions into ones that must stay above a node and ones that go below it, rewritten by `moved`."""
+    stays, goes = [], []
+    for part in conditions:
+        below = moved(part) if is_stable(part) and collect_columns([part]) else None
+        if below is None:
+            stays.append(part)
+        else:
+            goes.append(below)
+    return stays, goes
+
+
+def _within(part: Typed, columns: Collection[int]) -> Typed | None:
+    return part if collect_columns([part]) <= set(columns) else None
+
+
+def _free_columns(node: logical.WindowTable) -> Collection[int]:
+    """Return the columns that a filter below a window table may use. Any row may be part of a session."""
+    return node.partition if node.kind == "SESSION" else range(len(node.input.schema))
+
+
+def _through_keys(part: Typed, keys: Sequence[int]) -> Typed | None:
+    if _within(part, range(len(keys))) is None:
+        return None
+    return transformed(
+        part,
+        lambda expression: (
+            replace(expression, index=keys[expression.index]) if isinstance(expression, Field) else expression
+        ),
+    )
+
+
+def _through_project(part: Typed, expressions: Sequence[Typed]) -> Typed | None:
+    """Rewrite a condition over a projection for its input. None if something would be computed twice."""
+    if not all(isinstance(expressions[index], Field | Constant) for index in collect_columns([part])):
+        return None
+    return transformed(
+        part, lambda expression: expressions[expression.index] if isinstance(expression, Field) else expression
+    )
+
+
+def with_pushed_filters(plan: Node, calls: Calls, tables: PushDown) -> Node:
+    """Push filters, already moved down, into tables. Conditions that a table applies are removed."""
+    conditions = _asked_everywhere(plan)
+    pushed_filters: dict[ScanKey, PushedFilter | None] = {}
+
+    def pushed(node: Node) -> Node:
+        scan = node.input if isinstance(node, Filter) else node
+        if not isinstance(scan, Scan):
+            return with_inputs(node, [pushed(child) for child in node.inputs()])
+        key = scan_key(scan)
+        if not conditions[key]:
+            return node
+        if key not in pushed_filters:
+            pushed_filters[key] = tables.filtered(scan, conditions[key], calls.session)
+        pushed_filter = pushed_filters[key]
+        if pushed_filter is None:
+            return node
+        assert isinstance(node, Filter)
+        accepted = [condition for condition in conditions[key] if condition not in pushed_filter.remaining]
+        rest = [condition for condition in conjuncts(node.condition) if condition not in accepted]
+        return replace(node, input=pushed_filter.scan, condition=conjoin(rest, calls)) if rest else pushed_filter.scan
+
+    return pushed(plan)
+
+
+def asked_of_tables(plan: Node) -> dict[ScanKey, list[Typed]]:
+    """Return the conditions that apply directly above each table, wherever a plan reads it."""
+    return _asked_everywhere(plan)
+
+
+def _asked_everywhere(plan: Node) -> dict[ScanKey, list[Typed]]:
+    conditions: dict[ScanKey, list[Typed]] = {}
+    for scan, filtered in _scans(plan):
+        mine = (
+            [] if filtered is None else [condition for condition in conjuncts(filtered.condition) if _may_go(condition)]
+        )
+        before = conditions.get(scan_key(scan))
+        conditions[scan_key(scan)] = (
+            mine if before is None else [condition for condition in before if condition in mine]
+        )
+    return conditions
+
+
+def _may_go(condition: Typed) -> bool:
+    return is_stable(condition) and bool(collect_columns([condition]))
+
+
+def _scans(node: Node, above: Node | None = None) -> Iterator[tuple[Scan, Filter | None]]:
+    """Yield the tables of a plan, each with the filter directly above it."""
+    if isinstance(node, Scan):
+        yield node, above if isinstance(above, Filter) else None
+    for child in node.inputs():
+        yield from _scans(child, node)
+
+
+def with_pushed_limits(plan: Node, tables: PushDown) -> Node:
+    """Push LIMIT without ORDER BY into the tables below, so that they end early."""
+    times = Counter(scan_key(scan) for scan, _ in _scans(plan))
+
+    def pushed(node: Node) -> Node:
+        if isinstance(node, Sort) and not node.keys and node.fetch is not None:
+            count = node.offset + node.fetch
+            return with_inputs(node, [_limited(node.input, lambda scan: limited(scan, count))])
+        return with_inputs(node, [pushed(child) for child in node.inputs()])
+
+    def limited(scan: Scan, count: int) -> Scan | None:
+        return tables.limited(scan, count) if times[scan_key(scan)] == 1 else None
+
+    def _limited(node: Node, change: Callable[[Scan], Scan | None]) -> Node:
+        if isinstance(node, Project):
+            return with_inputs(node, [_limited(node.input, change)])
+        if isinstance(node, Scan):
+            return change(node) or node
+        return pushed(node)
+
+    return pushed(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Calc:
+    """The combined filters and projections over `input`. `expressions`: None if its columns stay unchanged."""
+
+    input: Node
+    condition: Typed | None
+    expressions: tuple[Typed, ...] | None
+
+
+def extract_calc(node: Node, calls: Calls) -> Calc:
+    """Combine the filters and projections from a node down, as far as possible."""
+    condition: Typed | None = None
+    expressions: tuple[Typed, ...] | None = None
+    while True:
+        if isinstance(node, Filter):
+            part = node.condition
+            condition = part if condition is None else calls.call("AND", [part, condition])
+            node = node.input
+        elif isinstance(node, Project):
+            inner = node.expressions
+            used = [expression for expression in (condition, *(expressions or ())) if expression is not None]
+            if used and not may_be_repeated(inner, used):
+                return Calc(node, condition, expressions)
+            condition = None if condition is None else over(condition, inner)
+            expressions = inner if expressions is None else tuple(over(expression, inner) for expression in expressions)
+            node = node.input
+        else:
+            return Calc(node, condition, expressions)
+
+
+def over(expression: Typed, inner: tuple[Typed, ...]) -> Typed:
+    """Rewrite an expression over a projection's columns as one over the projection's input."""
+    return transformed(expression, lambda node: inner[node.index] if isinstance(node, Field) else node)
+
+
+def may_be_repeated(inner: tuple[Typed, ...], used: Sequence[Typed]) -> bool:
+    """Return whether a projection's calls can be inlined: each is used at most once and gives the same result there."""
+    for index, expression in enumerate(inner):
+        if not isinstance(expression, FunctionCall):
+            continue
+        uses = sum(isinstance(node, Field) and node.index == index for part in used for node in part.walk())
+        if uses > 1 or (uses and not is_stable(expression)):
+            return False
+    return True
+
+
+def is_identity(expressions: Sequence[Typed], schema: RowSchema) -> bool:
+    """Return whether the expressions are all the columns, unchanged."""
+    fields = [expression.index for expression in expressions if isinstance(expression, Field)]
+    return len(expressions) == len(schema) and fields == list(range(len(schema)))
+
+
+def with_few_projections(node: Node) -> Node:
+    """Reduce the projections of a plan. The one at the top stays, because it has the names of the result."""
+    node = with_inputs(node, [_without_needless(with_few_projections(child)) for child in node.inputs()])
+    if isinstance(node, Project) and isinstance(node.input, Project):
+        inner = node.input
+        if may_be_repeated(inner.expressions, node.expressions):
+            expressions = tuple(over(expression, inner.expressions) for expression in node.expressions)
+            return Project(schema=node.schema, input=inner.input, expressions=expressions)
+    return node
+
+
+def _without_needless(node: Node) -> Node:
+    if not isinstance(node, Project) or not _same_columns(node.schema, node.input.schema):
+        return node
+    return node.input if is_identity(node.expressions, node.input.schema) else node
+
+
+def _same_columns(schema: RowSchema, other: RowSchema) -> bool:
+    """Return whether two schemas have the same columns, apart from their names."""
+    return [(column.type, column.time) for column in schema] == [(column.type, column.time) for column in other]

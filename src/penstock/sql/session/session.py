@@ -1,0 +1,277 @@
+"""The state shared by the statements of a table environment: catalogs, options, modules, functions, the executor.
+
+User-defined functions: temporary catalog functions, and system functions, which all databases see.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import tzinfo
+from functools import partial
+from typing import Any, Final
+
+from penstock.base.errors import UnsupportedError
+from penstock.plan.description import Plan
+from penstock.sql.catalogs.catalog import Catalog, CatalogDescriptor, CatalogFactory, CatalogFunction, ObjectPath
+from penstock.sql.catalogs.columns import ResolvedSchema
+from penstock.sql.catalogs.file_catalog import TYPE as FILE
+from penstock.sql.catalogs.file_catalog import file_catalog
+from penstock.sql.catalogs.manager import CatalogManager, inline_view
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import BigIntType, DataType
+from penstock.sql.executor import ChangelogRow, Executor, Job
+from penstock.sql.functions.definition import Session
+from penstock.sql.functions.registry import is_built_in
+from penstock.sql.logical.explain import plan_text
+from penstock.sql.logical.nodes import Node, PlanColumn, RowSchema, Write
+from penstock.sql.logical.properties import allow_plans
+from penstock.sql.session.config import DML_SYNC, LEGACY_CAST, MAX_COLUMN_WIDTH, TableConfig, parse_zone
+from penstock.sql.session.result import RawContent, ResultKind, Tableau, TableResult
+from penstock.sql.spark.catalog import TYPE as SPARK
+from penstock.sql.spark.catalog import spark_catalog
+from penstock.sql.user_functions.declare import define, load
+from penstock.sql.user_functions.definition import UserFunction
+
+Path = tuple[str, str, str]
+
+
+class UserFunctions:
+    """The functions registered in a session. Names are case-insensitive."""
+
+    def __init__(self) -> None:
+        self._system: dict[str, Any] = {}
+        self._temporary: dict[Path, Any] = {}
+        #: by name and id of the registered object, which is kept alive because Python reuses ids
+        self._defined: dict[tuple[str, int], tuple[Any, UserFunction]] = {}
+        self._loaded: dict[tuple[str, str], UserFunction] = {}
+
+    def system_names(self) -> list[str]:
+        """Return the names of temporary system functions."""
+        return sorted(self._system)
+
+    def temporary_names(self, catalog: str, database: str) -> list[str]:
+        """Return the names of a database's temporary functions."""
+        return sorted(path[2] for path in self._temporary if path[:2] == (catalog, database))
+
+    def find(self, path: Path) -> Any | None:
+        """Return the function with this name, or None. A system function hides a database's function."""
+        return self._system.get(path[2].lower(), self._temporary.get(_key(path)))
+
+    def find_system(self, name: str) -> Any | None:
+        """Return the temporary system function with this name, or None."""
+        return self._system.get(name.lower())
+
+    def find_temporary(self, path: Path) -> Any | None:
+        """Return the temporary function at this path, or None."""
+        return self._temporary.get(_key(path))
+
+    def defined(self, registered: Any, name: str) -> UserFunction:
+        """Return a registered object as the function that queries call. The same object always gives the same function.
+
+        Raises:
+            UnsupportedError: if the function is not written in Python.
+            ValidationError: if its module does not exist or does not define it.
+            TypeError: if the object is not a function.
+        """
+        if isinstance(registered, CatalogFunction):
+            if registered.language.upper() != "PYTHON":
+                raise UnsupportedError(
+                    f"function {name} is written in {registered.language.upper()}, which Penstock does not run: write "
+                    f"it in Python, and create it AS 'module.name' LANGUAGE PYTHON"
+                )
+            key = (registered.target, name)
+            if key not in self._loaded:
+                self._loaded[key] = load(registered.target, name)
+            return self._loaded[key]
+        known = self._defined.get((name, id(registered)))
+        if known is None:
+            known = self._defined[name, id(registered)] = registered, define(registered, name)
+        return known[1]
+
+    def add_system(self, name: str, function: Any, if_not_exists: bool = False) -> None:
+        """Register a function that hides all others of its name."""
+        if name.lower() not in self._system:
+            self._system[name.lower()] = function
+        elif not if_not_exists:
+            raise ValidationError(f"Could not register temporary system function. A function named '{name}' exists.")
+
+    def drop_system(self, name: str, if_exists: bool = False) -> bool:
+        """Remove a system function. Returns whether it existed."""
+        if self._system.pop(name.lower(), None) is not None:
+            return True
+        if not if_exists:
+            raise ValidationError(f"Could not drop temporary system function. A function named '{name}' doesn't exist.")
+        return False
+
+    def add(self, path: Path, function: Any, if_not_exists: bool = False) -> None:
+        """Register a temporary function of a database."""
+        if _key(path) not in self._temporary:
+            self._temporary[_key(path)] = function
+        elif not if_not_exists:
+            raise ValidationError(
+                f"Could not register temporary catalog function. A function '{'.'.join(path)}' does already exist."
+            )
+
+    def has_temporary(self, path: Path) -> bool:
+        """Return whether there is a temporary function at this path."""
+        return _key(path) in self._temporary
+
+    def drop(self, path: Path, if_exists: bool = False) -> bool:
+        """Remove a temporary function. Returns whether it existed."""
+        if self._temporary.pop(_key(path), None) is not None:
+            return True
+        if not if_exists:
+            raise ValidationError(f"Temporary catalog function {'.'.join(path)} doesn't exist")
+        return False
+
+
+def _key(path: Path) -> Path:
+    return (path[0], path[1], path[2].lower())
+
+
+IN_MEMORY: Final = "generic_in_memory"
+
+
+def _in_memory(name: str, options: dict[str, str]) -> Catalog:
+    unknown = sorted(options.keys() - {"type", "default-database"})
+    if unknown:
+        raise ValidationError(
+            f"Unsupported options found for catalog '{name}': {', '.join(unknown)}. A catalog of type "
+            f"'{IN_MEMORY}' takes default-database."
+        )
+    return Catalog(name, options.get("default-database", "default"))
+
+
+class TableSession:
+    """The shared state of a table environment.
+
+    Args:
+        config: the options.
+        catalog: the initial catalog.
+        executor: runs plans; None for an environment that only plans.
+    """
+
+    def __init__(self, config: TableConfig, catalog: Catalog, executor: Executor | None = None) -> None:
+        self.config = config
+        self.first_options = config.get_configuration().to_dict()
+        self.functions = UserFunctions()
+        self.manager = CatalogManager(catalog, self._session, self._function)
+        self.catalog_factories: dict[str, CatalogFactory] = {
+            IN_MEMORY: _in_memory,
+            FILE: file_catalog,
+            SPARK: partial(spark_catalog, config.to_map),
+        }
+        self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
+        #: the inserts since BEGIN STATEMENT SET, until END
+        self.open_set: list[Write] | None = None
+        self._executor = executor
+        self._anonymous = self._unnamed = 0
+
+    def _session(self) -> Session:
+        return Session(
+            zone=parse_zone(self.config.get_local_timezone()),
+            now=time.time_ns,
+            legacy_cast=self.config.read(LEGACY_CAST) == "ENABLED",
+            current_catalog=self.manager.current_catalog,
+            current_database=self.manager.current_database,
+        )
+
+    def _function(self, path: tuple[str, ...], hidden: bool) -> UserFunction | None:
+        """Return the user-defined function of a path, unless one of Flink's hides it.
+
+        As in Flink, a simple name is resolved to a temporary system function, then to Flink's own, then to a temporary
+        function of the current database, then to one of its catalog. `hidden`: skips Flink's own functions.
+        """
+        name = path[-1].lower()
+        function = self.functions.find_system(name) if len(path) == 1 else None
+        if function is None and (hidden or len(path) > 1 or not is_built_in(name)):
+            full_path = self.manager.qualified(path)
+            function = self.functions.find_temporary(full_path)
+            catalog, at = self.manager.catalog(full_path[0]), ObjectPath(full_path[1], name)
+            if function is None and catalog.function_exists(at):
+                function = catalog.get_function(at)
+        return None if function is None else self.functions.defined(function, name)
+
+    def anonymous_path(self, connector: str) -> tuple[str, str, str]:
+        """Return a generated path for an anonymous table."""
+        self._anonymous += 1
+        return self.manager.qualified((f"*anonymous_{connector}${self._anonymous}*",))
+
+    def unnamed_view(self, plan: Node) -> tuple[str, str, str]:
+        """Register a plan under a generated name for SQL, and return its path."""
+        self._unnamed += 1
+        path = self.manager.qualified((f"UnnamedTable${self._unnamed - 1}",))
+        self.manager.create(path, inline_view(plan), True)
+        return path
+
+    # --- running plans -----------------------------------------------------------------------------------------------
+
+    @property
+    def executor(self) -> Executor:
+        """The executor. Raises `UnsupportedError` if there is none."""
+        if self._executor is None:
+            raise UnsupportedError(
+                "Penstock does not run tables yet: queries and INSERT are only checked and planned, and EXPLAIN shows "
+                "their plans"
+            )
+        return self._executor
+
+    def collect(self, plan: Node) -> TableResult:
+        """Start a query whose rows go to the program."""
+        allow_plans([plan])
+        job = self.executor.collect(plan, self.config.to_map(), self._session())
+        style = Tableau(
+            plan.schema, shows_kinds=self.config.is_streaming(), width_max=self.config.read(MAX_COLUMN_WIDTH)
+        )
+        schema = ResolvedSchema.physical(plan.schema.names, plan.schema.types)
+        return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, job.rows, style, job, job.cancel)
+
+    @contextmanager
+    def held_rows(self, plan: Node) -> Iterator[tuple[Iterator[ChangelogRow], tzinfo]]:
+        """Yield a query's rows as internal values, and the session's time zone. Leaving the block cancels the query."""
+        session = self._session()
+        job = self.executor.collect(plan, self.config.to_map(), session)
+        try:
+            yield job.held_rows(), session.zone
+        finally:
+            job.cancel()
+
+    def frame(self, plan: Node) -> Any:
+        """Return the Spark data frame of a query."""
+        allow_plans([plan])
+        return self.executor.frame(plan, self.config.to_map(), self._session())
+
+    def write(self, plans: Sequence[Write]) -> TableResult:
+        """Start one job that writes to tables. Its result is the row count of each table, which is unknown: -1."""
+        allow_plans(plans)
+        sinks = [".".join(plan.path) for plan in plans]
+        options = self.config.to_map()
+        name = options.get("pipeline.name") or f"insert-into_{','.join(sinks)}"
+        job = self.executor.write(plans, options, self._session(), name)
+        if self.config.read(DML_SYNC):
+            job.wait()
+        kinds: list[DataType] = [BigIntType()] * len(sinks)
+        style = RawContent(RowSchema(tuple(map(PlanColumn, sinks, kinds))))
+        schema = ResolvedSchema.physical(sinks, kinds)
+        return TableResult(ResultKind.SUCCESS_WITH_CONTENT, schema, lambda: _counts(job, len(sinks)), style, job)
+
+    def explain(self, plans: Sequence[Node], details: Sequence[str] = ()) -> str:
+        """Return the logical plans as text, followed by the executor's explanation."""
+        allow_plans(plans)
+        syntax_tree = "\n".join(plan_text(plan) for plan in plans)
+        text = f"== Abstract Syntax Tree ==\n{syntax_tree}\n"
+        if self._executor is None:
+            return text
+        return f"{text}\n{self._executor.explain(plans, self.config.to_map(), self._session(), details)}"
+
+    def plan(self, plans: Sequence[Node]) -> Plan:
+        """Return the job plan of these plans without running it."""
+        allow_plans(plans)
+        return self.executor.plan(plans, self.config.to_map(), self._session())
+
+
+def _counts(job: Job, sinks: int) -> Iterator[ChangelogRow]:
+    job.wait()
+    yield "+I", (-1,) * sinks

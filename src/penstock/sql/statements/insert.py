@@ -1,0 +1,133 @@
+"""INSERT and statement sets: write the rows of a query into the columns of a table.
+
+SET and RESET.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.base.errors import UnsupportedError, did_you_mean
+from penstock.base.secrets import shown
+from penstock.sql.analyzer.hints import check_table_hints, options_of_hints
+from penstock.sql.catalogs.catalog import CatalogBaseTable
+from penstock.sql.catalogs.sinks import write_plan
+from penstock.sql.data.errors import UnknownNameError, ValidationError
+from penstock.sql.logical.nodes import Write
+from penstock.sql.parser import statements
+from penstock.sql.parser.unparse import format_path
+from penstock.sql.session.config import LOCAL_TIME_ZONE, parse_zone
+from penstock.sql.session.result import TableResult
+from penstock.sql.session.session import TableSession
+from penstock.sql.statements import results
+
+Path = tuple[str, str, str]
+
+
+def plan_insert(session: TableSession, insert: statements.Insert) -> Write:
+    """Return the plan of an INSERT."""
+    if insert.upserts:
+        raise UnsupportedError("UPSERT INTO is not supported: INSERT INTO a table with a primary key does the same")
+    full_path, table = target(session, insert.path)
+    check_table_hints(insert.hints, ".".join(insert.path))
+    plan = session.manager.analyser().query(insert.query)
+    nested = [column for column in insert.columns if len(column) > 1]
+    if nested:
+        raise UnsupportedError(f"INSERT into a field of a row is not supported: {'.'.join(nested[0])}")
+    return write_plan(
+        session.manager,
+        full_path,
+        table,
+        plan,
+        names=[column[0] for column in insert.columns],
+        partition=insert.partition,
+        options=options_of_hints(insert.hints),
+        overwrites=insert.overwrites,
+        conflict=insert.conflict,
+    )
+
+
+def target(session: TableSession, path: tuple[str, ...]) -> tuple[Path, CatalogBaseTable]:
+    """Return the target table of an INSERT. Raises `ValidationError` if it does not exist, or is a view."""
+    entry = session.manager.find(path)
+    if entry is None:
+        catalogs = ", ".join(session.manager.list_catalogs())
+        raise UnknownNameError(
+            f"Cannot find table '{format_path(session.manager.qualified(path))}' in any of the catalogs [{catalogs}], "
+            f"nor as a temporary table{did_you_mean(path[-1], session.manager.table_names())}",
+            name=path[-1],
+        )
+    if entry[1].is_view:
+        raise ValidationError(f"'{'.'.join(entry[0])}' is a view, and INSERT needs a table")
+    return entry
+
+
+# --- statements ------------------------------------------------------------------------------------------------------
+
+
+def _insert(session: TableSession, statement: statements.Insert) -> TableResult:
+    plan = plan_insert(session, statement)
+    if session.open_set is None:
+        return session.write([plan])
+    session.open_set.append(plan)
+    return results.done()
+
+
+def _statement_set(session: TableSession, statement: statements.StatementSet) -> TableResult:
+    return session.write([plan_insert(session, insert) for insert in statement.inserts])
+
+
+def _begin(session: TableSession, statement: statements.BeginStatementSet) -> TableResult:
+    session.open_set = []
+    return results.done()
+
+
+def _end(session: TableSession, statement: statements.EndStatementSet) -> TableResult:
+    plans, session.open_set = session.open_set, None
+    if plans is None:
+        raise ValidationError("No Statement Set to submit. 'END' statement should be used after 'BEGIN STATEMENT SET'.")
+    return session.write(plans) if plans else results.done()
+
+
+INSERT_HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {
+    statements.Insert: _insert,
+    statements.StatementSet: _statement_set,
+    statements.BeginStatementSet: _begin,
+    statements.EndStatementSet: _end,
+}
+
+
+def _set(session: TableSession, statement: statements.SetOption) -> TableResult:
+    if statement.resets:
+        return _reset(session, statement.key)
+    if statement.key is None:
+        entries = sorted(shown(session.config.to_map()).items())
+        return results.table([("key", results.STRING), ("value", results.STRING)], entries)
+    value = statement.value or ""
+    if statement.key == LOCAL_TIME_ZONE.key() and value != "default":
+        parse_zone(value)
+    session.config.set(statement.key, value)
+    return results.done()
+
+
+def _reset(session: TableSession, key: str | None) -> TableResult:
+    """Reset options to the values that the environment was created with."""
+    keys = list(session.config.get_configuration().to_dict()) if key is None else [key]
+    for option_key in keys:
+        session.config.reset(option_key)
+    for option_key, value in session.first_options.items():
+        if key is None or key == option_key:
+            session.config.set(option_key, value)
+    return results.done()
+
+
+OPTIONS_HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {
+    statements.SetOption: _set
+}
+
+
+HANDLERS: Final[dict[type[statements.Statement], Callable[[TableSession, Any], TableResult]]] = {
+    **INSERT_HANDLERS,
+    **OPTIONS_HANDLERS,
+}

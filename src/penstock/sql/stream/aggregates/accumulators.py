@@ -1,0 +1,157 @@
+"""Selects the accumulator for an aggregate call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.base.errors import UnsupportedError, WrongTimeError
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.logical.nodes import AggregateCall, UserAggregateCall
+from penstock.sql.stream.aggregates.functions import Accumulator, Distinct
+from penstock.sql.stream.aggregates.numbers import (
+    Average,
+    CountOf,
+    CountRows,
+    CountValues,
+    RetractableVariance,
+    SingleValue,
+    Sum,
+    Variance,
+    retractable_average,
+    retractable_sum,
+)
+from penstock.sql.stream.aggregates.user_aggregates import (
+    UserAccumulator,
+    UserTableAccumulator,
+    VectorAccumulator,
+    check_retracts,
+)
+from penstock.sql.stream.aggregates.values import (
+    ArrayAgg,
+    BitmapBuild,
+    BitmapCombined,
+    Collect,
+    Extreme,
+    FirstOrLast,
+    JsonArrayAgg,
+    JsonObjectAgg,
+    ListAgg,
+    Percentile,
+    RetractableCombined,
+    RetractableExtreme,
+    RetractableFirstOrLast,
+    RetractableListAgg,
+    RetractableXor,
+)
+from penstock.sql.user_functions.definition import GENERAL, FunctionKind, OpenFunctions
+
+__all__ = ["Accumulator", "build_accumulator", "check_call", "check_unbounded", "check_windowed"]
+
+_Make = Callable[[AggregateCall], Accumulator]
+
+_MAKE: Final[dict[str, _Make]] = {
+    "SUM": Sum,
+    "SUM0": Sum,
+    "$SUM0": Sum,
+    "AVG": Average,
+    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE"), Variance),
+    "MIN": Extreme,
+    "MAX": Extreme,
+    "PERCENTILE": Percentile,
+    "SINGLE_VALUE": SingleValue,
+    "FIRST_VALUE": FirstOrLast,
+    "LAST_VALUE": FirstOrLast,
+    "COLLECT": Collect,
+    "ARRAY_AGG": ArrayAgg,
+    "LISTAGG": ListAgg,
+    **{f"JSON_OBJECTAGG{rule}": JsonObjectAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
+    **{f"JSON_ARRAYAGG{rule}": JsonArrayAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
+    **{
+        f"BITMAP_{word}{cardinality}_AGG": BitmapCombined
+        for word in ("AND", "OR", "XOR")
+        for cardinality in ("", "_CARDINALITY")
+    },
+}
+#: replacements for inputs with retractions
+_RETRACTABLE: Final[dict[_Make, _Make]] = {
+    Sum: retractable_sum,
+    Average: retractable_average,
+    Variance: RetractableVariance,
+    Extreme: RetractableExtreme,
+    FirstOrLast: RetractableFirstOrLast,
+    ListAgg: RetractableListAgg,
+    BitmapCombined: RetractableCombined,
+}
+#: functions that ignore duplicate values
+_ALIKE_IF_DISTINCT: Final = frozenset(("MIN", "MAX"))
+
+
+def build_accumulator(call: AggregateCall, retracts: bool, functions: OpenFunctions | None = None) -> Accumulator:
+    """Return the accumulator for a call. Raises `UnsupportedError` if the function has no accumulator.
+
+    Args:
+        call: the aggregate call.
+        retracts: whether the input may contain retractions.
+        functions: the user-defined functions, while the job runs.
+    """
+    if isinstance(call, UserAggregateCall):
+        inner = _of_program(call, retracts, functions)
+        return Distinct(call, inner) if call.is_distinct else inner
+    if call.function == "APPROX_COUNT_DISTINCT":
+        return Distinct(call, CountValues(call))
+    accumulator = _plain(call, retracts)
+    return Distinct(call, accumulator) if call.is_distinct and call.function not in _ALIKE_IF_DISTINCT else accumulator
+
+
+def _plain(call: AggregateCall, retracts: bool) -> Accumulator:
+    if call.function == "COUNT":
+        return (CountRows, CountValues)[len(call.operands)](call) if len(call.operands) < 2 else CountOf(call)
+    if call.function in ("BITMAP_BUILD_AGG", "BITMAP_BUILD_CARDINALITY_AGG"):
+        return BitmapBuild(call, retracts)
+    make = _MAKE.get(call.function)
+    if make is None:
+        raise UnsupportedError(f"{call.function} is not supported in streams yet")
+    if retracts:
+        make = RetractableXor if call.function.startswith("BITMAP_XOR") else _RETRACTABLE.get(make, make)
+    return make(call)
+
+
+def _of_program(call: UserAggregateCall, retracts: bool, functions: OpenFunctions | None) -> Accumulator:
+    if functions is None:
+        raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
+    if call.user.func_type != GENERAL:
+        return VectorAccumulator(call, functions)
+    gives_rows = call.user.kind is FunctionKind.TABLE_AGGREGATE
+    return (UserTableAccumulator if gives_rows else UserAccumulator)(call, retracts, functions)
+
+
+def check_call(call: AggregateCall, retracts: bool) -> None:
+    """Check that a function can be maintained incrementally. `retracts`: whether the input may contain retractions."""
+    if not isinstance(call, UserAggregateCall):
+        build_accumulator(call, retracts)
+    elif retracts:
+        check_retracts(call.user)
+
+
+def check_windowed(call: AggregateCall, kind: str, retracts: bool) -> None:
+    """Check that a function can be maintained in windows of a kind: TUMBLE, HOP, CUMULATE or SESSION."""
+    if isinstance(call, UserAggregateCall) and call.user.func_type != GENERAL and kind == "SESSION":
+        raise ValidationError(
+            f"Session Group Window is currently not supported for Pandas UDAF: {call.user} is of func_type "
+            f"'{call.user.func_type}'. Take TUMBLE or HOP, or write a function of func_type 'general'"
+        )
+    check_call(call, retracts)
+
+
+def check_unbounded(call: AggregateCall, retracts: bool) -> None:
+    """Check that a function can be maintained for unbounded groups. Raises `ValidationError` if not."""
+    if isinstance(call, UserAggregateCall) and call.user.func_type != GENERAL:
+        raise ValidationError(
+            f"Pandas UDAFs are not supported in streaming mode without windows: {call.user} is of func_type "
+            f"'{call.user.func_type}', so all rows of a group would be kept for ever. Group by a window too, call it "
+            "over a window with a bound, or write a function of func_type 'general'"
+        )
+    if call.function == "APPROX_COUNT_DISTINCT":
+        raise ValidationError("APPROX_COUNT_DISTINCT cannot be kept up in a stream without windows")
+    check_call(call, retracts)

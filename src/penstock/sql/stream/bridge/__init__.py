@@ -1,0 +1,1 @@
+"""Records of streams as rows of tables, and back."""

@@ -1,0 +1,1 @@
+"""Filters, projections, table functions and grouping sets."""

@@ -1,0 +1,1 @@
+"""Aggregates of groups, and table aggregates."""

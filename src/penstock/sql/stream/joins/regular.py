@@ -1,0 +1,349 @@
+"""The common part of joins of two changelogs: state, candidates and output rows.
+
+Joins of two changelogs. Outer joins emit a row without a match padded with NULL.
+
+The NULL-padded row is retracted before the first match is emitted, and emitted again after the last match is retracted.
+Each row is emitted right after the row that it replaces, because downstream operators show intermediate states. Inner
+joins keep the kinds of their input rows. Outer joins emit inserts and deletes, except that retractions from the inner
+side keep their kind.
+
+Semi and anti joins: left rows with, or without, a match on the right side.
+
+A change of a left row that qualifies is passed on unchanged. A change on the right side emits the left rows that gain
+their first match or lose their last one.
+
+Restores the rows of a join from a snapshot with columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from penstock.codecs.arrow_columns import nullable_key_table
+from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.records import Batch
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.types import DataType
+from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, JoinType
+from penstock.sql.stream.joins.sides import (
+    COUNT,
+    MATCHES,
+    NO_MATCH,
+    Expiring,
+    PairCondition,
+    Pairs,
+    Side,
+    SideKeys,
+    build_side,
+    runs,
+)
+from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
+from penstock.sql.stream.rows.rows import pack_kinds, to_canonical_rows
+from penstock.sql.typed import Typed
+from penstock.state.backend import KeyedTable
+from penstock.state.equality import Zeros
+from penstock.state.key_columns import ColumnsCapture, ColumnStates
+from penstock.state.snapshot import StateCapture
+
+
+def restored_rows(states: ColumnStates, name: str, about: str) -> pa.Table | None:
+    """Return `ColumnStates.take` with maps whose keys are nullable. Earlier releases stored plain maps."""
+    table = states.take(name, about)
+    return None if table is None else nullable_key_table(table)
+
+
+#: The states of the sides.
+SIDES: Final = ("left", "right")
+#: The states of a join that stores rows as columns: the key columns, then the columns of the rows.
+COLUMN_STATES: Final = ("left_columns", "right_columns")
+#: The expiration times of the rows of each side.
+EXPIRIES: Final = ("left_expiries", "right_expiries")
+#: Columnar state is imported in batches of this many rows; state may be evicted from memory after each.
+_ROWS_AT_ONCE: Final = 1 << 14
+#: The change that retracts a change.
+OPPOSITE: Final = {INSERT: DELETE, UPDATE_AFTER: UPDATE_BEFORE, UPDATE_BEFORE: UPDATE_AFTER, DELETE: INSERT}
+
+
+def about_columns(nulls_match: Sequence[bool]) -> str:
+    """Return the description of a join's columnar states, see `ColumnStates`."""
+    return f"the rows of a join by {len(nulls_match)} columns"
+
+
+class Sent:
+    """Rows to emit: their positions in the batch and among the rows of the other side, None for NULL; kinds."""
+
+    __slots__ = ("kinds", "mine", "other")
+
+    def __init__(self) -> None:
+        self.mine: list[int | None] = []
+        self.other: list[int | None] = []
+        self.kinds = bytearray()
+
+    def add(self, mine: int | None, other: int | None, kind: int, times: int = 1) -> None:
+        """Add a row `times` times; a negative number retracts it."""
+        if times < 0:
+            kind, times = OPPOSITE[kind], -times
+        for _ in range(times):
+            self.mine.append(mine)
+            self.other.append(other)
+            self.kinds.append(kind)
+
+
+class JoiningOperator(EvaluatingOperator):
+    """The base class. A subclass defines how inserting or retracting a row affects its matches.
+
+    Args:
+        join_type: determines which rows the join emits.
+        keys: the indices of the key columns of each side; empty to pair all rows.
+        nulls_match: for each key column, whether NULL equals NULL.
+        condition: a further condition on pairs, over the columns of both sides.
+        types: the types of each side's row columns; further columns serve only as keys.
+        names: the names of the output columns.
+        ids: for a side whose updates come without UPDATE_BEFORE, the indices of the columns that identify the
+            replaced row; None for other sides. Cannot be combined with a condition.
+    """
+
+    is_keyed = True
+    #: how long the rows of each side live after they were written; 0 for no expiration
+    ttl_ms: tuple[int, int] = (0, 0)
+    #: whether the output has the columns of the right side
+    gives_right: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        join_type: JoinType,
+        keys: tuple[Sequence[int], Sequence[int]],
+        nulls_match: Sequence[bool],
+        condition: Typed | None,
+        types: tuple[Sequence[DataType], Sequence[DataType]],
+        names: Sequence[str],
+        session: StreamSession,
+        ids: tuple[Sequence[int] | None, Sequence[int] | None] = (None, None),
+    ) -> None:
+        self._join_type = join_type
+        self._keys = keys
+        self._nulls_match = tuple(nulls_match)
+        self._condition = condition
+        self._types = types
+        self._names = list(names)
+        self._session = session
+        self._ids = ids
+
+    def initialize_state(self) -> None:
+        """Open the state, and import the state of a `ColumnJoinOperator`."""
+        super().initialize_state()
+        #: states imported from another operator, without their rows
+        self._taken: dict[str, pa.Table] = {}
+        self._sides = [self._side(0), self._side(1)]
+
+    def open(self) -> None:
+        """Build the condition's evaluator."""
+        self._finders = [SideKeys(indices, self._nulls_match) for indices in self._keys]
+        self._where: PairCondition | None = None
+        if self._condition is not None:
+            session = self.running(self._session)
+            self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
+
+    def _side(self, index: int) -> Side:
+        keyed, ttl_ms = self.context.keyed, self.ttl_ms[index]
+        table = keyed.table(SIDES[index])
+        side = build_side(table, self._types[index], self._ids[index], ttl_ms > 0)
+        columns = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
+        if columns is not None and columns.num_rows:
+            self._take_columns(columns, index, table, side.zeros)
+            self._taken[COLUMN_STATES[index]] = columns.slice(0, 0)
+        if isinstance(side, Expiring):
+            side.begin(TimerQueue(keyed.table(EXPIRIES[index])), ttl_ms, self.context.now_ms())
+        return side
+
+    def _take_columns(self, columns: pa.Table, index: int, table: KeyedTable, zeros: Zeros) -> None:
+        """Import the state of one side from a `ColumnJoinOperator`. All of its rows count as written now."""
+        width, entries = len(self._nulls_match), table.entries(None)
+        of_key = SideKeys(range(width), self._nulls_match)
+        for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            keys = of_key.of(batch)
+            rows = to_canonical_rows(batch.columns[width:], self._types[index], len(keys), zeros)
+            for key, row in zip(keys, rows, strict=True):
+                stored = entries.get(key)
+                if stored is None:
+                    stored = entries[key] = {}
+                stored.setdefault(row, [0, 0])[COUNT] += 1
+            table.mark(None, set(keys))
+            if table.settle is not None:
+                table.settle()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture the rows by key; the states that they were imported from are now empty."""
+        about = about_columns(self._nulls_match)
+        emptied = [
+            ColumnsCapture(name, table, tuple(table.column_names[: len(self._nulls_match)]), about)
+            for name, table in self._taken.items()
+        ]
+        return [*super().snapshot_state(checkpoint_id), *emptied]
+
+    def next_timer_ms(self) -> int | None:
+        """Return when the next rows expire."""
+        due = [side.next_timer_ms() for side in self._sides if isinstance(side, Expiring)]
+        return min((timer_ms for timer_ms in due if timer_ms is not None), default=None)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Remove expired rows."""
+        for side in self._sides:
+            if isinstance(side, Expiring):
+                side.fire(now_ms)
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Find the matches of all rows, then apply the rows one by one."""
+        records = as_columns(batch, self.context.operator_name)
+        columns = records.columns
+        mine, other = self._sides[input_index], self._sides[1 - input_index]
+        finder = self._finders[input_index]
+        keys = [NO_MATCH if finder.matches_nothing(key) else key for key in finder.of(columns)]
+        changed = set(keys)
+        changed.discard(NO_MATCH)
+        for side in self._sides:
+            if isinstance(side, Expiring):
+                side.look(changed, self.context.now_ms())
+        rows = to_canonical_rows(columns.columns[: len(mine.types)], mine.types, len(records), mine.zeros)
+        kinds = records.kinds if records.kinds is not None else bytes(len(records))
+        changes_matches = self.changes_matches(input_index == 0)
+        written = other if changes_matches and isinstance(other, Expiring) else None
+        for start, stop in runs(other, keys):
+            pairs = Pairs(other, keys, start, stop)
+            try:
+                if self._where is not None:
+                    pairs.keep(self._where, columns, input_index == 0)
+            except TableRuntimeError as error:
+                raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
+            sent = Sent()
+            for row in range(start, stop):
+                kind, key = kinds[row], keys[row]
+                goes = kind in (UPDATE_BEFORE, DELETE)
+                counts = key is not NO_MATCH and mine.counts(key, rows[row], goes)
+                matches = self.join_row(row, kind, pairs, input_index == 0, counts, sent)
+                if written is not None and counts:
+                    for position in pairs.of(row):
+                        written.write(key, pairs.rows[position])
+                if key is not NO_MATCH:
+                    mine.add(key, rows[row], -1 if goes else 1, matches)
+            if sent.kinds:
+                self.output.collect(self._rows(columns, pairs, sent, input_index == 0))
+        mine.mark(changed)
+        if changes_matches:
+            other.mark({key for key in changed if key in other.entries})
+
+    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+        """Emit the changes caused by a row of the batch, and update the entries of its matches. Returns the number of
+        matches.
+
+        `counts`: whether the row changes the number of rows instead of replacing another row.
+        """
+        raise NotImplementedError
+
+    def changes_matches(self, is_left: bool) -> bool:
+        """Return whether rows of this side change the stored entries of their matches."""
+        raise NotImplementedError
+
+    def _rows(self, columns: pa.RecordBatch, pairs: Pairs, sent: Sent, is_left: bool) -> ColumnBatch:
+        gives_mine = is_left or self.gives_right
+        gives_other = not is_left or self.gives_right
+        width = len(self._types[0 if is_left else 1])
+        mine = take_rows(columns.columns[:width], sent.mine) if gives_mine else []
+        other = take_rows(pairs.columns(), sent.other) if gives_other else []
+        arrays = [*mine, *other] if is_left else [*other, *mine]
+        kinds = pack_kinds(sent.kinds)
+        return ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names), None, kinds)
+
+
+def take_rows(columns: Sequence[pa.Array], positions: list[int | None]) -> list[Any]:
+    """Take the rows at these positions from the columns; None becomes NULL."""
+    indices = pa.array(positions, pa.int64())
+    return [column.take(indices) for column in columns]
+
+
+class JoinOperator(JoiningOperator):
+    """INNER, LEFT, RIGHT and FULL. See the module docstring."""
+
+    def open(self) -> None:
+        """See `JoiningOperator`."""
+        super().open()
+        self._keeps = (self._join_type.keeps_left, self._join_type.keeps_right)
+
+    def changes_matches(self, is_left: bool) -> bool:
+        """See `JoiningOperator`."""
+        return self._keeps[1 if is_left else 0]
+
+    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+        """See `JoiningOperator`."""
+        keeps_mine, keeps_other = self._keeps if is_left else self._keeps[::-1]
+        entries, positions = pairs.entries, pairs.of(row)
+        matches = sum(entries[index][COUNT] for index in positions)
+        goes = kind in (UPDATE_BEFORE, DELETE)
+        as_kind = kind
+        if keeps_mine or (keeps_other and not goes):
+            as_kind = DELETE if goes else INSERT
+        if not (keeps_other and counts):
+            for position in positions:
+                sent.add(row, position, as_kind, entries[position][COUNT])
+        else:
+            for position in positions:
+                entry = entries[position]
+                is_alone = entry[MATCHES] == (1 if goes else 0)
+                entry[MATCHES] += -1 if goes else 1
+                _swap(row, position, as_kind, entry[COUNT], is_alone, sent)
+        if keeps_mine and matches <= 0:
+            sent.add(row, None, as_kind)
+        return matches
+
+
+def _swap(row: int, position: int, kind: int, times: int, is_alone: bool, sent: Sent) -> None:
+    """Emit a pair once per copy of the other row.
+
+    If `is_alone`, each copy of the pair replaces a NULL-padded row, or is replaced by one.
+    """
+    if not is_alone or times < 0:
+        sent.add(row, position, kind, times)
+    goes = kind in (UPDATE_BEFORE, DELETE)
+    if is_alone and times < 0:
+        sent.add(None, position, INSERT if goes else DELETE, times)
+    for _ in range(times if is_alone else 0):
+        if not goes:
+            sent.add(None, position, DELETE)
+        sent.add(row, position, kind)
+        if goes:
+            sent.add(None, position, INSERT)
+
+
+class SemiJoinOperator(JoiningOperator):
+    """SEMI and ANTI. See the module docstring."""
+
+    gives_right = False
+
+    def changes_matches(self, is_left: bool) -> bool:
+        """See `JoiningOperator`."""
+        return not is_left
+
+    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+        """See `JoiningOperator`."""
+        entries, positions, is_anti = pairs.entries, pairs.of(row), self._join_type is JoinType.ANTI
+        if is_left:
+            matches = sum(entries[index][COUNT] for index in positions)
+            if (matches <= 0) == is_anti:
+                sent.add(row, None, kind)
+            return matches
+        goes = kind in (UPDATE_BEFORE, DELETE)
+        if is_anti:
+            kind = INSERT if goes else DELETE
+        for position in positions if counts else ():
+            entry = entries[position]
+            before = entry[MATCHES]
+            entry[MATCHES] += -1 if goes else 1
+            if (before <= 0) != (entry[MATCHES] <= 0):
+                sent.add(None, position, kind, entry[COUNT])
+        return 0

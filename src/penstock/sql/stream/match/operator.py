@@ -1,0 +1,331 @@
+"""MATCH_RECOGNIZE: runs the rows of each partition through the automaton in order, and emits matches.
+
+The state of a partition is the memory of the matcher (`penstock.runtime.patterns.matcher`); a partition without partial
+matches has no state. Rows wait for their time in a state table whose namespaces are the times. With WITHIN, a timer
+discards partial matches that have timed out, and releases the matches that waited for them.
+
+Runs the rows of partitions through the automaton of MATCH_RECOGNIZE, for streams and batches.
+
+All partitions advance together, one row of each per turn, so that the conditions of a turn are evaluated as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.runtime.patterns.matcher import NO_LINK, Found, Memory, SkipError
+from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.sql.data.arrow import milliseconds
+from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.stream.match.program import Matched, MatchProgram, MatchSpecification, Offered
+from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
+from penstock.sql.stream.rows.rows import RowKeys
+from penstock.sql.stream.rows.watermarks import check_times
+
+
+class _Turn(NamedTuple):
+    """The next row of a partition."""
+
+    key: Any
+    memory: Memory
+    time_ms: int
+    offered: Offered
+
+
+class Matching:
+    """Advances the partial matches of partitions.
+
+    Args:
+        program: the executable pattern.
+        memories: the partial matches of each partition, by its key.
+        mark: called with the keys whose memories have changed.
+        register: called with a time (ms) and a key at which to call `expire`.
+    """
+
+    def __init__(
+        self,
+        program: MatchProgram,
+        memories: MutableMapping[Any, Any],
+        mark: Callable[[Collection[Any]], None],
+        register: Callable[[int, Any], Any],
+    ) -> None:
+        self._program = program
+        self._matcher = program.matcher
+        self._memories = memories
+        self._mark = mark
+        self._register = register
+        #: the conditions under which a row begins a match
+        start = self._matcher.candidates(Memory(Memory.empty()))[-1]
+        self._begins = sorted(start.conditions)
+
+    def take(self, sequences: Mapping[Any, Sequence[tuple[int, Offered]]], results: list[Matched]) -> None:
+        """Process rows of partitions in order, each with its time (ms); add the matches to `results`."""
+        active, number = list(sequences.items()), 0
+        while active:
+            self._take([(key, *rows[number]) for key, rows in active], results)
+            number += 1
+            active = [(key, rows) for key, rows in active if number < len(rows)]
+
+    def expire(self, time_ms: int, key: Any, results: list[Matched]) -> None:
+        """Discard the partial matches of a partition that have timed out by a time (ms)."""
+        stored = self._memories.get(key)
+        if stored is None:
+            return
+        memory = Memory(stored)
+        self._advance(memory, time_ms, results)
+        deadline = self._matcher.deadline_ms(memory)
+        if deadline is not None:
+            self._register(deadline, key)
+        if memory.is_empty:
+            del self._memories[key]
+        self._mark((key,))
+
+    def _take(self, rows: Sequence[tuple[Any, int, Offered]], results: list[Matched]) -> None:
+        """Process one row of each given partition."""
+        turns: list[_Turn] = []
+        for key, time_ms, offered in rows:
+            stored = self._memories.get(key)
+            if stored is None:
+                if not any(offered[1][number] for number in self._begins):
+                    continue
+                stored = self._memories[key] = Memory.empty()
+            memory = Memory(stored)
+            self._advance(memory, time_ms, results)
+            turns.append(_Turn(key, memory, time_ms, offered))
+        answers = self._answers(turns)
+        for index, turn in enumerate(turns):
+            known, (row, flags) = answers[index], turn.offered
+
+            def holds(
+                number: int,
+                link: int,
+                turn: _Turn = turn,
+                known: dict[tuple[int, int], bool] = known,
+                flags: Sequence[bool] = flags,
+            ) -> bool:
+                if not flags[number] or number not in self._program.conditions.of_match:
+                    return flags[number]
+                answer = known.get((number, link))
+                return self._holds(turn, number, link) if answer is None else answer
+
+            before = self._matcher.deadline_ms(turn.memory)
+            self._add(results, self._matcher.process(turn.memory, row, turn.time_ms, holds), turn.time_ms)
+            deadline = self._matcher.deadline_ms(turn.memory)
+            if before is None and deadline is not None:
+                self._register(deadline, turn.key)
+            if turn.memory.is_empty:
+                del self._memories[turn.key]
+        self._mark([turn.key for turn in turns])
+
+    def _answers(self, turns: Sequence[_Turn]) -> list[dict[tuple[int, int], bool]]:
+        """For each turn, evaluate the conditions that read matched rows. Returns answers by (variable, link)."""
+        of_match = self._program.conditions.of_match
+        requests: dict[int, list[Matched]] = {}
+        askers: dict[int, list[tuple[int, int]]] = {}
+        for index, turn in enumerate(turns if of_match else ()):
+            row, flags = turn.offered
+            for candidate in self._matcher.candidates(turn.memory):
+                numbers = [number for number in candidate.conditions & of_match if flags[number]]
+                if numbers:
+                    matched = Matched(_events(turn.memory, candidate.link), row)
+                    for number in numbers:
+                        requests.setdefault(number, []).append(matched)
+                        askers.setdefault(number, []).append((index, candidate.link))
+        results: list[dict[tuple[int, int], bool]] = [{} for _ in turns]
+        for number, answers in self._program.conditions.answers(requests).items():
+            for (index, link), answer in zip(askers[number], answers, strict=True):
+                results[index][number, link] = answer
+        return results
+
+    def _holds(self, turn: _Turn, number: int, link: int) -> bool:
+        return self._program.conditions.holds(number, Matched(_events(turn.memory, link), turn.offered[0]))
+
+    def _advance(self, memory: Memory, up_to: int, results: list[Matched]) -> None:
+        """Discard partial matches that have timed out, each at its own deadline, however far time has advanced."""
+        while (deadline := self._matcher.deadline_ms(memory)) is not None and deadline <= up_to:
+            self._add(results, self._matcher.advance(memory, deadline), deadline)
+
+    def _add(self, results: list[Matched], result: Found, time_ms: int) -> None:
+        results += [Matched(rows, None, time_ms) for rows in result.matches]
+
+
+def _events(memory: Memory, link: int) -> dict[str, list[Any]]:
+    return {} if link == NO_LINK else memory.events(link)
+
+
+#: The states: the memories of matchers, waiting rows, and the timeouts of partial matches.
+MEMORIES: Final = "match_memories"
+WAITING: Final = "match_waiting"
+DEADLINES: Final = "match_deadlines"
+
+
+class MatchOperator(EvaluatingOperator):
+    """The base class for event time and processing time.
+
+    Args:
+        specification: the pattern.
+        names: the names of the output columns.
+        session: the session that expressions are evaluated in.
+    """
+
+    has_times = False
+
+    def __init__(self, specification: MatchSpecification, names: Sequence[str], session: StreamSession) -> None:
+        self._specification = specification
+        self._names = list(names)
+        self._session = session
+        self._partition = RowKeys(specification.partition)
+
+    def open(self) -> None:
+        """Open the state, and build the evaluators of the expressions."""
+        self._program = MatchProgram(self._specification, self.running(self._session))
+        keyed = self.context.keyed
+        memories = keyed.table(MEMORIES)
+        self._waiting = keyed.table(WAITING)
+        self._times = list(self._waiting.panes)
+        heapify(self._times)
+        self._deadlines = TimerQueue(keyed.table(DEADLINES))
+        self._matching = Matching(
+            self._program,
+            memories.entries(None),
+            lambda keys: memories.mark(None, keys),
+            self._deadlines.register,
+        )
+
+    # --- rows that wait ----------------------------------------------------------------------------------------------
+
+    def _taken(self, batch: Batch) -> tuple[ColumnBatch, list[Any], list[Offered]]:
+        """Return a batch, its keys and its rows."""
+        records = as_columns(batch, self.context.operator_name)
+        try:
+            return records, self._partition.of(records.columns), self._program.offered(records.columns)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
+
+    def _keep(self, key: Any, time_ms: int, row: Offered) -> None:
+        """Let a row wait."""
+        waiting = self._waiting
+        rows = waiting.panes.get(time_ms)
+        if rows is None:
+            rows = waiting.entries(time_ms)
+            heappush(self._times, time_ms)
+        rows.setdefault(key, []).append(row)
+        if not waiting.is_next_whole:
+            waiting.changed(time_ms).add(key)
+
+    def _fire(self, up_to: int) -> None:
+        """Process all rows up to a time, and discard partial matches that have timed out by then."""
+        sequences: dict[Any, list[tuple[int, Offered]]] = {}
+        while self._times and self._times[0] <= up_to:
+            time_ms = heappop(self._times)
+            for key, rows in self._waiting.drop(time_ms).items():
+                sequences.setdefault(key, []).extend((time_ms, row) for row in self._program.in_order(rows))
+        self._run(sequences, up_to)
+
+    # --- matching ----------------------------------------------------------------------------------------------------
+
+    def _run(self, sequences: Mapping[Any, Sequence[tuple[int, Offered]]], up_to: int) -> None:
+        """Process rows of partitions in time order, and emit the matches."""
+        results: list[Matched] = []
+        try:
+            self._matching.take(sequences, results)
+            expired = self._deadlines.fire(up_to, lambda time_ms, key: self._matching.expire(time_ms, key, results))
+            self.context.fired_timers += expired
+            self._send(results)
+        except (TableRuntimeError, SkipError) as error:
+            raise UserCodeError(self.context.operator_name, "rows of MATCH_RECOGNIZE") from error
+
+    def _send(self, results: list[Matched]) -> None:
+        if not results:
+            return
+        if self.has_times:
+            results.sort(key=lambda result: result.time_ms or 0)
+        arrays = self._program.measured(results)
+        columns = pa.RecordBatch.from_arrays(arrays, self._names)
+        times = np.array([result.time_ms for result in results], np.int64) if self.has_times else None
+        self.output.collect(ColumnBatch(columns, times))
+
+
+class EventTimeMatchOperator(MatchOperator):
+    """Rows wait for the watermark; late rows are dropped."""
+
+    has_times = True
+
+    def open(self) -> None:
+        """See `MatchOperator`."""
+        super().open()
+        self._watermark = MIN_TIMESTAMP
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Let rows wait, and drop late rows."""
+        records, keys, rows = self._taken(batch)
+        order, names = self._specification.order[0].index, self._specification.names
+        check_times(records, order, names, self.context.operator_name, "MATCH_RECOGNIZE")
+        column = records.columns.column(order)
+        late = 0
+        for key, time_ms, row in zip(keys, milliseconds(column).tolist(), rows, strict=True):
+            if time_ms <= self._watermark:
+                late += 1
+            else:
+                self._keep(key, time_ms, row)
+        if late:
+            self.context.count(LATE_RECORDS, late)
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Process due rows."""
+        self._watermark = timestamp
+        self._fire(timestamp)
+        self.output.emit_watermark(timestamp)
+
+    def end_keys(self) -> None:
+        """Process all rows."""
+        self.advance_keys(MAX_WATERMARK)
+
+    def advance_keys(self, timestamp: int) -> None:
+        """Process due rows."""
+        before = self._watermark
+        self.process_watermark(timestamp)
+        self._watermark = before
+
+
+class ProcessingTimeMatchOperator(MatchOperator):
+    """Processes rows as they arrive, or a millisecond later if ORDER BY has more columns than the time."""
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Process rows, or let them wait for other rows of the same time."""
+        _, keys, rows = self._taken(batch)
+        now_ms = self.context.now_ms()
+        if self._program.is_sorted_further:
+            for key, row in zip(keys, rows, strict=True):
+                self._keep(key, now_ms, row)
+            return
+        sequences: dict[Any, list[tuple[int, Offered]]] = {}
+        for key, row in zip(keys, rows, strict=True):
+            sequences.setdefault(key, []).append((now_ms, row))
+        self._run(sequences, now_ms)
+
+    def next_timer_ms(self) -> int | None:
+        """Return when the earliest waiting rows are due, or the next partial match times out."""
+        deadline = self._deadlines.next_timestamp()
+        waiting = [time_ms + 1 for time_ms in self._times[:1]]
+        return min([*waiting, *(() if deadline is None else (deadline,))], default=None)
+
+    def on_processing_time(self, now_ms: int) -> None:
+        """Process waiting rows, and discard partial matches that have timed out."""
+        while self._times and self._times[0] < now_ms:
+            self._fire(self._times[0])
+        self._run({}, now_ms)
+
+    def finish(self) -> None:
+        """Process all waiting rows."""
+        while self._times:
+            self._fire(self._times[0])

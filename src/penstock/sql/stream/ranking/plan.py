@@ -1,0 +1,320 @@
+"""Plans top-N, deduplication and sorting: their operators, and the changes that they emit and require."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from penstock.base.errors import UnsupportedError
+from penstock.sql.analyzer.select import find_window_edges
+from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import DataType, RawType, VariantType
+from penstock.sql.logical import nodes as logical
+from penstock.sql.logical.explain import node_text
+from penstock.sql.logical.nodes import ALL, INSERTS, Changes, Rank, Sort, SortKey, TimeAttribute, Values
+from penstock.sql.stream.planning.options import Optimization
+from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, by_columns, name_columns
+from penstock.sql.stream.planning.upsert_keys import Course, courses, unique_key
+from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, ColumnRankOperator
+from penstock.sql.stream.ranking.deduplicate import FirstRowOperator, FirstRowsOperator, LastRowOperator
+from penstock.sql.stream.ranking.sort import EventTimeSortOperator, ProcessingTimeSortOperator
+from penstock.sql.stream.ranking.top_n import LatestTopN, RankOperator, RetractableTopN, Top1, TopN, UpdatableTopN
+from penstock.sql.stream.ranking.window_rank import WindowRankOperator
+from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import lasting
+from penstock.sql.stream.windows.window_aggregate import WindowTime
+
+ChangesOf: TypeAlias = Callable[[logical.Node], Changes]
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def rank_changes(node: Rank, changes: ChangesOf) -> Changes:
+    """Return the changelog mode of a top-N."""
+    if _window_edges(node, changes) is not None:
+        return INSERTS
+    time = _find_deduplication_time(node, changes)
+    return INSERTS if time is not None and not node.order[0].is_descending else ALL
+
+
+def rank_asks_before(node: Rank | Sort, changes: ChangesOf, updates_in_place: bool = True) -> bool:
+    """Return whether the input must include UPDATE_BEFORE. `updates_in_place`: see `rank_operator`."""
+    if changes(node.input) == INSERTS:
+        return False
+    return not isinstance(node, Rank) or not updates_in_place or _update_key(node, changes) is None
+
+
+def rank_operator(
+    node: Rank,
+    names: Sequence[str],
+    changes: ChangesOf,
+    sends_before: bool,
+    session: StreamSession,
+    keeps_columns: bool = False,
+    updates_in_place: bool = True,
+) -> Factory:
+    """Return the operator of a top-N.
+
+    Args:
+        node: the top-N.
+        names: the names of the output columns.
+        changes: returns the changelog mode of a node.
+        sends_before: whether updates include UPDATE_BEFORE.
+        session: the session of its operator.
+        keeps_columns: whether rows may be stored as columns, in memory.
+        updates_in_place: whether a row may replace the previous row of its key if it only moves up.
+    """
+    keeps_columns = keeps_columns and not any(_holds_objects(data_type) for data_type in node.input.schema.types)
+    types = node.input.schema.types
+    edges = _window_edges(node, changes)
+    if edges is not None:
+        return _of_windows(node, edges, names, session)
+    time = _find_deduplication_time(node, changes)
+    if time is not None:
+        is_event_time = time is TimeAttribute.ROWTIME
+        index = node.order[0].index
+        if node.order[0].is_descending:
+            at = index if is_event_time else None
+            operator = ColumnLastRowOperator if keeps_columns else LastRowOperator
+            return partial(operator, node.partition, at, types, names, sends_before)
+        if is_event_time:
+            return partial(FirstRowOperator, node.partition, index, types, names)
+        return partial(FirstRowsOperator, node.partition, 1, 1, names)
+    return _top_n(node, names, types, changes, sends_before, keeps_columns, updates_in_place)
+
+
+def _holds_objects(kind: DataType) -> bool:
+    """Return whether values of a type may have user-defined classes, which snapshots must be able to handle."""
+    return isinstance(kind, RawType | VariantType) or any(map(_holds_objects, kind.children()))
+
+
+def rank_groups(node: Rank, changes: ChangesOf) -> tuple[int, ...]:
+    """Return the columns that its input and state are partitioned by."""
+    edges = _window_edges(node, changes) or ()
+    return tuple(index for index in node.partition if index not in edges)
+
+
+def _window_edges(node: Rank, changes: ChangesOf) -> tuple[int, int] | None:
+    """Return the columns with the start and end of the window in the partition key; None unless it has both."""
+    if changes(node.input) != INSERTS or node.end is None:
+        return None
+    window_and_edges = find_window_edges(node.input, node.partition)
+    if window_and_edges is None:
+        return None
+    edge_columns = {edge: index for index, edge in window_and_edges[1].items()}
+    return edge_columns[0], edge_columns[1]
+
+
+def _of_windows(node: Rank, edges: tuple[int, int], names: Sequence[str], session: StreamSession) -> Factory:
+    window_and_edges = find_window_edges(node.input, edges)
+    assert window_and_edges is not None
+    assert node.end is not None
+    time = WindowTime.of(window_and_edges[0])
+    if time.is_processing:
+        raise UnsupportedError(
+            "Processing time Window TopN is not supported yet: take an event time attribute for the window, or leave "
+            "window_start and window_end out of PARTITION BY"
+        )
+    keeps_last = node.end == 1 and len(node.order) == 1 and node.order[0].is_descending
+    is_by_time = node.input.schema[node.order[0].index].time is TimeAttribute.ROWTIME
+    top = (LatestTopN if keeps_last and is_by_time else TopN)(node.start, node.shows_number, False)
+    return partial(
+        WindowRankOperator,
+        tuple(index for index in node.partition if index not in edges),
+        edges,
+        time.is_moment,
+        node.order,
+        (node.start, node.end),
+        top,
+        node.input.schema.types,
+        names,
+        session,
+    )
+
+
+def _find_deduplication_time(node: Rank, changes: ChangesOf) -> TimeAttribute | None:
+    """Return the time attribute that a deduplication orders by; None if the top-N is not a deduplication."""
+    is_one = (node.start, node.end) == (1, 1) and not node.shows_number and not node.is_sort
+    if not is_one or len(node.order) != 1 or changes(node.input) != INSERTS:
+        return None
+    return node.input.schema[node.order[0].index].time
+
+
+def _update_key(node: Rank, changes: ChangesOf) -> tuple[int, ...] | None:
+    """Return the unique key of updates that can only move rows up; None if they may move rows down."""
+    key = unique_key(node.input)
+    if key is None or not key >= set(node.partition) or Changes.DELETE in changes(node.input):
+        return None
+    monotonicities = courses(node.input, changes)
+    moves_up = [
+        monotonicities[sort_key.index]
+        in (Course.CONSTANT, Course.INCREASING if sort_key.is_descending else Course.DECREASING)
+        for sort_key in node.order
+    ]
+    return tuple(sorted(key)) if node.order and all(moves_up) else None
+
+
+def _top_n(
+    node: Rank,
+    names: Sequence[str],
+    types: Sequence[DataType],
+    changes: ChangesOf,
+    sends_before: bool,
+    keeps_columns: bool,
+    updates_in_place: bool,
+) -> Factory:
+    end = node.end if node.end is not None else node.end_column
+    assert end is not None
+    is_first = (node.start, node.end) == (1, 1)
+    top: TopN
+    order, newest_first = _by_arrival(node)
+    if changes(node.input) == INSERTS:
+        if _is_as_they_come(node) and node.end is not None:
+            return partial(FirstRowsOperator, node.partition, node.start, node.end, names, node.shows_number)
+        simple = TopN(node.start, node.shows_number, sends_before, newest_first)
+        top = Top1(node.shows_number, sends_before) if is_first and not newest_first else simple
+        if keeps_columns and not newest_first and node.end is not None:
+            return partial(ColumnRankOperator, node.partition, order, node.end, top, types, names)
+    elif updates_in_place and (key := _update_key(node, changes)) is not None:
+        updatable = UpdatableTopN(node.start, node.shows_number, sends_before, key)
+        top = Top1(node.shows_number, sends_before, key) if is_first else updatable
+    else:
+        top = RetractableTopN(node.start, node.shows_number, sends_before, newest_first)
+    return partial(RankOperator, node.partition, order, end, node.end is None, top, types, names)
+
+
+def _by_arrival(node: Rank) -> tuple[tuple[SortKey, ...], bool]:
+    """Return the sort keys up to the first processing time, and whether the latest row is first in the order.
+
+    No two rows arrive at the same time, so further sort keys have no effect.
+    """
+    for index, key in enumerate(node.order):
+        if node.input.schema[key.index].time is TimeAttribute.PROCTIME:
+            return node.order[: index + 1], key.is_descending
+    return node.order, False
+
+
+def _is_as_they_come(node: Rank) -> bool:
+    """Return whether rows are ordered by their arrival."""
+    if not node.order:
+        return True
+    key = node.order[0]
+    is_processing_time = node.input.schema[key.index].time is TimeAttribute.PROCTIME
+    return len(node.order) == 1 and is_processing_time and not key.is_descending
+
+
+# --- sorts ------------------------------------------------------------------------------------------------------------
+
+
+def to_rank(node: Sort) -> Rank:
+    """Return the top-N equivalent to ORDER BY with LIMIT, or to LIMIT alone."""
+    if node.fetch is None:
+        raise ValidationError("FETCH is missed, which on streaming table is not supported currently.")
+    return Rank(
+        schema=node.schema,
+        input=node.input,
+        partition=(),
+        order=node.keys,
+        start=node.offset + 1,
+        end=node.offset + node.fetch,
+        is_sort=True,
+    )
+
+
+def has_limit(node: Sort) -> bool:
+    """Return whether the sort leaves out rows."""
+    return node.fetch is not None or node.offset > 0
+
+
+def sort_changes(node: Sort, changes: ChangesOf) -> Changes:
+    """Return the changelog mode of a sort."""
+    if node.fetch == 0 or not has_limit(node):
+        return INSERTS
+    is_simple = not node.keys and changes(node.input) == INSERTS
+    return INSERTS if is_simple else ALL
+
+
+def sort_operator(node: Sort, names: Sequence[str], changes: ChangesOf) -> Factory | None:
+    """Return the operator of a sort by time without a limit; None if rows arrive in order."""
+    first: SortKey = node.keys[0]
+    time = node.input.schema[first.index].time
+    if time is None or first.is_descending:
+        raise ValidationError("Sort on a non-time-attribute field is not supported.")
+    refused = changes(node.input) & ~INSERTS
+    if refused:
+        kinds = [word for flag, word in ((Changes.UPDATE, "update"), (Changes.DELETE, "delete")) if flag in refused]
+        raise ValidationError(
+            f"Sort doesn't support consuming {' and '.join(kinds)} changes which is produced by node "
+            f"{node_text(node.input)}"
+        )
+    types = node.input.schema.types
+    if time is TimeAttribute.ROWTIME:
+        return partial(EventTimeSortOperator, node.keys, types, names)
+    if len(node.keys) == 1:
+        return None
+    return partial(ProcessingTimeSortOperator, node.keys[1:], types, names)
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+class RankRule(Rule[Rank]):
+    """Top-N and deduplication."""
+
+    nodes = (Rank,)
+
+    def changes(self, node: Rank, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return rank_changes(node, planning.changes)
+
+    def asks_before(self, node: Rank, planning: Planning, wants_before: bool) -> bool:
+        """See `Rule`."""
+        return rank_asks_before(node, planning.changes, _updates_in_place(planning))
+
+    def stream(self, node: Rank, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        keeps_columns = planning.options.is_in_memory and planning.options.allows(Optimization.COLUMN_RANKS)
+        in_place = _updates_in_place(planning)
+        names, session = name_columns(node.schema), planning.session
+        operator = rank_operator(node, names, planning.changes, wants_before, session, keeps_columns, in_place)
+        if _window_edges(node, planning.changes) is None:
+            operator = lasting(operator, planning.options.state_ttl_ms)
+        inner = planning.stream(node.input, rank_asks_before(node, planning.changes, in_place))
+        groups = rank_groups(node, planning.changes)
+        inputs, limit = by_columns(inner, groups), None if groups else 1
+        upstreams = planning.step("Rank", operator, inputs, is_stateful=True, parallelism_limit=limit)
+        return Stream(upstreams, node.schema, planning.changes(node), wants_before)
+
+
+def _updates_in_place(planning: Planning) -> bool:
+    return planning.options.allows(Optimization.UPDATING_RANKS)
+
+
+class SortRule(Rule[Sort]):
+    """ORDER BY and LIMIT."""
+
+    nodes = (Sort,)
+
+    def changes(self, node: Sort, planning: Planning) -> Changes:
+        """See `Rule`."""
+        return sort_changes(node, planning.changes)
+
+    def asks_before(self, node: Sort, planning: Planning, wants_before: bool) -> bool:
+        """See `Rule`."""
+        return rank_asks_before(node, planning.changes)
+
+    def stream(self, node: Sort, planning: Planning, wants_before: bool) -> Stream:
+        """See `Rule`."""
+        if node.fetch == 0:
+            return planning.stream(Values(schema=node.schema, rows=()), wants_before)
+        if has_limit(node):
+            ranked = RankRule().stream(to_rank(node), planning, wants_before)
+            return Stream(ranked.upstreams, node.schema, planning.changes(node), wants_before)
+        operator = sort_operator(node, name_columns(node.schema), planning.changes)
+        inner = planning.stream(node.input, False)
+        if operator is None:
+            return inner
+        upstreams = planning.step("Sort", operator, by_columns(inner, ()), is_stateful=True, parallelism_limit=1)
+        return Stream(upstreams, node.schema, INSERTS, False)

@@ -1,0 +1,395 @@
+"""Scalar functions called once per row, plain or asynchronous.
+
+A plain deterministic function is called once for each distinct value if a column has few of them. A function object
+with `open` is called for every row, because it may count its calls.
+
+Table functions: evaluates them for each row of a batch, and returns the resulting rows as columns.
+
+Scalar functions on whole columns, as pandas objects (`func_type="pandas"`) or Arrow arrays (`"arrow"`).
+
+An operand that is constant over the batch is passed as a single value, unless all operands are constant. A pandas
+function gets a ROW as a data frame. The result must be as long as the batch.
+
+Converts between columns and the Python values that user-defined functions take and return.
+
+Arrow converts plain values in bulk. The class of each result is checked first, because Arrow would silently convert
+fractions to integers and bytes to text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from datetime import tzinfo
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.base.errors import (
+    CallTimeoutError,
+    MisuseError,
+    StopIterationRaised,
+    UnsupportedError,
+    WrongTypeError,
+    WrongValueError,
+)
+from penstock.base.types import Row
+from penstock.codecs.arrow_columns import exact_cast, plain_column, plain_type
+from penstock.sql.data import types
+from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_column, to_full_array, to_values
+from penstock.sql.data.conversion import checked, is_seen_as_held, to_external, to_internal
+from penstock.sql.data.types import DataType, LocalZonedTimestampType, RowType
+from penstock.sql.user_functions.classes import Delegating
+from penstock.sql.user_functions.definition import PANDAS, FunctionKind, OpenFunctions, UserFunction
+
+#: reports a refused value: takes its position among the results, and the value
+Refuse = Callable[[int, object], Any]
+
+_NONE: Final = type(None)
+#: the classes of values that Arrow converts directly
+_TAKEN: Final[tuple[tuple[type[DataType], frozenset[type]], ...]] = (
+    (types.BooleanType, frozenset({bool, _NONE})),
+    (types.IntegralType, frozenset({int, _NONE})),
+    (types.FloatType, frozenset({float, int, _NONE})),
+    (types.DoubleType, frozenset({float, int, _NONE})),
+    (types.CharType, frozenset({str, _NONE})),
+    (types.VarCharType, frozenset({str, _NONE})),
+    (types.BinaryType, frozenset({bytes, _NONE})),
+    (types.VarBinaryType, frozenset({bytes, _NONE})),
+)
+#: the types that store every value of a class unchanged
+_ALWAYS: Final[tuple[tuple[type[DataType], type], ...]] = (
+    (types.BooleanType, bool),
+    (types.IntegralType, int),
+    (types.DoubleType, float),
+    (types.CharType, str),
+    (types.VarCharType, str),
+)
+_FAULTS: Final = (WrongTypeError, WrongValueError, pa.ArrowException, OverflowError)
+
+
+def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> list[Any]:
+    """Convert an operand to the values that functions see, one for each row."""
+    values = to_values(column, data_type)
+    if not is_seen_as_held(data_type):
+        values = list(map(to_external(data_type, zone, for_functions=True), values))
+    return values if isinstance(column, pa.Array) else values * rows
+
+
+class Results:
+    """Converts results of functions to columns of `data_type`; NULL is None."""
+
+    def __init__(self, data_type: DataType, zone: tzinfo) -> None:
+        self.data_type = data_type
+        self._arrow = arrow_type(data_type)
+        self._taken = next((classes for kind, classes in _TAKEN if isinstance(data_type, kind)), None)
+        self._held = checked(data_type, to_internal(data_type, zone))
+        self._plain = next((plain for kind, plain in _ALWAYS if isinstance(data_type, kind)), None)
+        bits = self._arrow.bit_width if isinstance(data_type, types.IntegralType) else None
+        self._bounds = None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+    def column(self, values: Sequence[Any], refuse: Refuse) -> pa.Array:
+        """Convert values to a column. Calls `refuse` with the first value that does not fit it."""
+        if not self.data_type.is_nullable and None in values:
+            refuse(values.index(None), None)
+        try:
+            if self._taken is not None and self._taken.issuperset(map(type, values)):
+                return pa.array(values, self._arrow)
+            return to_column(list(map(self._held, values)), self.data_type)
+        except _FAULTS:
+            for row_index, value in enumerate(values):
+                if not self._takes(value):
+                    refuse(row_index, value)
+            raise
+
+    def held(self, value: Any, refuse: Refuse) -> Any:
+        """Convert one value to its internal representation. Calls `refuse` if it does not fit the column."""
+        if type(value) is self._plain and (self._bounds is None or self._bounds[0] <= value <= self._bounds[1]):
+            return value
+        if value is None:
+            return refuse(0, None) if not self.data_type.is_nullable else None
+        try:
+            converted = self._held(value)
+            to_column([converted], self.data_type)
+        except _FAULTS:
+            refuse(0, value)
+            raise
+        return converted
+
+    def _takes(self, value: object) -> bool:
+        try:
+            to_column([self._held(value)], self.data_type)
+        except _FAULTS:
+            return False
+        return True
+
+
+#: batches of at most this many rows are not searched for distinct values
+_FEW: Final = 16
+#: takes the number of rows and the values of their operands, and returns the results
+Caller = Callable[[int, Sequence[Sequence[Any]]], list[Any]]
+
+
+def row_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> Kernel:
+    """Return the kernel of a call with operands of these types. The kernel takes the number of rows first."""
+    is_async = function.kind is FunctionKind.ASYNC_SCALAR
+    caller = _awaiting(function, opened) if is_async else _calling(function, opened)
+    results = Results(function.result_type, opened.zone)
+    is_shared = function.is_deterministic and isinstance(function.function, Delegating)
+
+    def column(rows: int, columns: Sequence[Datum]) -> pa.Array:
+        operands = [seen_values(operand, kind, opened.zone, rows) for operand, kind in zip(columns, types, strict=True)]
+        returned = caller(rows, operands)
+
+        def refuse(row_index: int, value: object) -> None:
+            opened.refuse(function, _record(operands, row_index), value, function.result_type)
+
+        return results.column(returned, refuse)
+
+    def kernel(rows: int, *columns: Datum) -> Datum:
+        full = [index for index, operand in enumerate(columns) if isinstance(operand, pa.Array)]
+        if is_shared and len(full) == 1 and rows > _FEW and _can_be_encoded(columns[full[0]].type):
+            encoded = columns[full[0]].dictionary_encode(null_encoding="encode")
+            if len(encoded.dictionary) <= rows // 2:
+                distinct = [*columns[: full[0]], encoded.dictionary, *columns[full[0] + 1 :]]
+                return column(len(encoded.dictionary), distinct).take(encoded.indices)
+        return column(rows, columns)
+
+    return kernel
+
+
+def _can_be_encoded(data_type: pa.DataType) -> bool:
+    return not pa.types.is_nested(data_type) and not pa.types.is_null(data_type) and not pa.types.is_floating(data_type)
+
+
+def _record(operands: Sequence[Sequence[Any]], row_index: int) -> tuple[Any, ...]:
+    return tuple(operand[row_index] for operand in operands)
+
+
+def _calling(function: UserFunction, opened: OpenFunctions) -> Caller:
+    evaluate = opened.open(function).eval
+
+    def call(rows: int, operands: Sequence[Sequence[Any]]) -> list[Any]:
+        returned: list[Any] = []
+        try:
+            if operands:
+                returned.extend(map(evaluate, *operands))
+            else:
+                returned.extend(evaluate() for _ in range(rows))
+            if len(returned) < rows:
+                raise StopIterationRaised
+        except Exception as error:
+            raise opened.failed(function, _record(operands, len(returned))) from error
+        return returned
+
+    return call
+
+
+def _awaiting(function: UserFunction, opened: OpenFunctions) -> Caller:
+    evaluate = opened.open(function).eval
+    settings = opened.settings
+
+    async def attempt(operands: tuple[Any, ...]) -> Any:
+        try:
+            async with asyncio.timeout(settings.timeout_ms / 1_000) as limit:
+                return await evaluate(*operands)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise CallTimeoutError(
+                f"a call took longer than {settings.timeout_ms} ms (table.exec.async-scalar.timeout)"
+            ) from error
+
+    async def one(operands: tuple[Any, ...], free: asyncio.Semaphore) -> Any:
+        async with free:
+            for left in reversed(range(settings.attempts_max)):
+                try:
+                    return await attempt(operands)
+                except Exception as error:
+                    if not left:
+                        raise opened.failed(function, operands) from error
+                await asyncio.sleep(settings.retry_delay_ms / 1_000)
+
+    async def every(records: list[tuple[Any, ...]]) -> list[Any]:
+        free = asyncio.Semaphore(settings.concurrent_max)
+        calls = [asyncio.ensure_future(one(record, free)) for record in records]
+        try:
+            return list(await asyncio.gather(*calls))
+        finally:
+            for other in calls:
+                other.cancel()
+
+    def call(rows: int, operands: Sequence[Sequence[Any]]) -> list[Any]:
+        records = list(zip(*operands, strict=True)) if operands else [()] * rows
+        return list(opened.wait(every(records)))
+
+    return call
+
+
+#: the resulting rows: the index of the input row that each comes from, ascending, and their columns
+Made: TypeAlias = tuple[npt.NDArray[np.int64], list[pa.Array]]
+#: takes the number of rows and their operands, and returns the resulting rows
+TableKernel: TypeAlias = Callable[..., Made]
+
+
+def table_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> TableKernel:
+    """Return the kernel of a call with operands of these types."""
+    evaluate = opened.open(function).eval
+    row_type = function.result_type
+    assert isinstance(row_type, RowType)
+    names, kinds = row_type.field_names(), row_type.field_types()
+    results = [Results(kind, opened.zone) for kind in kinds]
+
+    def kernel(rows: int, *columns: Datum) -> Made:
+        operands = [seen_values(operand, kind, opened.zone, rows) for operand, kind in zip(columns, types, strict=True)]
+        records = list(zip(*operands, strict=True)) if operands else [()] * rows
+        parents: list[int] = []
+        produced: list[Sequence[Any]] = []
+        for parent, record in enumerate(records):
+            try:
+                returned = evaluate(*record)
+                given = len(produced)
+                produced.extend(unpack_row(row, names) for row in iterate_rows(returned))
+                parents.extend([parent] * (len(produced) - given))
+            except StopIteration:
+                raise opened.failed(function, record) from StopIterationRaised()
+            except Exception as error:
+                raise opened.failed(function, record) from error
+
+        def column(index: int) -> pa.Array:
+            def refuse(row_index: int, value: object) -> None:
+                opened.refuse(
+                    function, records[parents[row_index]], value, f"{kinds[index]}, as column {names[index]} is"
+                )
+
+            return results[index].column([row[index] for row in produced], refuse)
+
+        return np.array(parents, np.int64), [column(index) for index in range(len(names))]
+
+    return kernel
+
+
+def iterate_rows(returned: Any) -> Any:
+    """Return the rows in a function's result: a list, range or iterator of rows, None, or one row."""
+    if returned is None:
+        return ()
+    return returned if isinstance(returned, list | range | Iterator) else (returned,)
+
+
+def unpack_row(row: Any, names: list[str]) -> Sequence[Any]:
+    """Return the column values of a row that a function returned."""
+    if isinstance(row, Row):
+        is_named = row.has_field_names and set(names) <= set(row.as_dict())
+        parts: Sequence[Any] = row.get_fields_by_names(names) if is_named else list(row)
+    else:
+        parts = row if isinstance(row, tuple) else (row,)
+    if len(parts) != len(names):
+        raise WrongTypeError(f"it gave the row {row!r} of {len(parts)} fields, and its result types are {len(names)}")
+    return parts
+
+
+#: errors that Arrow raises for values that do not fit
+_VECTOR_FAULTS: Final = (pa.ArrowException, OverflowError)
+
+
+def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: OpenFunctions) -> Kernel:
+    """Return the kernel of a call with operands of these types. The kernel takes the number of rows first."""
+    is_pandas = function.func_type == PANDAS
+    if is_pandas:
+        check_pandas(function)
+    evaluate = opened.open(function).eval
+    target_type, result = arrow_type(function.result_type), function.result_type
+    converters = [to_external(kind, opened.zone, for_functions=True) for kind in types]
+
+    def operand(column: Datum, index: int, rows: int, all_same: bool) -> Any:
+        if isinstance(column, pa.Scalar) and not all_same:
+            return converters[index](to_values(column, types[index])[0])
+        full = plain_column(to_full_array(column, rows))
+        return to_pandas_column(full, types[index], str(opened.zone)) if is_pandas else full
+
+    def kernel(rows: int, *columns: Datum) -> pa.Array:
+        all_same = all(isinstance(datum, pa.Scalar) for datum in columns)
+        record = f"a batch of {rows} rows"
+        try:
+            operands = [operand(datum, index, rows, all_same) for index, datum in enumerate(columns)]
+        except _VECTOR_FAULTS as error:
+            raise opened.failed(function, record) from MisuseError(f"it cannot get an operand: {error}")
+        try:
+            returned = evaluate(*operands)
+        except Exception as error:
+            raise opened.failed(function, record) from error
+        try:
+            column = (_of_pandas if is_pandas else _of_arrow)(returned, rows, target_type, result)
+        except MisuseError as error:
+            raise opened.failed(function, record) from error
+        except _VECTOR_FAULTS as error:
+            raise opened.failed(function, record) from MisuseError(f"it returned values that are no {result}: {error}")
+        if column.null_count and not result.is_nullable:
+            raise opened.failed(function, record) from MisuseError(f"it returned NULL, and its result type is {result}")
+        return column
+
+    return kernel
+
+
+def check_pandas(function: UserFunction) -> None:
+    """Raise `UnsupportedError` if pandas is not installed."""
+    try:
+        import pandas  # noqa: F401 - asked for at once, not at the first row
+    except ImportError as error:
+        raise UnsupportedError(f"{function} needs pandas: install it with `pip install pandas`") from error
+
+
+def to_pandas_column(column: pa.Array, data_type: DataType, zone: str) -> Any:
+    """Convert a column to a pandas series, or a column of rows to a data frame."""
+    import pandas
+
+    if isinstance(data_type, RowType):
+        fields = zip(column.flatten(), data_type.fields, strict=True)
+        return pandas.DataFrame({field.name: to_pandas_column(child, field.data_type, zone) for child, field in fields})
+    series = column.to_pandas()
+    return series.dt.tz_convert(zone) if isinstance(data_type, LocalZonedTimestampType) else series
+
+
+def _of_arrow(returned: Any, rows: int, target_type: pa.DataType, result: DataType) -> pa.Array:
+    if isinstance(returned, pa.ChunkedArray):
+        returned = returned.combine_chunks()
+    if not isinstance(returned, pa.Array):
+        raise MisuseError(f"a function of func_type 'arrow' returns an Arrow array, not {type(returned).__name__}")
+    _check_length(len(returned), rows)
+    return exact_cast(returned, target_type)
+
+
+def _of_pandas(returned: Any, rows: int, target_type: pa.DataType, result: DataType) -> pa.Array:
+    import pandas
+
+    if isinstance(result, RowType) and isinstance(returned, pandas.DataFrame | tuple):
+        return _struct(returned, rows, target_type, result)
+    if not isinstance(returned, pandas.Series):
+        raise MisuseError(f"a function of func_type 'pandas' returns a pandas.Series, not {type(returned).__name__}")
+    _check_length(len(returned), rows)
+    # pandas has nanoseconds where a plain column has fewer digits; the excess digits are truncated, as in a cast.
+    is_known = pa.types.is_nested(target_type) or pa.types.is_decimal(target_type)
+    column = pa.Array.from_pandas(returned, type=plain_type(target_type) if is_known else None)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return exact_cast(column, target_type)
+
+
+def _struct(returned: Any, rows: int, target_type: pa.StructType, result: RowType) -> pa.Array:
+    import pandas
+
+    parts = [returned[name] for name in returned.columns] if isinstance(returned, pandas.DataFrame) else list(returned)
+    if len(parts) != len(result.fields):
+        raise MisuseError(f"it returned {len(parts)} columns, and its result type is {result}")
+    columns = [
+        _of_pandas(part, rows, target_type.field(index).type, field.data_type)
+        for index, (part, field) in enumerate(zip(parts, result.fields, strict=True))
+    ]
+    return pa.StructArray.from_arrays(columns, fields=list(target_type))
+
+
+def _check_length(length: int, rows: int) -> None:
+    if length != rows:
+        raise MisuseError(f"it returned {length} values for a batch of {rows} rows: it has to return one for each row")

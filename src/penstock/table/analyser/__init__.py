@@ -1,1 +1,0 @@
-"""Semantic analysis of queries: resolves names and types every expression."""

@@ -1,1 +1,0 @@
-"""A catalog stored in files of a directory: see `catalog`."""

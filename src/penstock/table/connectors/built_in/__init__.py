@@ -1,5 +1,0 @@
-"""All available connectors."""
-
-from penstock.table.connectors.built_in.connectors import built_in
-
-__all__ = ["built_in"]

@@ -1,1 +1,0 @@
-"""`datagen`: random or sequential rows."""

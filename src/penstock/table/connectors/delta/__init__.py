@@ -1,1 +1,0 @@
-"""`delta`: Delta Lake tables, with the same options as Flink's connector where it has them."""

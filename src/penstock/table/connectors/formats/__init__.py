@@ -1,1 +1,0 @@
-"""Table formats: how rows are encoded as bytes, in files and in messages."""

@@ -1,1 +1,0 @@
-"""`jdbc`: PostgreSQL tables, with the options of Flink's connector of this name."""

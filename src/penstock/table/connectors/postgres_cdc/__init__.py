@@ -1,1 +1,0 @@
-"""`postgres-cdc`: a PostgreSQL table and its changes."""

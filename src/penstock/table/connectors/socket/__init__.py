@@ -1,1 +1,0 @@
-"""`socket`: rows that a server sends as text."""

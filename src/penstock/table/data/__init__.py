@@ -1,1 +1,0 @@
-"""The building blocks of tables: types, columns, single values, and errors."""

@@ -1,1 +1,0 @@
-"""Evaluates typed expressions on columns."""

@@ -1,1 +1,0 @@
-"""The methods of Table API expressions, in modules by subject. Each method builds an SQL syntax node."""

@@ -1,1 +1,0 @@
-"""Logical plans: queries as trees of operations on tables."""

@@ -1,1 +1,0 @@
-"""Converts between stream records and table columns, and between their types."""

@@ -1,1 +1,0 @@
-"""Runs plans as streams: the changelog mode of each step, and the operators that process columns."""

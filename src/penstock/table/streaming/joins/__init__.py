@@ -1,1 +1,0 @@
-"""Joins of two streams, and the analysis of their conditions."""

@@ -1,1 +1,0 @@
-"""Converts records of streams to rows of tables, and back."""

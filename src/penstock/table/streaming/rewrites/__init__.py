@@ -1,1 +1,0 @@
-"""Rewrites logical plans, so that the same rows take less work."""

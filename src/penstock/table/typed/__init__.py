@@ -1,1 +1,0 @@
-"""Typed expressions: the analyser's output."""

@@ -1,1 +1,0 @@
-"""User-defined functions: their definitions, their life cycle in subtasks, and their evaluation on columns."""

@@ -1,0 +1,34 @@
+"""Former names of modules give the modules that have their contents now (H4)."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from penstock.moved_modules import moved_modules
+from penstock.runtime.windowing.windows import TimeWindow
+
+SRC = Path(__file__).parents[1] / "src" / "penstock"
+
+
+def exists(name: str) -> bool:
+    path = SRC.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or path.joinpath("__init__.py").exists()
+
+
+def test_each_former_name_has_a_present_module() -> None:
+    assert [new for new in moved_modules().values() if not exists(new)] == []
+    assert [old for old in moved_modules() if exists(old)] == []
+
+
+def test_a_former_name_is_the_present_module_and_no_copy() -> None:
+    assert import_module("penstock.core.windowing.windows") is sys.modules["penstock.runtime.windowing.windows"]
+    assert import_module("penstock.core") is import_module("penstock.runtime")
+    assert sys.modules["penstock.runtime"].__name__ == "penstock.runtime"
+
+
+def test_a_pickle_with_former_names_loads() -> None:
+    former = b"cpenstock.core.windowing.windows\nTimeWindow\n."
+    assert pickle.loads(former) is TimeWindow
