@@ -111,7 +111,8 @@ PAGES: dict[str, Page] = {
             "('the', 1)",
             "('to', 1)",
             "('to', 2)",
-        )
+        ),
+        targets=("local",),
     ),
     "docs/async.md": Page(None),
     "docs/sql.md": Page(),

@@ -38,3 +38,15 @@ def test_each_file_of_the_page_has_its_transcript() -> None:
 
 def test_each_option_of_the_shell_is_on_the_page() -> None:
     assert [key for key in OPTIONS if f"`{key}`" not in PAGE] == []
+
+
+def test_the_readmes_sql_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    (script,) = re.findall(r"^```sql\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders.sql").write_text(script)
+    result = CliRunner().invoke(main, ["sql", "-f", "orders.sql"])
+    assert result.exit_code == 0, result.output
+    rows = [[cell.strip() for cell in line.split("|")] for line in result.stdout.splitlines()]
+    windows = [row[3:5] for row in rows if len(row) == 6 and row[3].isdigit()]
+    assert windows == [["60", "1830"], ["60", "5430"], ["60", "9030"]]
