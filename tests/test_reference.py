@@ -23,6 +23,8 @@ def test_the_reference_is_built_without_warnings(tmp_path: Path) -> None:
     assert re.search(r"<title>penstock.datastream.state", page)
     assert "StateTtlConfig" in page
     page = (tmp_path / "penstock" / "datastream" / "data_stream.html").read_text()
-    assert "lies in savepoints" in page, "uid() has its place at the streams whose operator it names"
-    assert "Remove records from a window that fires" in page
+    assert "state in savepoints; unique in the job" in page, (
+        "uid() has its place at the streams whose operator it names"
+    )
+    assert "Set an evictor, which removes records" in page
     assert not (tmp_path / "penstock" / "runtime" / "task.html").exists()
