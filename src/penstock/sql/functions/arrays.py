@@ -217,16 +217,10 @@ def by_columns(make: Callable[[Call], Callable[..., pa.Array]]) -> Callable[[Cal
     return bind
 
 
-def _element_type(call: Call) -> DataType:
-    array_type = call.types[0]
-    assert isinstance(array_type, ArrayType)
-    return array_type.element_type
-
-
 def _equals(call: Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Flags]:
     """Return the lists of a column, and which elements equal the needle; NULL equals NULL."""
     lists = to_lists(haystack).packed()
-    element_codes = codes(pa.concat_arrays([lists.values, needle]), _element_type(call))
+    element_codes = codes(pa.concat_arrays([lists.values, needle]), _element(call.types[0]))
     count = len(lists.values)
     return lists, element_codes[:count] == element_codes[count:][lists.parents()]
 
@@ -269,7 +263,7 @@ def concat(call: Call, *arrays: pa.Array) -> pa.Array:
 
 
 def _once(call: Call, lists: Lists) -> pa.Array:
-    element_codes = codes(lists.values, _element_type(call))
+    element_codes = codes(lists.values, _element(call.types[0]))
     return lists.kept(first_of_equals(lists.parents(), element_codes)).column(call.result)
 
 
@@ -287,7 +281,7 @@ def compared(wanted: bool, call: Call, array: pa.Array, other: pa.Array) -> pa.A
     """Return once each element that the other array contains, or does not contain."""
     mine, others = to_lists(array), to_lists(other)
     mine, others = mine.with_valid(others.valid).packed(), others.with_valid(mine.valid).packed()
-    element_codes = codes(pa.concat_arrays([mine.values, others.values]), _element_type(call))
+    element_codes = codes(pa.concat_arrays([mine.values, others.values]), _element(call.types[0]))
     count = len(mine.values)
     among = is_among(mine.parents(), element_codes[:count], others.parents(), element_codes[count:])
     return _once(call, mine.kept(among if wanted else ~among))
@@ -447,10 +441,10 @@ _COMMON = where("<COMMON>", partial(find_common_type, _is_array))
 
 
 def _define(
-    name: str, operands: Any, result: Any, function: Callable[..., pa.Array], usage: str, summary: str
+    name: str, operands: Any, result: Any, function: Callable[..., pa.Array], usage: str, summary: str, **more: object
 ) -> ScalarFunction:
     kernel = by_columns(lambda call: partial(function, call))
-    return scalar(name, operands, result, kernel, summary, section="collection", usage=f"{name}({usage})")
+    return scalar(name, operands, result, kernel, summary, section="collection", usage=f"{name}({usage})", **more)
 
 
 def _nullable_element(call: Operands) -> DataType:
@@ -594,11 +588,6 @@ def _any_map(call: Operands, index: int) -> DataType | None:
     return data_type if isinstance(data_type, MapType) else None
 
 
-def _key_or_value_array(call: Operands, index: int) -> DataType | None:
-    data_type = call.types[index]
-    return data_type if isinstance(data_type, ArrayType) and not isinstance(data_type, MultisetType) else None
-
-
 def _keys_type(call: Operands) -> DataType:
     return ArrayType(_map_type(call).key_type, call.any_nullable())
 
@@ -664,21 +653,13 @@ def _union(call: Call, *maps: pa.Array) -> pa.Array:
 
 
 _MAP = where("<MAP>", _any_map)
-_ANY_ARRAY = where("<ARRAY>", _key_or_value_array)
 _COMMON_MAP = where("<COMMON>", partial(find_common_type, lambda data_type: isinstance(data_type, MapType)))
 
 
-def _define_map(
-    name: str, operands: Any, result: Any, function: Callable[..., pa.Array], usage: str, summary: str, **more: object
-) -> ScalarFunction:
-    kernel = by_columns(lambda call: partial(function, call))
-    return scalar(name, operands, result, kernel, summary, section="collection", usage=f"{name}({usage})", **more)
-
-
 MAPS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    _define_map("MAP_KEYS", takes(_MAP), _keys_type, _keys, "map", "Returns the keys of the map as an array."),
-    _define_map("MAP_VALUES", takes(_MAP), _values_type, _values, "map", "Returns the values of the map as an array."),
-    _define_map(
+    _define("MAP_KEYS", takes(_MAP), _keys_type, _keys, "map", "Returns the keys of the map as an array."),
+    _define("MAP_VALUES", takes(_MAP), _values_type, _values, "map", "Returns the values of the map as an array."),
+    _define(
         "MAP_ENTRIES",
         takes(_MAP),
         _entries_type,
@@ -686,16 +667,16 @@ MAPS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         "map",
         "Returns the entries of the map as an array of rows.",
     ),
-    _define_map(
+    _define(
         "MAP_FROM_ARRAYS",
-        takes(_ANY_ARRAY, _ANY_ARRAY),
+        takes(_ARRAY, _ARRAY),
         _from_arrays_type,
         _from_arrays,
         "keys, values",
         "Creates a map from an array of keys and an array of values.",
         can_fail=True,
     ),
-    _define_map(
+    _define(
         "MAP_UNION",
         takes(_COMMON_MAP, repeated=1),
         returns_common,

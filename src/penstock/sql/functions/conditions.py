@@ -82,7 +82,7 @@ from penstock.state.equality import Canonicalizer, build_canonicalizer
 #: builds the kernel of `=`
 Equality = Callable[[Call], Kernel]
 
-_NESTED_TYPES = (ArrayType, MapType, RowType)
+_NESTED: Final = (ArrayType, MapType, RowType)
 
 
 def evaluated_operands(call: Operands) -> list[int]:
@@ -115,7 +115,7 @@ def membership_kernel(equality: Equality, call: Call) -> Kernel:
 
 
 def _has_set(kind: DataType) -> bool:
-    return not isinstance(kind, (*_NESTED_TYPES, NullType))
+    return not isinstance(kind, (*_NESTED, NullType))
 
 
 def _set_kernel(given: list[object], kind: DataType) -> Kernel:
@@ -167,7 +167,6 @@ _PYTHON_NAMES: Final = {
     ">": "greaterThan",
     ">=": "greaterThanOrEqual",
 }
-_NESTED: Final = (ArrayType, MapType, RowType)
 _WITHOUT_ORDER: Final = (*_NESTED, RawType, VariantType, BitmapType)
 
 

@@ -520,11 +520,6 @@ def _subtracted(call: Operands, index: int) -> DataType | None:
     )
 
 
-def _find_interval_type(call: Operands, index: int) -> DataType | None:
-    data_type = call.types[index]
-    return data_type if isinstance(data_type, INTERVALS) else None
-
-
 def _interval_type(call: Operands) -> DataType:
     data_type = call.types[2]
     return data_type.nullable() if call.types[0].is_nullable or call.types[1].is_nullable else data_type.not_null()
@@ -599,9 +594,7 @@ def _overlap_type(call: Operands) -> DataType:
 TEMPORAL_DIFFERENCES_FUNCTIONS: tuple[ScalarFunction, ...] = (
     scalar(
         "MINUS_DATE",
-        takes(
-            where("<DATETIME>", _subtracted), where("<DATETIME>", _subtracted), where("<INTERVAL>", _find_interval_type)
-        ),
+        takes(where("<DATETIME>", _subtracted), where("<DATETIME>", _subtracted), where("<INTERVAL>", _interval)),
         _interval_type,
         _bind_minus,
         "Returns the interval between two points in time: in full months for units of a month or more, otherwise in "

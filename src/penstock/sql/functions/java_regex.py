@@ -4,7 +4,7 @@ Regular expressions that mean the same in Java and in Arrow's kernels.
 
 Arrow runs RE2, which processes a whole column at once and is several times as fast as calling Python's `re` for each
 value. It supports less than Java, and some syntax means something else. Only syntax with the same meaning in both is
-translated: literals, character classes, groups, branches, and repetitions of single characters. `java_patterns` handles
+translated: literals, character classes, groups, branches, and repetitions of single characters. Python's `re` handles
 everything else.
 """
 

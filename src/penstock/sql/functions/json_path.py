@@ -28,6 +28,10 @@ class JsonPathError(TableRuntimeError):
     """Raised if a path is invalid or finds nothing."""
 
 
+#: the value of a path that finds nothing
+_MISSING: Final[Any] = object()
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The context of a step: the whole document, and whether missing parts are allowed."""
@@ -223,9 +227,6 @@ class JsonPath:
         return values
 
 
-_MISSING = object()
-
-
 def _of_all(step: Step, values: Iterable[Any], context: Context) -> Iterator[Any]:
     for value in values:
         yield from step.run(value, context)
@@ -241,8 +242,6 @@ Condition = Callable[[Any, Any], bool]
 Value = Callable[[Any, Any], Any]
 
 
-#: the value of a path that finds nothing
-_NO_VALUE: Final[Any] = object()
 _OPERATOR: Final = re.compile(
     r"\s*(===|==|!==|!=|<=|>=|<|>|=~|(?:in|nin|subsetof|anyof|noneof|contains|all|size|empty|type)\b)\s*", re.IGNORECASE
 )
@@ -287,7 +286,7 @@ class Conditions:
         if operator is None:
             if not begins_path:
                 self._fail("expected an operator")
-            return lambda value, root: left(value, root) is not _NO_VALUE
+            return lambda value, root: left(value, root) is not _MISSING
         self.at = operator.end()
         return _comparison(operator.group(1).lower(), left, self._operand())
 
@@ -351,7 +350,7 @@ class Conditions:
             try:
                 return path.read(root, False, value, is_relative)
             except JsonPathError:
-                return _NO_VALUE
+                return _MISSING
 
         return read_operand
 
@@ -430,7 +429,7 @@ def _as_number(value: Any) -> Any:
     try:
         return Decimal(value)
     except InvalidOperation:
-        return _NO_VALUE
+        return _MISSING
 
 
 def _equal(value: Any, other: Any) -> bool:

@@ -1,7 +1,4 @@
-"""All scalar functions, by name.
-
-The names of Flink's built-in functions.
-"""
+"""All scalar functions, by name."""
 
 from __future__ import annotations
 

@@ -430,15 +430,14 @@ def _asked(call: Call, ask: Callable[[WorkerInsight, DispatchedJob, str], T], of
         raise not_found(str(error)) from error
 
 
-_ONE = "/taskmanagers/:taskmanagerid"
 TASKMANAGERS_ROUTES = [
     Route("GET", "/taskmanagers", taskmanagers, "All workers.", TaskManagers),
-    Route("GET", _ONE, details, "A worker.", TaskManagerDetails),
-    Route("GET", f"{_ONE}/logs", worker_logs, "Its files of logs.", LogFiles, access="reveals"),
-    Route("GET", f"{_ONE}/logs/:filename", worker_log, "One of its logs.", Text, access="reveals"),
-    Route("GET", f"{_ONE}/log", worker_log, "Its main log.", Text, access="reveals"),
-    Route("GET", f"{_ONE}/stdout", worker_stdout, "What it has printed.", Text, access="reveals"),
-    Route("GET", f"{_ONE}/thread-dump", worker_thread_dump, "Where its threads are.", ThreadDump, access="reveals"),
+    Route("GET", _WORKER, details, "A worker.", TaskManagerDetails),
+    Route("GET", f"{_WORKER}/logs", worker_logs, "Its files of logs.", LogFiles, access="reveals"),
+    Route("GET", f"{_WORKER}/logs/:filename", worker_log, "One of its logs.", Text, access="reveals"),
+    Route("GET", f"{_WORKER}/log", worker_log, "Its main log.", Text, access="reveals"),
+    Route("GET", f"{_WORKER}/stdout", worker_stdout, "What it has printed.", Text, access="reveals"),
+    Route("GET", f"{_WORKER}/thread-dump", worker_thread_dump, "Where its threads are.", ThreadDump, access="reveals"),
 ]
 
 
