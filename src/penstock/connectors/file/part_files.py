@@ -33,7 +33,7 @@ of its own (`Committer.end_job`).
 checkpoint. Its stage is `open`, and its process holds a lock on it for as long as it lives (`filesystem.create_held`).
 Once the lock is released, any job may remove the file. A closed file is renamed to the stage `closed`. This applies to
 local file systems. Object stores create no file before it is closed; in S3 the hidden file then names an upload, see
-`hidden_files`. In other file systems nothing shows which process has died, so leftover files must be removed manually.
+below. In other file systems nothing shows which process has died, so leftover files must be removed manually.
 
 Part files from creation until they become visible, adapted to the file system (G9).
 
@@ -46,7 +46,6 @@ If a writer dies before it writes the hidden file, its upload is orphaned. S3 ke
 the bucket removes them (`AbortIncompleteMultipartUpload`). The rule must keep uploads for longer than a job may be
 stopped, because uploads that a checkpoint names are still to be committed.
 
-Contents of a staging directory, and the removal of stale files; see `part_names` for the rules.
 """
 
 from __future__ import annotations
@@ -380,7 +379,7 @@ class Staging:
 
 
 def remove_what_died(base_path: str) -> None:
-    """Remove part files, of any job, whose processes ended before closing them; see `part_names`."""
+    """Remove part files, of any job, whose processes ended before closing them; see the module docstring."""
     if is_local(base_path):
         directory = join(base_path, STAGING)
         for path in list_all(directory):

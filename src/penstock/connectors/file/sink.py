@@ -2,7 +2,7 @@
 
 Writes hidden part files: the first phase of a file sink's commit (G9).
 
-A new writer removes the files that earlier attempts left and no snapshot names. `part_names` has the rules and explains
+A new writer removes the files that earlier attempts left and no snapshot names. `part_files` has the rules and explains
 why they are safe.
 """
 

@@ -11,7 +11,7 @@ checkpoint is complete.
   prepared one, in the very thread that should commit it: upserting the same key in two checkpoints blocks forever.
 - It has no owner. If its job disappears, it stays with its locks and holds back VACUUM for the whole server. Who may
   roll it back? A new attempt may, if it knows every checkpoint and savepoint that may name it, as with part files
-  (`connectors/file/part_names.py`); but a forgotten file does no harm.
+  (`connectors/file/part_files.py`); but a forgotten file does no harm.
 - Committing twice fails with "does not exist", which is the same error as for a transaction that an administrator
   rolled back. Data loss would look like success.
 - It is off by default (`max_prepared_transactions = 0`), and turning it on needs a server restart; many users who rent

@@ -48,7 +48,7 @@ class KeyLookup:
         key: the key columns.
         conditions: SQL conditions that all rows must satisfy.
         retries: how often a query is retried after the connection was lost.
-        unrepresentable: how to read values that a type cannot hold, see `unrepresentable.py`.
+        unrepresentable: how to read values that a type cannot hold, see `text_columns`.
     """
 
     def __init__(

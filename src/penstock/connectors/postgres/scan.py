@@ -111,7 +111,7 @@ class Scanned:
         limit: the maximum number of rows per split; None for all.
         partitions: how the table is cut; None for a single part.
         fetch_size: the number of rows fetched at a time.
-        unrepresentable: how to read values that a type cannot hold, see `unrepresentable.py`.
+        unrepresentable: how to read values that a type cannot hold, see `text_columns`.
     """
 
     address: Address

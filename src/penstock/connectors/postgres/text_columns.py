@@ -160,7 +160,7 @@ def parse_column(texts: pa.Array, kind: pa.DataType, name: str, unrepresentable:
         texts: values in the server's text form.
         kind: the type.
         name: the column's name, for errors.
-        unrepresentable: how to read values that the type cannot hold, see `unrepresentable.py`.
+        unrepresentable: how to read values that the type cannot hold.
 
     Raises:
         FormatError: for a text that is not a value of the type; the message names the column.

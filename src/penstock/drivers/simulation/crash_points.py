@@ -71,7 +71,7 @@ from penstock.state.heap import HeapKeyedStateBackend
 from penstock.storage.leadership import BEGUN, JobMark
 
 MASTER, WORKER = "job master", "worker"
-#: The job with several regions, and the jobs whose parallelism may change, in `crash_runs`.
+#: The job with several regions, and the jobs whose parallelism may change.
 APART = ("apart",)
 ELASTIC = ("keyed", "union", "shuffles", "counts", "wide")
 

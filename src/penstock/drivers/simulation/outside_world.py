@@ -332,7 +332,7 @@ class Outside:
     def remove_stale(
         self, job_id: str, operator_id: str, subtask: int, parallelism: int, attempt: int, since: int
     ) -> None:
-        """Remove the transactions that earlier attempts of a writer left, by the file sink's rules (`part_names`)."""
+        """Remove the transactions that earlier attempts of a writer left, by the file sink's rules (`part_files`)."""
         for (owner, operator, writer, of_attempt, _), transaction in self.transactions.items():
             is_own = (owner, operator) == (job_id, operator_id) and writer % parallelism == subtask
             if is_own and of_attempt < attempt and transaction.since >= since and not transaction.is_pinned:

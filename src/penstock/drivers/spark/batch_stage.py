@@ -180,7 +180,7 @@ def record_column(edge: int, index: int) -> str:
 
 
 def read_rows(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUMNS) -> Rows:
-    """Convert the columns that a task needs to rows, see `batch_frames`; derivable columns may be missing."""
+    """Convert the columns that a task needs to rows, see `batch_job`; derivable columns may be missing."""
     rows = Rows()
     size, names = batch.num_rows, batch.schema.names
     positions = batch.column("place")

@@ -3,10 +3,7 @@
 Each heartbeat reports the resource usage of the process. To keep this report fresh, heartbeats are sent at least every
 two seconds, whatever the interval is: it would cost more to signal whether anyone is looking than a heartbeat costs.
 
-On the same connection the master asks about the state of the process, and gets an answer whatever the loop does
-(`heartbeat_answers`).
-
-The worker's side of the questions that arrive on its heartbeat connection, see `worker_questions`.
+On the same connection the master asks about the state of the process, and gets an answer whatever the loop does.
 
 Names the code in which a worker's process is blocked when a call holds Python's global interpreter lock (GIL).
 

@@ -1,9 +1,7 @@
 """Tasks that work in lockstep on Spark: a barrier stage, whose tasks exchange messages over sockets, round after round.
 
-Spark runs all tasks of a barrier stage at the same time, or none. They meet once, at the driver (`lockstep_meeting`). A
+Spark runs all tasks of a barrier stage at the same time, or none. They meet once, at the driver. A
 task's message to itself stays in memory.
-
-Batch jobs with tasks that work in lockstep (`lockstep`): their slots, and their meeting point.
 
 The driver's side of tasks that work in lockstep: they report their addresses and their progress to it.
 
@@ -14,7 +12,7 @@ address of a dead one.
 
 The sockets of a task that works in lockstep: one to receive from all other tasks, and one to send to each of them.
 
-Only the job's tasks hold its keys, and only holders of the keys can send messages, see `authentication`. So a task may
+Only the job's tasks hold its keys, and only holders of the keys can send messages, see `sockets`. So a task may
 unpickle the messages. A message is the pickled value and the contents of its arrays as they lie in memory, in pieces.
 """
 

@@ -1,8 +1,8 @@
 """A streaming Spark data frame as a source of micro-batch jobs.
 
-Spark finds the data, and reports how far the frame has been read (`streaming_query`). In one epoch the source emits one
-of Spark's batches. The source's enumerator keeps Spark's position in the job's checkpoints; its readers read nothing
-themselves.
+Spark finds the data, and reports how far the frame has been read (`structured_streaming`). In one epoch the source
+emits one of Spark's batches. The source's enumerator keeps Spark's position in the job's checkpoints; its readers read
+nothing themselves.
 
 The position of Spark's streaming query, as bytes for Penstock's checkpoints.
 

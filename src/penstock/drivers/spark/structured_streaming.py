@@ -6,7 +6,7 @@ available data and ends (`availableNow`), and epochs of the other sources follow
 interval (`processingTime`) an epoch without a batch runs when Spark has found nothing for that long, so timers and
 other sources progress. Savepoints are taken between two epochs, also while Spark waits for data.
 
-Exactly once. The epoch's checkpoint holds the batch's id and Spark's position (`query_position`), and Spark may commit
+Exactly once. The epoch's checkpoint holds the batch's id and Spark's position (`streaming_frame`), and Spark may commit
 the batch only when that checkpoint is complete. So a job that begins from any checkpoint makes Spark continue after the
 batch that the checkpoint covers, whatever happened to Spark's own location. Spark repeats that batch, and the job skips
 it. An epoch that fails is run again with the same batch, as the restart strategy says; a query that fails begins again
@@ -20,7 +20,7 @@ includes the batch. If the job ends before that, the query is stopped while the 
 further trigger, which would report the batch to its sources as complete.
 
 The query's checkpoint location is a directory of this process, removed at its end, or by the next query if the process
-is killed: see `query_position`.
+is killed: see `streaming_frame`.
 
 The Spark jobs that work step by step: selects the kind for a job graph and starts it.
 """

@@ -6,7 +6,7 @@ detected:
 - **Stuck**: the worker's loop does not turn. Each heartbeat reports for how long, and the current user function.
 - **Holds up a checkpoint**: its tasks are the only ones, or among the few, that have not acknowledged a checkpoint
   long after the others acknowledged it. Tasks that wait for barriers of such a task are not named.
-- **Behind its peers**: a record costs it far more time than it costs others (`pace`).
+- **Behind its peers**: a record costs it far more time than it costs others.
 
 Only the first is certain to be the worker's own trouble, so a worker is replaced for no other reason. All checks run
 when a heartbeat arrives, without a timer. Without heartbeats there is only one process, the job's own.

@@ -9,9 +9,7 @@ have a special meaning:
 
 A state may have a time limit: a partial match that stays in it that long after its last event times out.
 
-[`making`](making.py) builds the automaton of a pattern.
-
-Compiles a pattern into an automaton.
+`build_automaton` compiles a pattern into its automaton.
 
 States are built from the last part to the first, because a step leads to a state that already exists.
 

@@ -122,7 +122,7 @@ class Memory:
 
     @property
     def waiting(self) -> list[Partial]:
-        """Complete matches that an earlier match may still precede, see `queueing`."""
+        """Complete matches that an earlier match may still precede."""
         if self._waiting is None:
             self._waiting = [Partial(*fields) for fields in self._held[_WAITING]]
         return self._waiting

@@ -4,8 +4,8 @@ Rules. All access to operators happens in `step`, on one thread. A step does one
 timers, or a batch) and reports whether there is more. Nothing blocks in here: a task that cannot continue says so. Each
 mail is handled completely before the next one; no handler calls another.
 
-A table defines the lifecycle (`phases`). Modules next to it implement the phases: opening (`opening`), the processing
-loop (`processing`), the parts of checkpoints (`task_checkpoints`), the end (`ending`).
+A table defines the lifecycle (`processing`). Modules next to it implement the phases: opening (`opening`), the
+processing loop (`processing`), the parts of checkpoints and the end (`checkpoints`).
 
 The end (F3). When its input is exhausted, a task sends MAX_WATERMARK through the chain, ends and finishes all operators
 head to tail, and sends EndOfData. Then it only waits: for the end of its inputs and, with checkpoints on, for the

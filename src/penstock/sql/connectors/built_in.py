@@ -1,7 +1,4 @@
-"""The available connectors: built into Penstock, or provided by installed packages.
-
-All available connectors.
-"""
+"""The available connectors: built into Penstock, or provided by installed packages."""
 
 from __future__ import annotations
 

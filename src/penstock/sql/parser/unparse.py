@@ -1,11 +1,7 @@
 """Prints syntax trees as SQL. The output parses back to the same tree, whatever characters names and strings contain.
 
-Names are printed in backticks, and every operator in parentheses. `expression_printing` and `query_printing` register
-the printer of each kind of node; the package imports both.
-
-Prints expressions as SQL; see `printing`.
-
-Prints queries as SQL; see `printing`.
+Names are printed in backticks, and every operator in parentheses. Each kind of node
+registers its printer.
 """
 
 from __future__ import annotations

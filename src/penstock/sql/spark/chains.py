@@ -4,7 +4,7 @@ Spark reorders adjacent inner joins, using the conditions in WHERE. A projection
 so a chain of joins, each the left side of the next, becomes one query. Conditions between the joins move after all of
 them. This keeps the rows the same for joins that only keep or drop rows of their left side.
 
-A join with a query that yields one value per row becomes a scalar query, see `scalar_queries`. It has no columns for
+A join with a query that yields one value per row becomes a scalar query, see below. It has no columns for
 the groups of its rows, it may appear in a condition or a column but not deeper, and it would run again for each place
 where it appears. If this does not fit, the chain is built without scalar queries.
 

@@ -1,6 +1,6 @@
-"""ALTER TABLE: names, options, and (through `alter_schema`) columns, keys and watermarks.
+"""ALTER TABLE: names, options, columns, keys and watermarks.
 
-ALTER TABLE of columns, keys and watermarks: derives the new schema, with the checks that Flink makes.
+Derives the new schema, with the checks that Flink makes.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class TableConnector:
         )
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
-        """Return the scan of a table, which the planner may modify (see `abilities`); by default it cannot."""
+        """Return the scan of a table, which the planner may modify (see `tables`); by default it cannot."""
         return WholeScan(self.reader(scan, options))
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:

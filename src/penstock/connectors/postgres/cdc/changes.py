@@ -301,7 +301,7 @@ class CdcSettings:
     Attributes:
         outputs: the columns of the output; empty for all columns of the table.
         allows_incomplete: whether the publication may omit rows and kinds of changes.
-        unrepresentable: how to read values that a type cannot hold, see `unrepresentable.py`.
+        unrepresentable: how to read values that a type cannot hold, see `text_columns`.
     """
 
     address: Address

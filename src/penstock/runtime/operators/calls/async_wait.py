@@ -1,12 +1,12 @@
 """Asynchronous functions: many calls run at once while their records wait here (A1).
 
 A record comes in, its call starts, and its results go out when the call has returned. They go out in the order of the
-input or of completion, but never across a watermark (`async_queues`). At most `capacity` records are between the start
+input or of completion, but never across a watermark. At most `capacity` records are between the start
 of their call and the emission of their results. Further records of a batch wait unstarted, and the operator is not
 available: the task takes no more input, while results, timers and checkpoints go on.
 
 A function may change its results later, even while other calls are running. So mutable results are copied as soon as
-the call returns, on the event loop (`emitted_values`).
+the call returns, on the event loop (`results`).
 
 A returned call is only recorded; `process_completions` handles it in the task's step. So its errors fail the task like
 errors of any other function, and results are emitted in batches.

@@ -110,7 +110,7 @@ class PassOnOperator(StreamOperator):
 class RecordOperator(FunctionOperator):
     """A map or a filter: calls its function with each record, and with nothing else.
 
-    The first of several successive ones does the work of all in one pass over a batch (`fused`).
+    The first of several successive ones does the work of all in one pass over a batch.
     """
 
     kind: ClassVar[str]

@@ -1,10 +1,10 @@
 """The general window operator: any assigner, any trigger, event or processing time, with or without evictor (C1).
 
-Common cases have operators of their own, which are much faster: `aligned_window` and `session_window`.
+Common cases have operators of their own, which are much faster: those in `aligned`.
 
 **State.** A key has a map from windows to slots. A slot is a list of the window's contents; it is empty if the trigger
 has purged a merging window, because the window must remain available for merging. An empty non-merging window has no
-slot. In addition, there are timers (`window_timers`) and the state of triggers and functions (`window_states`).
+slot. In addition, there are timers (`kept_windows`) and the state of triggers and functions (`base`).
 
 **A window's life.** The operator adds a record to the slots of its windows, and asks the trigger what to do for each of
 them. Every window has a cleanup timer at its end or, in event time, the allowed lateness after its end. The timer

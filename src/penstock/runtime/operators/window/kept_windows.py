@@ -14,9 +14,9 @@ can start from the state that any of them wrote:
 ==================  ==========================================  ====================================================
 operator            keeps contents in                           knows whether a window has fired by
 ==================  ==========================================  ====================================================
-`aligned_window`    a table for each window                     the table that it is in
-`session_window`    a list of sessions for each key             a flag
-`window_operator`   slots: a map from windows for each key      a timer at its end, if it has not fired
+aligned windows     a table for each window                     the table that it is in
+session windows     a list of sessions for each key             a flag
+general operator    slots: a map from windows for each key      a timer at its end, if it has not fired
 with an evictor     slots of records with their timestamps
 ==================  ==========================================  ====================================================
 

@@ -8,7 +8,7 @@ Browser logins with a token: a cookie stands for the token.
 The cookie holds a random id, which only this server knows, and is valid for 12 hours. Scripts cannot read it
 (HttpOnly), and pages of other sites cannot send it (SameSite=Strict). Pages at other ports of the same host count as
 the same site, so a cookie allows changes only if the browser states that the request comes from a page of this server
-(`guards`). The cookie's name contains the port, because cookies do not distinguish ports.
+(`application`). The cookie's name contains the port, because cookies do not distinguish ports.
 """
 
 from __future__ import annotations

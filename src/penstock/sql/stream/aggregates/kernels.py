@@ -92,7 +92,7 @@ DISTINCT: Final = "$distinct"
 _RUNS_MAX: Final = 8
 #: kernel of groups -> the function that computes the same for a whole column
 _OF_ALL: Final = {"sum": pc.sum, "min": pc.min, "max": pc.max}
-#: the watermark up to which windows of a pane have fired, see `columnar_window`
+#: the watermark up to which windows of a pane have fired, see `penstock.runtime.operators.columnar.windows`
 FIRED: Final = "$fired"
 
 

@@ -341,7 +341,7 @@ class RetractableSum(SingleOperand):
 
 
 class RetractableFloatSum(SingleOperand):
-    """SUM and SUM0 of floats that may be retracted: (exact total, number of values), see `exact_floats`."""
+    """SUM and SUM0 of floats that may be retracted: (exact total, number of values), see the module docstring."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
@@ -493,7 +493,7 @@ class Variance(_VarianceBase):
 
 
 class RetractableVariance(_VarianceBase):
-    """Variance of rows that may be retracted: exact sums of the values and of their squares, see `exact_floats`."""
+    """Variance of rows that may be retracted: exact sums of the values and of their squares."""
 
     def create(self) -> Any:
         """See `Accumulator`."""

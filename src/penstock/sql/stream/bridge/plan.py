@@ -291,7 +291,7 @@ class ArrowRowsRule(Rule[ArrowRows]):
 
 
 class ScanRule(Rule[Scan]):
-    """Tables. If they are updated by key, a step above them normalizes their changes, see `plan_normalize`."""
+    """Tables. If they are updated by key, a step above them normalizes their changes, see `changelog.plan`."""
 
     nodes = (Scan,)
 

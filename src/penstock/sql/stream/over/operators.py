@@ -8,7 +8,7 @@ the results of all rows after it, up to the first group whose accumulators stay 
 
 OVER windows in time order: rows wait until their time has passed.
 
-Rows wait in a state table whose namespaces are their times. For the state of a partition see `over_frames`. The state
+Rows wait in a state table whose namespaces are their times. For the state of a partition see `functions`. The state
 of a bounded RANGE frame is dropped when time has advanced so far that no frame can reach its rows. The state of other
 frames is dropped if state expires and no row has arrived for that long.
 """

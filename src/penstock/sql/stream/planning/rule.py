@@ -93,7 +93,7 @@ class Planning(Protocol):
     calls: Calls
     upsert_keys: UpsertKeys
     lookups: Lookups
-    #: the ids of the steps that need not complete deletions, see `plan_normalize`
+    #: the ids of the steps that need not complete deletions, see `changelog.plan`
     by_key: set[int]
 
     def changes(self, node: Node) -> Changes:
