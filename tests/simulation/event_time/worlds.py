@@ -5,7 +5,8 @@ output all the same. So the live source of these jobs keeps its last records bac
 committed. If event time stands still, no window fires, and the job stalls.
 
 **Idle and ended inputs.** The silent source has nothing to read by then. Its records are later than all others, so that
-none of them is late when it goes on.
+none of them is late when it goes on, unless the live source has ended meanwhile: an idle input does not hold up the end
+of time. A history in which that happens says so, and its output is not compared.
 
     ended ───┐
     silent ──┴─ pass, or rules ──┐
@@ -42,9 +43,12 @@ LATE: Final = 20
 LATE_TIME_MS: Final = 10
 WINDOW_MS: Final = 60
 FIRST_END_MS: Final = WINDOW_OFFSET_MS + WINDOW_MS
-#: The index of the first silent split: its times are later than those of all live ones.
-SILENT_INDEX: Final = 100
+#: The index of the first silent split: its times are later than those of all live ones, of which three have
+#: EARLY + LAST records each, while a silent one may have a single record.
+SILENT_INDEX: Final = 3 * (EARLY + LAST) + 10
 IDLENESS_MS: Final = 20
+#: What `SilentSource` remarks when it reads after the end of the live source.
+MAY_BE_LATE: Final = "silent records may be late"
 
 
 class LiveSource(SimulatedSource):
@@ -65,6 +69,12 @@ class LiveSource(SimulatedSource):
             return split.stop
         begun = max(EARLY, split.position + AFTER_RESTART)
         return self.limits.setdefault(split.index, min(begun, EARLY + LAST - 1))
+
+    def batch(self, split: Split, stop: int) -> Batch:
+        """See `SimulatedSource`; remark the end of a split."""
+        if stop == split.stop:
+            outside(self.world).remarks.add(describe_end(split))
+        return super().batch(split, stop)
 
     def are_results_visible(self, split: Split) -> bool:
         """Whether windows have fired, and that is committed."""
@@ -110,13 +120,26 @@ def is_late(position: int) -> bool:
 class SilentSource(SimulatedSource):
     """Has nothing before results are visible."""
 
-    def __init__(self, world: str, source: int, splits: int, split_records: int, keys: int) -> None:
-        super().__init__(world, source, splits, split_records, keys, is_lazy=False)
+    def __init__(self, live: LiveSource, source: int, splits: int, split_records: int) -> None:
+        super().__init__(live.world, source, splits, split_records, live.keys, is_lazy=False)
         self.splits = [Split(source, SILENT_INDEX + i, 0, split_records) for i in range(splits)]
+        self.live_ends = {describe_end(split) for split in live.splits}
+
+    def batch(self, split: Split, stop: int) -> Batch:
+        """See `SimulatedSource`; remark whether the live source has ended."""
+        remarks = outside(self.world).remarks
+        if self.live_ends <= remarks:
+            remarks.add(MAY_BE_LATE)
+        return super().batch(split, stop)
 
     def readable(self, split: Split, now_ms: int) -> int:
         """See `SimulatedSource`."""
         return split.stop if outside(self.world).committed.get(SINK) else split.position
+
+
+def describe_end(split: Split) -> str:
+    """The remark that a split was read to its end."""
+    return f"split {split.index} of source {split.source} has ended"
 
 
 def draw_idle_topology(world: str) -> Topology:
@@ -125,8 +148,9 @@ def draw_idle_topology(world: str) -> Topology:
     keys = chance.choice((2, 4))
     parallelism = [chance.choice((1, 1, 2, 3)) for _ in range(6)]
     ended = SimulatedSource(world, 0, chance.randint(1, 2), chance.randint(1, 3), keys, chance.random() < 0.5)
-    silent = SilentSource(world, 1, chance.randint(1, 2), chance.randint(1, 3), keys)
+    silent_splits, silent_records = chance.randint(1, 2), chance.randint(1, 3)
     live = LiveSource(world, 2, chance.randint(1, 3), EARLY + LAST, keys, chance.random() < 0.5)
+    silent = SilentSource(live, 1, silent_splits, silent_records)
     has_rules = chance.random() < 0.4
     both: tuple[tuple[int, str], ...] = ((1, "hash"), (0, "broadcast" if has_rules else "hash"))
     stages = [

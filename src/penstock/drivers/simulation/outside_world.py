@@ -309,6 +309,8 @@ class Outside:
     commits: int = 0
     repeated_commits: int = 0
     violations: list[str] = field(default_factory=list)
+    #: what connectors remark about a history, for checks that depend on it
+    remarks: set[str] = field(default_factory=set)
 
     def watch(
         self,
