@@ -21,7 +21,7 @@ from benchmarks.nexmark_sql.flink_process import FlinkInstall, FlinkProcess, wri
 from benchmarks.workloads import Workload, get_event_time
 from penstock.common import Configuration, Duration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.process_resources import rare_collections
+from penstock.drivers.inspection import rare_collections
 from penstock.table import Schema, StreamTableEnvironment
 
 #: what each pattern says of a match

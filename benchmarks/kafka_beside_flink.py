@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from rich.table import Table
 from tests.servers.kafka import KafkaCluster
 
-from penstock.cli.trial.kafka import installed
+from penstock.cli.trial.servers import installed
 
 PROGRAM = Path(__file__).with_name("kafka_program.py")
 CONNECTOR = "flink-sql-connector-kafka"

@@ -19,7 +19,7 @@ from penstock.connectors.postgres.client import JdbcConnectionOptions
 from penstock.connectors.postgres.scan import JdbcSource
 from penstock.connectors.postgres.sink import JdbcSink
 from penstock.runtime.records import Batch
-from penstock.sql.tables.lookup import read_whole
+from penstock.sql.tables.connector import read_whole
 from penstock.testing.connectors import SinkHost, SourceRun
 
 ROWS = 200_000

@@ -22,12 +22,11 @@ from rich.console import Console
 from rich.table import Table
 from rocksdict import Options, Rdict
 
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.budget import MemoryBudget
-from penstock.state.rocksdb.settings import RocksDBSettings, SlotMemory
+from penstock.state.rocksdb.settings import MemoryBudget, RocksDBSettings, SlotMemory
 from penstock.state.rocksdb.snapshot import RocksCapture, SourceFiles
 from penstock.state.snapshot import read_keyed
 from penstock.state.states import (

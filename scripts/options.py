@@ -10,13 +10,14 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.base import metric_options, options
+from penstock.base import metrics as metric_options
+from penstock.base import options
 from penstock.base.config_options import BYTES_COUNT, DURATION_MS, ConfigOption, render
 
 BEGIN = """# All options
 
 This page is generated from [`options.py`](../src/penstock/base/options.py) and
-[`metric_options.py`](../src/penstock/base/metric_options.py) by `make options`; a test
+[`metrics.py`](../src/penstock/base/metrics.py) by `make options`; a test
 checks that it is up to date. To set options in a program, see [running.md](running.md#configuration).
 
 Keys are Flink's where Flink has the option. Penstock's own begin with `penstock.`, or belong to a part of Flink's

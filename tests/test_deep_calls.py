@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.base.deep_calls import DEEP_CALLS_MAX, repeats_if_deep
+from penstock.base.copies import DEEP_CALLS_MAX, repeats_if_deep
 from penstock.base.errors import UnsupportedError
 
 

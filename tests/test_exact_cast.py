@@ -20,7 +20,7 @@ from penstock.connectors.postgres.text_columns import parse_batch
 from penstock.formats.csv import CsvColumnsFormat
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.sql.data.types import DecimalType
-from penstock.sql.functions.decimal import fitted
+from penstock.sql.functions.numbers import fitted
 
 WIDE = pa.decimal128(38, 0)
 MONEY = pa.decimal128(38, 18)

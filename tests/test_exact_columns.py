@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.codecs.arrow_types import exact_array
+from penstock.codecs.arrow_columns import exact_array
 
 STRUCT = pa.struct([("n", pa.int32()), ("s", pa.string())])
 

@@ -21,7 +21,7 @@ PICKLING = {
     "drivers/spark": "batch_job batch_stage epoch_stage lockstep route_stage worker",
     "drivers/stepwise": "exchange sinks",
     "runtime": "accumulators supersteps",
-    "runtime/batch": "exchange splits task",
+    "runtime/batch": "exchange task",
     "runtime/epochs": "task",
     "runtime/task": "operator_chain",
     "runtime/task/channels": "input_gate",
@@ -29,9 +29,9 @@ PICKLING = {
     "sql/data": "arrow",
     "state": "loading operator_state snapshot",
     "state/rocksdb": "backend cache canonical store",
-    "state_processor": "layouts spark_jobs table",
+    "state_processor": "layouts table",
     "testing": "hostile",
-    "wire": "buffers messages",
+    "wire": "buffers",
 }
 
 

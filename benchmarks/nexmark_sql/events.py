@@ -14,18 +14,18 @@ import pyarrow.compute as pc
 from benchmarks.nexmark_sql.kept import Kept, KeptConnector
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS
 from penstock.connectors.rate_limiter import RateLimiterStrategy
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import InputStatus, SourceReader, SourceReaderContext
 from penstock.runtime.records import Batch
 from penstock.sql.connectors.filesystem.connector import FilesystemConnector
-from penstock.sql.connectors.nexmark.connector import (
+from penstock.sql.connectors.nexmark import (
     CHUNK_EVENTS,
     NexmarkColumnsSource,
     NexmarkConnector,
     NexmarkScan,
+    NexmarkSettings,
     NexmarkSplit,
 )
-from penstock.sql.connectors.nexmark.events import NexmarkSettings
 from penstock.sql.connectors.spark import BlackholeConnector
 from penstock.sql.formats.built_in import built_in_formats
 from penstock.sql.logical.nodes import Scan

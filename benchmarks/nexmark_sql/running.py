@@ -19,8 +19,8 @@ from benchmarks.nexmark_sql.events import Pace, columns_asked, connectors, hold
 from benchmarks.nexmark_sql.files import rows_in_files
 from benchmarks.nexmark_sql.kept import Folded, Kept
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
-from penstock.drivers.process_resources import rare_collections
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.drivers.inspection import rare_collections
+from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.table.runtimes import ExecutorOfMode

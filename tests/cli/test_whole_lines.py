@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import threading
-from penstock.base.whole_lines import keep_lines_whole, print_lines
+from penstock.base.durable_files import keep_lines_whole, print_lines
 
 keep_lines_whole()
 

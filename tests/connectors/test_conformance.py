@@ -20,9 +20,8 @@ from penstock.connectors.collection import CollectionSource
 from penstock.connectors.file.buckets import BucketAssigner
 from penstock.connectors.file.sink import FileSink
 from penstock.connectors.file.source import FileSource
-from penstock.connectors.generator import DataGeneratorSource
+from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from penstock.connectors.nexmark import NexmarkSource
-from penstock.connectors.number_sequence import NumberSequenceSource
 from penstock.connectors.rate_limiter import RateLimiterStrategy
 from penstock.connectors.socket_text import SocketTextSource
 from penstock.datastream.connectors.hybrid_source import HybridSource

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from penstock.base.typeinfo import Types
 from penstock.codecs.json_row import JsonRowDeserializationSchema
-from penstock.connectors.file.reader import FileSourceReader
+from penstock.connectors.file.reader import FileSourceReader, FileSplit
 from penstock.connectors.file.source import FileSource
-from penstock.connectors.file.split import FileSplit
 from penstock.formats.csv import CsvFormat
 from penstock.formats.file_format import StreamFormat
 from penstock.formats.json import JsonLinesFormat

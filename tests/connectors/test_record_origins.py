@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.table.connectors.tables import build_reader
 
-from penstock.connectors.file.reader import FileSourceReader
-from penstock.connectors.file.split import FileSplit
+from penstock.connectors.file.reader import FileSourceReader, FileSplit
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 from penstock.connectors.kafka.records import KafkaRecords
-from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch, describe_origin
+from penstock.runtime.columns import ColumnBatch, SplitColumnBatch, describe_origin
 from penstock.runtime.connector import InputStatus, SplitBatch
 from penstock.runtime.records import Batch
 from penstock.sql.connectors.built_in import built_in

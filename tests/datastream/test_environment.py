@@ -14,8 +14,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.time import Duration
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.connectors.generator import DataGeneratorSource
-from penstock.connectors.number_sequence import NumberSequenceSource
+from penstock.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from penstock.datastream import CheckpointingMode, ExternalizedCheckpointRetention, StreamExecutionEnvironment
 from penstock.datastream.functions import (
     CheckpointedFunction,
@@ -24,7 +23,7 @@ from penstock.datastream.functions import (
     MapFunction,
 )
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.runtime.checkpoint.settings import CheckpointSettings
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
 
 
 def test_checkpoint_settings_have_flinks_keys() -> None:

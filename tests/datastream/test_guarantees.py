@@ -11,8 +11,8 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.serialization import Encoder
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
-from penstock.runtime.checkpoint.settings import CheckpointSettings
-from penstock.runtime.job.checks import guarantees
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
+from penstock.runtime.job.events import guarantees
 
 
 def lines(count: int | None, tmp_path: Path, **options: Any) -> list[str]:

@@ -30,7 +30,7 @@ from penstock.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from penstock.runtime.operators.record.process import KeyedProcessOperator
-from penstock.runtime.operators.timers import DROPPED_TIMERS
+from penstock.runtime.operators.watermarks import DROPPED_TIMERS
 from penstock.testing import OneInputOperatorHarness
 
 MODES = ("STREAMING", "MICRO_BATCH", "BATCH")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.drivers.process_resources import cpu_cores_max, memory_bytes_max
+from penstock.drivers.inspection import cpu_cores_max, memory_bytes_max
 
 GB = 1 << 30
 UNLIMITED = "9223372036854771712"

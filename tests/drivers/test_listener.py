@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from penstock.base.errors import UserFunctionError
-from penstock.drivers.job_log import ClientListener, summarize_failure
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.drivers.logs import ClientListener, summarize_failure
+from penstock.runtime.graph import JobGraph
 
 TRACEBACK = """Traceback (most recent call last):
   File "/home/ada/job.py", line 12, in parse

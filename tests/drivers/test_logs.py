@@ -14,8 +14,17 @@ from tests.datastream.environments import local_environment
 from penstock.base.configuration import Configuration
 from penstock.base.secrets import HIDDEN
 from penstock.drivers.inspection import AskLog, FileText, LogFiles, Refused
-from penstock.drivers.job_log import KEPT_CHARS_MAX, DriverLog, log_to_stderr_by_default, set_thread_job
-from penstock.drivers.logs import LOGS_PREFIX, TASKS_LOGGER, LogSettings, OutputFile, kept_logs
+from penstock.drivers.logs import (
+    KEPT_CHARS_MAX,
+    LOGS_PREFIX,
+    TASKS_LOGGER,
+    DriverLog,
+    LogSettings,
+    OutputFile,
+    kept_logs,
+    log_to_stderr_by_default,
+    set_thread_job,
+)
 from penstock.drivers.running_job import RunningJob
 
 MINE = logging.getLogger("mine")

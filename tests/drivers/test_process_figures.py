@@ -13,8 +13,8 @@ from tests.datastream.environments import local_environment
 
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
-from penstock.drivers import process_resources as module
-from penstock.drivers.process_resources import CollectionWatch, ProcessWatch, process_figures
+from penstock.drivers import inspection as module
+from penstock.drivers.inspection import CollectionWatch, ProcessWatch, process_figures
 from penstock.runtime.protocol import ProcessFigures
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.drivers.stepwise.epoch_job import StoreSteps
+from penstock.drivers.stepwise.job import StoreSteps
 from penstock.runtime.master import steps
 from penstock.storage.leadership import DeposedError, LeftByJobs
 

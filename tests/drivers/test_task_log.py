@@ -13,7 +13,7 @@ from penstock.drivers.logs import LoggedStates
 from penstock.runtime.operators.record.stateless import MapOperator
 from penstock.runtime.protocol import CancelTask, ExecutionId, TaskStateChanged
 from penstock.runtime.records import Batch
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner
 
 
 def broken(value: int) -> int:

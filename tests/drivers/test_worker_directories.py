@@ -16,13 +16,12 @@ import pytest
 from tests.state.rocks import keyed
 
 from penstock.drivers.directories import WorkerDirectories
-from penstock.drivers.rocksdb_backends import RocksDBBackends
+from penstock.drivers.worker_storage import RocksDBBackends
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.task.operator_chain import OperatorChain, VertexProgram
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.budget import MemoryBudget
-from penstock.state.rocksdb.settings import RocksDBSettings, SlotMemory
+from penstock.state.rocksdb.settings import MemoryBudget, RocksDBSettings, SlotMemory
 from penstock.state.states import ValueStateDescriptor
 
 HOLDER = """

@@ -30,7 +30,7 @@ from penstock.codecs.serialization import Deserialized
 from penstock.common import Types
 from penstock.datastream.formats.csv import CsvRowDeserializationSchema
 from penstock.datastream.formats.json import JsonRowDeserializationSchema
-from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data import types
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.types import DataType

@@ -14,7 +14,7 @@ from penstock.base.errors import FormatError
 from penstock.codecs.avro_reading import READ_ERRORS, RecordReader
 from penstock.codecs.avro_row import PythonValues
 from penstock.codecs.avro_writing import RecordWriter
-from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_values
 from penstock.sql.formats.avro import HeldValues, avro_schema
 from penstock.sql.formats.format import columns_of_rows

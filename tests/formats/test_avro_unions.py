@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import FormatError
-from penstock.codecs.avro_reading import RecordReader
+from penstock.codecs.avro_reading import AvroType, RecordReader, parse_record
 from penstock.codecs.avro_row import PythonValues
-from penstock.codecs.avro_types import AvroType, parse_record
 from penstock.codecs.avro_writing import RecordWriter
 
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock.base.time import Instant
 from penstock.base.typeinfo import Types
 from penstock.base.types import Row
-from penstock.formats.columns import converter
 from penstock.formats.csv import CsvFormat
+from penstock.formats.file_format import converter
 
 CASES: list[tuple[Any, str, Any]] = [
     (str, " x ", " x "),

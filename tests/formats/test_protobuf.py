@@ -20,7 +20,7 @@ from penstock.datastream.formats.protobuf import (
     ProtobufRowSerializationSchema,
     ProtobufType,
 )
-from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.formats.built_in import built_in_formats

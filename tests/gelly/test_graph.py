@@ -8,7 +8,7 @@ import pytest
 from tests.gelly.graphs import EDGES, VERTICES, build_graph, env_of, records
 
 from penstock.gelly import Edge, EdgeDirection, Graph, InvalidVertexIdsValidator, Triplet, Vertex
-from penstock.gelly.base.streams import collected
+from penstock.gelly.base import collected
 from penstock.gelly.functions import (
     EdgesFunction,
     EdgesFunctionWithVertexValue,

@@ -14,9 +14,9 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedBroadcastProcessFunction, MapFunction
 from penstock.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from penstock.datastream.state import MapStateDescriptor
-from penstock.runtime.graph.execution_graph import ExecutionGraph
-from penstock.runtime.job.scheduler import deployments
-from penstock.runtime.task.opening import task_settings
+from penstock.runtime.graph import ExecutionGraph
+from penstock.runtime.job.slots import deployments
+from penstock.runtime.task.stream_task import task_settings
 from penstock.state import migrations
 from penstock.testing import VirtualClock
 

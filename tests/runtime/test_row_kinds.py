@@ -18,20 +18,22 @@ from penstock.base.types import Row, RowKind
 from penstock.common import Types
 from penstock.runtime.batch.exchange import BatchExchange, KeyedExchange, Places, Rows, loads_batch, process_with_key
 from penstock.runtime.checkpoint.statistics import ChannelState, Direction
-from penstock.runtime.columns.batch import ColumnBatch, ColumnKey, as_columns, get_row_kinds, make_batch
-from penstock.runtime.columns.expressions import col, lit
+from penstock.runtime.columns import ColumnBatch, ColumnKey, as_columns, col, get_row_kinds, lit, make_batch
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.columnar.column_operators import MapBatchesOperator, WhereOperator
 from penstock.runtime.operators.columnar.windows import ColumnarWindowOperator
 from penstock.runtime.operators.emitting import emitting_rows, emitting_singles
 from penstock.runtime.records import Batch, Event
 from penstock.runtime.task.channels.in_flight import capture_channel
-from penstock.runtime.task.channels.partitioners import HashPartitioner, Partitioner, RebalancePartitioner
-from penstock.runtime.task.channels.result_partition import Subpartition
+from penstock.runtime.task.channels.result_partition import (
+    HashPartitioner,
+    Partitioner,
+    RebalancePartitioner,
+    Subpartition,
+)
 from penstock.runtime.windowing import TumblingEventTimeWindows
 from penstock.testing import OneInputOperatorHarness
-from penstock.wire.buffers import BufferCodec, decode_batches
-from penstock.wire.messages import FRAME_BYTES_MIN
+from penstock.wire.buffers import FRAME_BYTES_MIN, BufferCodec, decode_batches
 
 KINDS = list(RowKind)
 FORMS = ["tuples", "rows", "columns"]

@@ -16,7 +16,7 @@ from tests.security.relay import Relay, connection_to
 
 from penstock.drivers.spark.sockets import JobKeys
 from penstock.runtime.protocol import ChannelId, Heartbeat
-from penstock.wire.messages import VERSION, MessageCodec
+from penstock.wire.buffers import VERSION, MessageCodec
 from penstock.wire.streams import StreamSender
 
 #: What begins every message.

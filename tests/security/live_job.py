@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
+from penstock.drivers.spark.job_master import FromEndpoint, MasterEndpoint
 from penstock.drivers.spark.sockets import JobKeys
-from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.drivers.spark.worker import WorkerEndpoint
 from penstock.runtime.protocol import (
     CancelTask,
     ChannelId,

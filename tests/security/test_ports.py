@@ -18,7 +18,7 @@ from tests.security.relay import Relay
 from penstock.drivers.spark import sockets
 from penstock.drivers.spark.sockets import JobKeys
 from penstock.runtime.protocol import EndOfDataReached, ExecutionId, Heartbeat, RegisterWorker, WorkerLost
-from penstock.wire.messages import MessageCodec
+from penstock.wire.buffers import MessageCodec
 
 GROWTH_BYTES_MAX = 16 << 20
 HUGE = struct.pack(">Q", 4 << 30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.server.metrics.views import JOB_ID, WINDOW, Watched, view_at
 
-from penstock.server.inspection import NotThereError, WorkerInsight
+from penstock.server.dispatcher import NotThereError, WorkerInsight
 
 
 def test_a_job_in_steps_has_a_flame_graph_without_samples() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.base.configuration import Configuration
-from penstock.base.metric_options import ROCKSDB_METRICS
+from penstock.base.metrics import ROCKSDB_METRICS
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment

@@ -14,7 +14,7 @@ from tests.server.rest.rig import JOB, Handle, a_view, serving
 
 from penstock.base.secrets import HIDDEN, hide, hide_json, known_secrets, remember, shown, values_to_hide
 from penstock.cli.sql_shell.statements import Statement, error_text
-from penstock.server.rest.messages.exceptions import failure_cause
+from penstock.server.rest.messages.jobs import failure_cause
 from penstock.sql.parser import SqlParserError
 
 #: Options that hold secrets, each with the secret within its value; `{}` is the place of the secret.

@@ -2,7 +2,7 @@
 
 from tests.servers import registry
 
-from penstock.cli.trial import kafka
+from penstock.cli.trial import servers as kafka
 
 if __name__ == "__main__":
     kafka.installation()

@@ -29,7 +29,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.servers.ports import free_port
 from tests.servers.waiting import WAIT_S, await_true
 
-from penstock.cli.trial.kafka import KafkaBroker, serving
+from penstock.cli.trial.servers import KafkaBroker, serving
 from penstock.connectors.kafka.client import PASSING
 
 #: What only tests want of a broker.

@@ -22,7 +22,7 @@ import pytest
 from tests.servers.ports import free_port
 
 from penstock.base.errors import PenstockError
-from penstock.cli.trial import postgres
+from penstock.cli.trial import servers as postgres
 
 
 class PostgresServer(postgres.PostgresServer):

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.servers.ports import free_port
 from tests.unpacking import unpack
 
-from penstock.cli.trial.kafka import java, made_once, retrieve
+from penstock.cli.trial.servers import java, made_once, retrieve
 
 VERSION = "3.0.9"  # the last that runs on Java 17
 WAIT_S = 60

@@ -15,7 +15,7 @@ from tests.servers.kafka import KafkaCluster
 from tests.servers.ports import free_port
 from tests.servers.waiting import WAIT_S, await_true
 
-from penstock.cli.trial.kafka import java
+from penstock.cli.trial.servers import java
 
 USER, PASSWORD = "ann", "se=cret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-512")

@@ -19,26 +19,24 @@ from tests.simulation.planting import Mutant, around
 from penstock.drivers.simulation import cluster as master_module
 from penstock.runtime.checkpoint import coordinator as coordinator_module
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
-from penstock.runtime.checkpoint.pending import PendingCheckpoint
+from penstock.runtime.checkpoint.pending import CheckpointsFailed, PendingCheckpoint
 from penstock.runtime.checkpoint.savepoints import Recovery, garbage
-from penstock.runtime.checkpoint.store_calls import CheckpointsFailed
 from penstock.runtime.effects import carry_out
-from penstock.runtime.graph.execution_graph import ExecutionGraph
+from penstock.runtime.graph import ExecutionGraph
 from penstock.runtime.job.events import AttemptReady, Turns
 from penstock.runtime.job.recovery import JobRecovery
 from penstock.runtime.job.sources import SourceCoordinator
 from penstock.runtime.operators.record.process import EVENT_TIMERS
-from penstock.runtime.operators.sink.sink import SinkOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import AcknowledgeCheckpoint, NotifyCheckpointComplete
 from penstock.runtime.records import Batch, CheckpointBarrier
 from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.runtime.task.channels.input_gate import InputChannel, InputGate
 from penstock.runtime.task.channels.result_partition import Subpartition
 from penstock.runtime.task.checkpoints import SnapshotWriter, TaskCheckpoints
-from penstock.runtime.task.opening import Opening
 from penstock.runtime.task.processing import Phase
-from penstock.runtime.task.stream_task import StreamTask
+from penstock.runtime.task.stream_task import Opening, StreamTask
 from penstock.state.heap import HeapKeyedStateBackend
 
 

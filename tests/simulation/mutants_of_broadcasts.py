@@ -7,7 +7,7 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.task import stream_task as stream_task_module
 from penstock.runtime.task.barriers import ForcedAlignedBarrierHandler, build_barrier_handler
 from penstock.runtime.task.channels.result_partition import ResultPartition

@@ -13,7 +13,7 @@ from tests.simulation.planting import Mutant, around
 
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.pending import PendingCheckpoint
-from penstock.runtime.job import scheduler as scheduler_module
+from penstock.runtime.job import slots as scheduler_module
 from penstock.runtime.job import tasks as job_tasks_module
 from penstock.runtime.operators.record.process import EVENT_TIMERS
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend

@@ -9,8 +9,8 @@ from unittest import mock
 from tests.simulation.planting import Mutant, around
 
 from penstock.connectors.kafka import sink as transactional_writer
+from penstock.connectors.kafka.producer import KafkaCommitter, NumberPool, TransactionNames, end_former
 from penstock.connectors.kafka.sink import KafkaSink, TransactionalWriter
-from penstock.connectors.kafka.transactions import KafkaCommitter, NumberPool, TransactionNames, end_former
 
 
 def leave_open_what_former_runs_left() -> Any:

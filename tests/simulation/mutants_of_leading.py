@@ -13,7 +13,7 @@ from tests.simulation.planting import Mutant, around
 from penstock.drivers.simulation import disk as disk_module
 from penstock.drivers.simulation.checkpoint_store import LeadingStore, MemoryStore
 from penstock.drivers.simulation.disk import LEADERS
-from penstock.runtime.checkpoint.store_calls import StoreCalls
+from penstock.runtime.checkpoint.pending import StoreCalls
 from penstock.runtime.master.epochs import EpochMaster
 from penstock.runtime.master.steps import DeleteJobs, EndSinks
 from penstock.storage.leadership import MASTER_PREFIX, DeposedError

@@ -14,8 +14,14 @@ from tests.simulation.planting import Mutant, around
 from penstock.drivers.simulation.object_store import ObjectStore
 from penstock.drivers.simulation.simulation import History
 from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
-from penstock.storage.keyed_leadership import MARK_PREFIX, KeyedLeaders
-from penstock.storage.leadership import FOUND_PREFIX, decode_found, deposed_error, number_of_file
+from penstock.storage.leadership import (
+    FOUND_PREFIX,
+    MARK_PREFIX,
+    KeyedLeaders,
+    decode_found,
+    deposed_error,
+    number_of_file,
+)
 
 
 def _listed(leaders: KeyedLeaders) -> int:

@@ -9,7 +9,7 @@ from unittest import mock
 
 from tests.simulation.planting import Mutant, around
 
-from penstock.runtime.graph.execution_graph import ExecutionGraph, Regions
+from penstock.runtime.graph import ExecutionGraph, Regions
 from penstock.runtime.job.failover import PartRestart
 from penstock.runtime.job.sources import JobSources, SourceCoordinator
 from penstock.runtime.job.tasks import JobTasks

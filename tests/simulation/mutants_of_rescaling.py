@@ -8,8 +8,8 @@ from unittest import mock
 from tests.simulation.planting import Mutant, around
 
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
-from penstock.runtime.graph.execution_graph import ExecutionGraph, ExecutionJobVertex
-from penstock.runtime.job import scheduler
+from penstock.runtime.graph import ExecutionGraph, ExecutionJobVertex
+from penstock.runtime.job import slots as scheduler
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.job.rescaling import Departures, RescalePhase, Rescaling
 from penstock.runtime.job.slots import SlotPool

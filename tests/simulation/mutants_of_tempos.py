@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.simulation.planting import Mutant, around
 
 from penstock.runtime.checkpoint import restore as restore_module
-from penstock.runtime.checkpoint import settings as event_time
+from penstock.runtime.checkpoint import statistics as event_time
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.coordinator import enumerator_state as real_enumerator_state
 from penstock.runtime.checkpoint.restore import check_in_flight as real_check_in_flight
@@ -19,7 +19,7 @@ from penstock.runtime.epochs.coordinator import EpochCoordinator
 from penstock.runtime.epochs.task import EpochTask
 from penstock.runtime.job import sources as job_sources
 from penstock.runtime.master.epochs import EpochMaster
-from penstock.runtime.operators.source.source import SPLITS_STATE
+from penstock.runtime.operators.source import SPLITS_STATE
 from penstock.state.operator_state import COMMITTABLE_MODE
 from penstock.storage.metadata import CheckpointMetadata, OperatorSubtaskState
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.types import Row, RowKind
-from penstock.runtime.columns.batch import ColumnBatch, get_row_kinds
+from penstock.runtime.columns import ColumnBatch, get_row_kinds
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 

@@ -46,10 +46,10 @@ from rich.table import Table
 
 from penstock.base.errors import CheckpointError
 from penstock.base.typeinfo import TypeInformation
-from penstock.cli.demo import answers as plain_python
 from penstock.cli.demo import program
-from penstock.cli.demo.answers import Answer, differences, read_output
+from penstock.cli.demo import program as plain_python
 from penstock.cli.demo.flights import Flights, prepare
+from penstock.cli.demo.program import Answer, differences, read_output
 from penstock.common import Configuration, Duration, WatermarkStrategy
 from penstock.connectors.file.part_files import is_pins
 from penstock.datastream import DataStream, StreamExecutionEnvironment
@@ -58,7 +58,7 @@ from penstock.datastream.formats.csv import CsvWriterFactory
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.connector import InputStatus, Source
 from penstock.runtime.job.view import JobProgress
-from penstock.runtime.operators.source.source import SPLITS_STATE
+from penstock.runtime.operators.source import SPLITS_STATE
 from penstock.runtime.records import Batch
 from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore

@@ -15,7 +15,7 @@ from penstock.common import Types
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.runtime.protocol import WorkerLost
-from penstock.storage.local_recovery import LocalCopies
+from penstock.storage.file_store import LocalCopies
 
 RECORDS = 60
 STORAGES: list[LocalCopies] = []

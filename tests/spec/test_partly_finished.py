@@ -41,7 +41,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.checkpoint.pending import PendingCheckpoint
-from penstock.runtime.job import scheduler
+from penstock.runtime.job import slots as scheduler
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 

@@ -13,8 +13,8 @@ from penstock.base.configuration import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.runtime.columns.batch import ColumnKey
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.columns import ColumnKey
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 
 NUMBERS = 400
 

@@ -24,8 +24,8 @@ from tests.stores import OPTIONS_OF_STORE
 from penstock.base.configuration import Configuration
 from penstock.base.job import JobStatus
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.drivers.event_loop import VirtualCoroutines
 from penstock.drivers.local.mini_cluster import LocalJob
-from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.runtime.connector import (
     Boundedness,
     Committer,
@@ -36,7 +36,7 @@ from penstock.runtime.connector import (
     SourceReader,
     SplitEnumerator,
 )
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.records import Batch
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata

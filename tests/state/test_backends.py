@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from penstock.runtime.job.scheduler import state_of_subtask
+from penstock.runtime.job.slots import state_of_subtask
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.keys import assign_key_group, key_group_range

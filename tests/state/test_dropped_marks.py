@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.state.heap import HeapKeyedStateBackend, StateTable
 from penstock.state.snapshot import read_keyed
 from penstock.state.states import ValueStateDescriptor

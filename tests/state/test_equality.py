@@ -20,7 +20,7 @@ from penstock.state.equality import (
     same_objects,
     to_sort_key,
 )
-from penstock.state.key_bytes import NAN
+from penstock.state.keys import NAN
 
 NUMBER = pa.float64()
 MAP = pa.map_(pa.string(), NUMBER)

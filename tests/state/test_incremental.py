@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.task.checkpoints import HISTORY_FILES_MAX, SnapshotWriter, StateHistories, restore_operator
 from penstock.state.heap import HeapKeyedStateBackend, StateTable

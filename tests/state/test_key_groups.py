@@ -16,8 +16,7 @@ from hypothesis import given, settings
 
 from penstock.base.types import Row
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import key_bytes
-from penstock.state.keys import assign_key_group, key_group_range, subtask_of_key_group
+from penstock.state.keys import assign_key_group, key_bytes, key_group_range, subtask_of_key_group
 
 
 class Colour(enum.Enum):

@@ -25,11 +25,20 @@ from penstock.base.types import Row
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.records import Batch
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_bytes import NAN, decode_plain_key, is_plain, key_bytes
-from penstock.state.keys import KeyGuard, RefusedKeyError, assign_key_group, assign_key_groups, with_one_nan
+from penstock.state.keys import (
+    NAN,
+    KeyGuard,
+    RefusedKeyError,
+    assign_key_group,
+    assign_key_groups,
+    decode_plain_key,
+    is_plain,
+    key_bytes,
+    with_one_nan,
+)
 from penstock.state.rocksdb import pane as namespace_pane
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.cache import drop_keys_version

@@ -18,8 +18,7 @@ from penstock.runtime.protocol import ExecutionId
 from penstock.state.errors import StateError
 from penstock.state.keys import assign_key_group
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
-from penstock.state.rocksdb.budget import MemoryBudget
-from penstock.state.rocksdb.settings import RocksDBSettings, SlotMemory
+from penstock.state.rocksdb.settings import MemoryBudget, RocksDBSettings, SlotMemory
 from penstock.state.rocksdb.store import RowStore
 from penstock.state.states import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.state.rocks import GROUPS, MEMORY, TINY, Storage, exported, keyed, rocks
 
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.state.rocks import GROUPS, TINY, exported, keyed, rocks
 
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.state.errors import StateError
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings

@@ -29,7 +29,7 @@ from penstock.state.states import (
 from penstock.state.ttl import open_list_state, open_map_state, open_reducing_state, open_value_state
 from penstock.state.ttl_config import StateTtlConfig
 from penstock.testing import operator_harness
-from penstock.testing.virtual_clock import VirtualClock
+from penstock.testing.operator_harness import VirtualClock
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -23,7 +23,7 @@ from penstock.state import ttl as states
 from penstock.state.errors import StateError
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.snapshot import read_keyed
-from penstock.testing.virtual_clock import VirtualClock
+from penstock.testing.operator_harness import VirtualClock
 
 TTL_MS = 100
 

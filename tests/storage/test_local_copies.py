@@ -11,8 +11,7 @@ from tests.said import said
 from penstock.base.configuration import Configuration
 from penstock.drivers.directories import LOCK_NAME, WorkerDirectories
 from penstock.drivers.worker_storage import FilesByPath, StorageSettings
-from penstock.storage.file_store import FileCheckpointStore
-from penstock.storage.local_recovery import LocalCopies
+from penstock.storage.file_store import FileCheckpointStore, LocalCopies
 
 BIG = b"state" * 100
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.sql.tables.lookup import AsyncLookupReader, ColumnsLookup, LookedUp
+from penstock.sql.tables.connector import AsyncLookupReader, ColumnsLookup, LookedUp
 
 
 class LaterLookup(AsyncLookupReader):

@@ -19,7 +19,7 @@ from penstock.connectors.collect import CollectSink
 from penstock.sql.data.arrow import to_column
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Changes
-from penstock.sql.tables.lookup import ColumnsLookup, TableLookup
+from penstock.sql.tables.connector import ColumnsLookup, TableLookup
 from penstock.sql.tables.tables import TableReader, TableWriter
 
 KINDS: Final = {short: number for number, short in enumerate(SHORT)}

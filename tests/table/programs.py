@@ -31,7 +31,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.event_loop import SystemClock
 from penstock.drivers.local import mini_cluster as local_job
 from penstock.plan.transformation import Transformation
-from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.sink import SinkOperator
 from penstock.sql.catalogs.catalog import Catalog
 from penstock.sql.catalogs.sinks import write_plan
 from penstock.sql.data.errors import ValidationError
@@ -40,14 +40,13 @@ from penstock.sql.functions.text_casts import row_text
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import ALL, SHORT
 from penstock.sql.parser import SqlParserError, parse_script, statements
-from penstock.sql.session.config import LEGACY_CAST, TableConfig, parse_zone
-from penstock.sql.session.session import TableSession
+from penstock.sql.session.session import LEGACY_CAST, TableConfig, TableSession, parse_zone
 from penstock.sql.statements.insert import plan_insert, target
 from penstock.sql.statements.run import run
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import Lookups, plan_options
-from penstock.sql.stream.rows.evaluation import StreamSession
-from penstock.sql.tables.lookup import TableLookup
+from penstock.sql.stream.rows.state_ttl import StreamSession
+from penstock.sql.tables.connector import TableLookup
 from penstock.sql.tables.tables import TableReader
 from penstock.sql.user_functions.definition import async_settings
 

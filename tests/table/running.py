@@ -21,8 +21,8 @@ from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Scan
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import plan_options
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import TableReader
 
 NO_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({})

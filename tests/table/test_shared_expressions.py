@@ -15,8 +15,7 @@ from tests.table.functions import Row, session_of, typed_sql
 from penstock.sql.data.arrow import to_values
 from penstock.sql.expressions import evaluator
 from penstock.sql.expressions.columns import Columns
-from penstock.sql.expressions.evaluator import compile_expressions
-from penstock.sql.expressions.sharing import repeated
+from penstock.sql.expressions.evaluator import compile_expressions, repeated
 from penstock.sql.functions.definition import STRING
 from penstock.sql.typed import Typed
 

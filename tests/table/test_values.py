@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import UnsupportedError
-from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import arrow_type, logical_type, to_column, to_full_array, to_scalar, to_values
 from penstock.sql.data.types import DataType, RowType
 

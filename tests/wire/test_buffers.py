@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.runtime.columns.batch import ColumnBatch, make_batch
+from penstock.runtime.columns import ColumnBatch, make_batch
 from penstock.runtime.records import (
     Batch,
     Buffer,
@@ -23,8 +23,14 @@ from penstock.runtime.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.wire.buffers import OUT_OF_BAND_BYTES_MIN, BufferCodec, Part
-from penstock.wire.messages import FRAME_BYTES_MIN, RecordSerializationError, RecordTooLargeError
+from penstock.wire.buffers import (
+    FRAME_BYTES_MIN,
+    OUT_OF_BAND_BYTES_MIN,
+    BufferCodec,
+    Part,
+    RecordSerializationError,
+    RecordTooLargeError,
+)
 
 EVENTS: Buffer = [
     Watermark(-(2**63)),

@@ -21,7 +21,7 @@ from penstock.runtime.protocol import (
     ToWorker,
     WorkerLost,
 )
-from penstock.wire.messages import (
+from penstock.wire.buffers import (
     FRAME_BYTES_MIN,
     VERSION,
     MessageCodec,

@@ -12,10 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import ProtocolError
-from penstock.runtime.columns.batch import make_batch
+from penstock.runtime.columns import make_batch
 from penstock.runtime.records import Batch, Buffer, Element, Event, Watermark
-from penstock.wire.buffers import ELEMENTS_MAX, FRAMES_MAX, BufferCodec, Frame
-from penstock.wire.messages import FRAME_BYTES_MIN, VERSION, RecordSerializationError
+from penstock.wire.buffers import (
+    ELEMENTS_MAX,
+    FRAME_BYTES_MIN,
+    FRAMES_MAX,
+    VERSION,
+    BufferCodec,
+    Frame,
+    RecordSerializationError,
+)
 from penstock.wire.streams import BufferArrived, CreditArrived, StreamBroken, StreamReceiver, StreamSender
 
 VERSION_BYTE = VERSION.to_bytes(1, "big")

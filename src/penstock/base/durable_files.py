@@ -2,6 +2,11 @@
 
 `fsync` of a file flushes its bytes to the device, and `fsync` of a directory the names in it. After a power cut, a file
 that was only written may be empty, and one that was only renamed may have its former name.
+
+Writes to the standard output that keep the lines of different threads apart.
+
+`print` writes its arguments and the line end one at a time. Between two of them, a sink or a job report may print from
+another thread.
 """
 
 from __future__ import annotations
@@ -10,8 +15,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Iterable, Iterator
-from io import RawIOBase
+from io import RawIOBase, TextIOWrapper
 from typing import Any, BinaryIO, Final, Protocol
 
 from penstock.base.errors import ConfigurationError
@@ -309,3 +315,20 @@ def check_outlives(path: str) -> None:
             f"the path {path!r} is relative, and the working directory of this program is deleted with its session: "
             "name an absolute path"
         )
+
+
+def keep_lines_whole() -> None:
+    """Make the standard output buffer incomplete lines. The process of a user's program calls this at startup."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
+
+
+def print_lines(text: str) -> None:
+    """Write whole lines at once, ahead of an incomplete line of another thread that is still buffered."""
+    output = sys.stdout
+    if type(output) is not TextIOWrapper or not output.line_buffering or output.write_through:
+        output.write(text)
+        output.flush()
+        return
+    with open(output.fileno(), "wb", closefd=False) as file:
+        file.write(text.encode(output.encoding, output.errors or "strict"))

@@ -7,7 +7,6 @@ for bytes. An option without a default reads as None when it is not set. Keys ar
 from __future__ import annotations
 
 from penstock.base import config_options as value_types
-from penstock.base import metric_options as metric_options  # registers its options in REGISTRY
 from penstock.base.config_options import (
     BOOLEAN,
     COUNT,

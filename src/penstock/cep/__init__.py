@@ -26,17 +26,19 @@ from penstock.cep.functions import (
     RichPatternSelectFunction,
     TimedOutPartialMatchHandler,
 )
-from penstock.cep.pattern import AfterMatchSkipStrategy, GroupPattern, Pattern
-from penstock.cep.pattern_stream import CEP, EventComparator, PatternStream
-from penstock.cep.quantifier import (
+from penstock.cep.pattern import (
+    AfterMatchSkipStrategy,
     ConsumingStrategy,
+    GroupPattern,
     MalformedPatternException,
+    Pattern,
     Quantifier,
     QuantifierProperty,
     Times,
     UnsupportedOperationError,
     WithinType,
 )
+from penstock.cep.pattern_stream import CEP, EventComparator, PatternStream
 
 __all__ = [
     "CEP",

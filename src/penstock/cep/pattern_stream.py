@@ -28,8 +28,7 @@ from penstock.cep.functions import (
     TimeoutFlatSelectAdapter,
     TimeoutSelectAdapter,
 )
-from penstock.cep.pattern import GroupPattern, Pattern
-from penstock.cep.quantifier import ConsumingStrategy, QuantifierProperty, WithinType, check
+from penstock.cep.pattern import ConsumingStrategy, GroupPattern, Pattern, QuantifierProperty, WithinType, check
 from penstock.datastream.data_stream import DataStream, KeyedStream
 from penstock.datastream.windowed import the_one_key
 from penstock.plan.transformation import Transformation, Upstream, declared

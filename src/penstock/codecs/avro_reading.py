@@ -1,4 +1,6 @@
-"""Reading of Avro's binary encoding, with functions generated for a schema.
+"""Avro schemas as trees, with names resolved.
+
+Reading of Avro's binary encoding, with functions generated for a schema.
 
 For each pair of a writer's and a reader's schema, the source of a Python function is generated. All decisions that
 depend only on the schemas are made in advance: which fields to skip, which to convert to another type, and which get
@@ -12,13 +14,119 @@ field that it reads, so an error's traceback identifies the bad field.
 from __future__ import annotations
 
 import itertools
+import json
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from penstock.base.errors import FormatError
-from penstock.codecs.avro_types import AvroField, AvroType
+
+PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+
+
+@dataclass(eq=False, slots=True)
+class AvroField:
+    """A field of a record. `default` is a JSON value, valid only if `has_default`."""
+
+    name: str
+    type: AvroType
+    aliases: tuple[str, ...] = ()
+    has_default: bool = False
+    default: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class AvroType:
+    """An Avro type; a record may contain itself.
+
+    Attributes:
+        kind: Avro's name: a primitive, or record, enum, fixed, array, map or union.
+        name: the full name of a record, enum or fixed.
+        logical: the name of the logical type, if any.
+        scale: of a decimal.
+        size: of a fixed, in bytes.
+        symbols: of an enum.
+        default: an enum's replacement for unknown symbols; None without one.
+        fields: of a record.
+        parts: the branches of a union, the items of an array, the values of a map.
+    """
+
+    kind: str
+    name: str = ""
+    logical: str | None = None
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    fields: list[AvroField] = field(default_factory=list)
+    parts: list[AvroType] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        if self.kind == "union":
+            return f"[{', '.join(map(str, self.parts))}]"
+        return self.name or self.kind
+
+
+def parse_record(text: str) -> AvroType:
+    """Parse the JSON schema of a record.
+
+    Raises:
+        FormatError: if the text is not the schema of a record.
+    """
+    try:
+        parsed = _parse(json.loads(text), {}, "")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise FormatError(f"not an Avro schema: {error!r}") from error
+    if parsed.kind != "record":
+        raise FormatError(f"not an Avro schema of a record but of {parsed}")
+    return parsed
+
+
+def _parse(schema: Any, named: dict[str, AvroType], namespace: str) -> AvroType:
+    """Return the type for a schema; `named` holds the types defined so far, by full name."""
+    if isinstance(schema, list):
+        return AvroType("union", parts=[_parse(branch, named, namespace) for branch in schema])
+    if isinstance(schema, str):
+        if schema in PRIMITIVES:
+            return AvroType(schema)
+        return named[schema if "." in schema or not namespace else f"{namespace}.{schema}"]
+    kind = schema["type"]
+    if not isinstance(kind, str) or kind not in ("record", "error", "enum", "fixed", "array", "map"):
+        return _with_logical(_parse(kind, named, namespace), schema)
+    if kind in ("array", "map"):
+        return AvroType(kind, parts=[_parse(schema["items" if kind == "array" else "values"], named, namespace)])
+    name = schema["name"]
+    space = name.rpartition(".")[0] or schema.get("namespace", namespace)
+    full_name = name if "." in name or not space else f"{space}.{name}"
+    avro_type = named[full_name] = AvroType("record" if kind == "error" else kind, full_name)
+    if kind == "enum":
+        avro_type.symbols, avro_type.default = tuple(schema["symbols"]), schema.get("default")
+    elif kind == "fixed":
+        avro_type.size = schema["size"]
+        named[full_name] = avro_type = _with_logical(avro_type, schema)
+    else:
+        # the record is registered before its fields, which may refer to it
+        avro_type.fields.extend(
+            AvroField(
+                field_schema["name"],
+                _parse(field_schema["type"], named, space),
+                tuple(field_schema.get("aliases", ())),
+                "default" in field_schema,
+                field_schema.get("default"),
+            )
+            for field_schema in schema["fields"]
+        )
+    return avro_type
+
+
+def _with_logical(base: AvroType, schema: dict[str, Any]) -> AvroType:
+    logical = schema.get("logicalType")
+    if not isinstance(logical, str) or base.kind not in ("int", "long", "bytes", "string", "fixed"):
+        return base
+    return AvroType(base.kind, base.name, logical, schema.get("scale", 0), base.size)
+
 
 #: Errors that reading malformed records may raise.
 READ_ERRORS: Final = (
@@ -192,14 +300,14 @@ class _Maker:
         reader_fields = {alias: reader_field for reader_field in reader.fields for alias in reader_field.aliases}
         reader_fields |= {reader_field.name: reader_field for reader_field in reader.fields}
         variables: dict[str, str] = {}
-        for field in writer.fields:
-            self._path.append(field.name)
-            target = reader_fields.get(field.name)
+        for writer_field in writer.fields:
+            self._path.append(writer_field.name)
+            target = reader_fields.get(writer_field.name)
             if target is None or target.name in variables:
-                self._skip(field.type)
+                self._skip(writer_field.type)
             else:
                 variables[target.name] = self._new("v")
-                self._read(field.type, target.type, variables[target.name])
+                self._read(writer_field.type, target.type, variables[target.name])
             self._path.pop()
         values = [variables.get(reader_field.name) or self._default(reader_field) for reader_field in reader.fields]
         result = f"[{', '.join(values)}]"

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from penstock.base.errors import FormatError, UnsupportedError, WrongTypeError, shorten
 from penstock.base.types import Row
-from penstock.codecs.avro_reading import READ_ERRORS, RecordReader
-from penstock.codecs.avro_types import AvroType, parse_record
+from penstock.codecs.avro_reading import READ_ERRORS, AvroType, RecordReader, parse_record
 from penstock.codecs.avro_writing import WRITE_ERRORS, Logical, RecordWriter
 from penstock.codecs.pickling import make_rows
 from penstock.codecs.serialization import DeserializationSchema, Deserialized, SerializationSchema, decode_each

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.base.errors import FormatError
 from penstock.base.types import Row, values_by_names
-from penstock.codecs.avro_types import AvroType
+from penstock.codecs.avro_reading import AvroType
 
 #: Errors that writing an invalid value may raise.
 WRITE_ERRORS: Final = (

@@ -30,7 +30,7 @@ from penstock.base.typeinfo import (
     TypeInformation,
 )
 from penstock.base.types import Row, values_by_names
-from penstock.codecs.arrow_types import BAD_VALUE, arrow_schema, columns_by_name, fields_of_rows, to_columns
+from penstock.codecs.arrow_columns import BAD_VALUE, arrow_schema, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import make_rows
 from penstock.codecs.serialization import (

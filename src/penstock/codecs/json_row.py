@@ -40,7 +40,7 @@ from penstock.base.typeinfo import (
     Types,
 )
 from penstock.base.types import Row
-from penstock.codecs.arrow_types import BAD_VALUE, arrow_schema, columns_by_name, fields_of_rows, to_columns
+from penstock.codecs.arrow_columns import BAD_VALUE, arrow_schema, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.json_values import (
     ARRAYS,

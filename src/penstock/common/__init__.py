@@ -19,7 +19,7 @@ from penstock.codecs.serialization import (
     SerializationSchema,
     SimpleStringSchema,
 )
-from penstock.drivers.job_client import JobClient
+from penstock.drivers.running_job import JobClient
 
 __all__ = [
     "AvroRowDeserializationSchema",

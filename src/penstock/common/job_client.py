@@ -1,6 +1,6 @@
 """The handle of a submitted job."""
 
-from penstock.drivers.job_client import (
+from penstock.drivers.running_job import (
     JobClient,
 )
 

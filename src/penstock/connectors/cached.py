@@ -17,7 +17,7 @@ from penstock.codecs.pickling import dumps
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import close_durably, create, join, list_all, open_input, remove
 from penstock.connectors.split_reader import PositionedReader, SplitQueue
-from penstock.runtime.columns.batch import make_batch
+from penstock.runtime.columns import make_batch
 from penstock.runtime.connector import (
     Boundedness,
     Committer,

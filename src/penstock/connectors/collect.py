@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from penstock.base.durable_files import print_lines
 from penstock.base.errors import ProtocolError
 from penstock.base.typeinfo import TypeInformation
-from penstock.base.whole_lines import print_lines
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import dumps
 from penstock.codecs.serialization import Renderer, renderer

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.base.copies import separated
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.split_reader import PositionedReader, SplitQueue
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import (
     Boundedness,
     Source,

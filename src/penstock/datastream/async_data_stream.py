@@ -15,7 +15,7 @@ from penstock.base.typeinfo import TypeInformation
 from penstock.datastream.async_retry_strategies import AsyncRetryStrategy, NoRetryStrategy
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation, Upstream, declared
-from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
+from penstock.runtime.operators.calls import AsyncWaitOperator
 
 __all__ = ["AsyncDataStream"]
 

@@ -23,7 +23,7 @@ from penstock.base.options import (
 from penstock.base.time import Duration, to_millis
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from penstock.drivers.job_log import log_to_stderr_by_default
+from penstock.drivers.logs import log_to_stderr_by_default
 
 DurationLike = int | Duration | datetime.timedelta
 #: Shorter intervals log a warning.

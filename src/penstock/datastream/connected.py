@@ -21,7 +21,7 @@ from penstock.datastream.functions import (
 )
 from penstock.datastream.stream import Keyed, Stream, check_needs_no_key
 from penstock.plan.transformation import Transformation, Upstream, declared
-from penstock.runtime.operators.record.two_inputs import (
+from penstock.runtime.operators.record.process import (
     BROADCAST_INPUT,
     BroadcastProcessOperator,
     CoProcessOperator,

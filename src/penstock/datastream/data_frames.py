@@ -20,10 +20,10 @@ _SAME_TYPE = {"Filter", "Timestamps/Watermarks"}
 def source_of_dataframe(configuration: Configuration, df: Any, type_info: TypeInformation | None) -> Source[Any, Any]:
     """Create a source that reads a data frame, or the rows that arrive in a streaming one."""
     if df.isStreaming:
-        from penstock.drivers.spark.streaming_frame import StreamingFrameSource
+        from penstock.drivers.spark.structured_streaming import StreamingFrameSource
 
         return StreamingFrameSource(df, type_info)
-    from penstock.drivers.spark.frame_source import DataFrameSource
+    from penstock.drivers.spark.frames import DataFrameSource
 
     return DataFrameSource(df, type_info, configuration.read(CHECKPOINTING_DIR))
 

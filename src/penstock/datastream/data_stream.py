@@ -38,8 +38,7 @@ from penstock.datastream.stream_output import StreamOutput
 from penstock.datastream.windowed import AllWindows, KeyedWindows, the_one_key
 from penstock.drivers.global_configuration import default_configuration
 from penstock.plan.transformation import Transformation, Upstream, with_declared_side
-from penstock.runtime.columns.batch import ColumnKey
-from penstock.runtime.columns.expressions import Expression, col
+from penstock.runtime.columns import ColumnKey, Expression, col
 from penstock.runtime.operators.columnar.column_operators import (
     BATCH_FORMATS,
     MapBatchesOperator,
@@ -58,7 +57,7 @@ from penstock.runtime.operators.record.stateless import (
     TimestampsAndWatermarksOperator,
     method,
 )
-from penstock.runtime.task.channels.partitioners import BroadcastPartitioner, HashPartitioner, Partitioner
+from penstock.runtime.task.channels.result_partition import BroadcastPartitioner, HashPartitioner, Partitioner
 from penstock.runtime.windowing import WindowAssigner
 from penstock.runtime.windowing.assigners import count_windows
 from penstock.state.states import MapStateDescriptor

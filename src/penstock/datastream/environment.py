@@ -71,15 +71,14 @@ from penstock.datastream.operator_settings import OperatorSettings
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
 from penstock.drivers.client.iterations import compile_iterations
 from penstock.drivers.client.submit import submit_when_leading
-from penstock.drivers.job_log import check_keys, log_to_stderr_by_default
+from penstock.drivers.logs import check_keys, log_to_stderr_by_default
 from penstock.drivers.running_job import RunningJob, check_on_sigterm, ends_on_sigterm
-from penstock.plan.description import Plan
-from penstock.plan.iterations import check_outside_of_loops
-from penstock.plan.job_graph import build_job_graph, build_plan
+from penstock.plan.job_graph import build_job_graph, build_plan, check_outside_of_loops
+from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation, Upstream, upstream_first
 from penstock.runtime.connector import Boundedness, Source
-from penstock.runtime.graph.job_graph import JobGraph
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.graph import JobGraph
+from penstock.runtime.operators.source import SourceOperator
 from penstock.server.attachment import prepare as prepare_operations
 
 

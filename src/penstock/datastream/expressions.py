@@ -1,5 +1,5 @@
 """Column expressions for `DataStream.select`, `DataStream.filter` and `WindowedStream.select`."""
 
-from penstock.runtime.columns.expressions import Aggregate, Expression, col, lit
+from penstock.runtime.columns import Aggregate, Expression, col, lit
 
 __all__ = ["Aggregate", "Expression", "col", "lit"]

@@ -21,16 +21,18 @@ from penstock.runtime.operators.function_context import (
     KeyedStateStore,
     RuntimeContext,
 )
-from penstock.runtime.operators.record.process import KeyedProcessContext, ProcessContext, TimerService
-from penstock.runtime.operators.record.process import OnTimerContext as KeyedTimerContext
-from penstock.runtime.operators.record.two_inputs import (
+from penstock.runtime.operators.record.process import (
     BroadcastBaseContext,
     BroadcastContext,
     BroadcastOnTimerContext,
     KeyedBroadcastContext,
+    KeyedProcessContext,
     KeyedReadOnlyContext,
+    ProcessContext,
     ReadOnlyContext,
+    TimerService,
 )
+from penstock.runtime.operators.record.process import OnTimerContext as KeyedTimerContext
 from penstock.runtime.operators.window.base import WindowProcessContext
 
 __all__ = [

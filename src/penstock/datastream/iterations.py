@@ -24,7 +24,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.environment import Environment, StreamT
 from penstock.datastream.stream import Stream
 from penstock.drivers.client.iterations import Iteration, IterationSource, LoopRules
-from penstock.plan.iterations import (
+from penstock.plan.job_graph import (
     PARTIAL_SOLUTION,
     SOLUTION_SET,
     TERMINATION,

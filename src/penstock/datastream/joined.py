@@ -33,12 +33,12 @@ from penstock.datastream.functions import Function, RuntimeContext, WindowFuncti
 from penstock.datastream.join_functions import FlatJoinFunction
 from penstock.datastream.stream import Keyed, Stream
 from penstock.datastream.windowed import KeyedWindows
-from penstock.plan.iterations import check_bounded
+from penstock.plan.job_graph import check_bounded
 from penstock.plan.transformation import Transformation, Upstream, declared
 from penstock.runtime.operators.emitting import NO_VALUES, check_results, wrong_value
 from penstock.runtime.operators.keyed.interval_join import IntervalJoinOperator
 from penstock.runtime.operators.record.stateless import MapOperator, method
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.runtime.windowing import EventTimeTrigger, GlobalWindows
 
 #: A record of the union: the number of its stream (0 or 1), and the record.

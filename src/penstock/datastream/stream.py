@@ -21,7 +21,7 @@ from penstock.base.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, 
 from penstock.datastream.environment import Environment, StreamT
 from penstock.datastream.functions import Partitioner as PartitionerFunction
 from penstock.datastream.operator_settings import OperatorSettings
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Node, Transformation, Upstream, declared
 from penstock.runtime.operators.emitting import refuse_generator_function
 from penstock.runtime.operators.keyed.aggregates import (
@@ -31,7 +31,7 @@ from penstock.runtime.operators.keyed.aggregates import (
     check_field,
 )
 from penstock.runtime.operators.record.stateless import method
-from penstock.runtime.task.channels.partitioners import (
+from penstock.runtime.task.channels.result_partition import (
     CustomPartitioner,
     ForwardPartitioner,
     GlobalPartitioner,

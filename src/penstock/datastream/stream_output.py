@@ -18,8 +18,8 @@ from penstock.datastream.operator_settings import DataStreamSink
 from penstock.datastream.stream import Stream
 from penstock.plan.transformation import Transformation, Upstream
 from penstock.runtime.connector import Sink
-from penstock.runtime.operators.sink.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
-from penstock.runtime.task.channels.partitioners import GlobalPartitioner
+from penstock.runtime.operators.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
+from penstock.runtime.task.channels.result_partition import GlobalPartitioner
 
 _COMMITTER = "{}: Committer"
 

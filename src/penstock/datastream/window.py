@@ -6,40 +6,42 @@ Evictors and cumulative windows are not in PyFlink; their names come from the Ja
 from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
+    CountWindow,
+    CountWindowSerializer,
     CumulativeEventTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindow,
     GlobalWindows,
+    GlobalWindowSerializer,
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    TimeWindow,
+    TimeWindowSerializer,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    Window,
     WindowAssigner,
 )
-from penstock.runtime.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
 from penstock.runtime.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
+    CountEvictor,
     CountTrigger,
+    DeltaEvictor,
     EventTimeTrigger,
+    Evictor,
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
+    TimeEvictor,
+    TimestampedValue,
     Trigger,
     TriggerResult,
-)
-from penstock.runtime.windowing.windows import (
-    CountWindow,
-    CountWindowSerializer,
-    GlobalWindow,
-    GlobalWindowSerializer,
-    TimeWindow,
-    TimeWindowSerializer,
-    Window,
 )
 
 __all__ = [

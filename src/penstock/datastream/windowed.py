@@ -21,8 +21,7 @@ from penstock.datastream.environment import Environment, StreamT
 from penstock.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
 from penstock.datastream.stream import Stream
 from penstock.plan.transformation import ColumnWindowNode, WindowNode
-from penstock.runtime.columns.batch import ColumnKey
-from penstock.runtime.columns.expressions import Aggregate
+from penstock.runtime.columns import Aggregate, ColumnKey
 from penstock.runtime.operators.emitting import refuse_generator_function
 from penstock.runtime.operators.keyed.aggregates import AccumulateType, FieldReduce, check_field
 from penstock.runtime.operators.window.base import (

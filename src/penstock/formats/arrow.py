@@ -16,11 +16,16 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, FormatError, WrongValueError, short_repr, shorten
 from penstock.base.typeinfo import RowTypeInfo
 from penstock.base.types import Row
-from penstock.codecs.arrow_columns import exact_cast_columns
-from penstock.codecs.arrow_types import arrow_schema, arrow_type, exact_array
+from penstock.codecs.arrow_columns import arrow_schema, arrow_type, exact_array, exact_cast_columns
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.formats.columns import chosen_columns
-from penstock.formats.file_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat, get_field_values
+from penstock.formats.file_format import (
+    BatchWriter,
+    BatchWriterFactory,
+    BulkFile,
+    BulkFormat,
+    chosen_columns,
+    get_field_values,
+)
 
 
 class ColumnarFormat(BulkFormat[Any]):

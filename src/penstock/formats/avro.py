@@ -22,8 +22,8 @@ import pyarrow as pa
 
 from penstock.base.errors import FormatError
 from penstock.base.types import Row
+from penstock.codecs.avro_reading import AvroType, parse_record
 from penstock.codecs.avro_row import AvroRowDeserializationSchema, AvroRowSerializationSchema
-from penstock.codecs.avro_types import AvroType, parse_record
 from penstock.codecs.avro_writing import read_long, write_long
 from penstock.formats.file_format import BatchWriter, BatchWriterFactory, BulkFile, BulkFormat
 

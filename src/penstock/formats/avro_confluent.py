@@ -21,9 +21,8 @@ from typing import Any, Final
 
 from penstock.base.errors import ConfigurationError, FormatError, OperationError, shorten
 from penstock.base.types import Row
-from penstock.codecs.avro_reading import READ_ERRORS, RecordReader, Values
+from penstock.codecs.avro_reading import READ_ERRORS, AvroType, RecordReader, Values, parse_record
 from penstock.codecs.avro_row import PythonValues
-from penstock.codecs.avro_types import AvroType, parse_record
 from penstock.codecs.avro_writing import WRITE_ERRORS, RecordWriter
 from penstock.codecs.pickling import make_rows
 from penstock.codecs.serialization import DeserializationSchema, Deserialized, SerializationSchema, decode_each

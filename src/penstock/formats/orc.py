@@ -13,8 +13,7 @@ from penstock.base.errors import FormatError
 from penstock.codecs.arrow_columns import convert_leaves, exact_cast, gregorian_dates, has_dates, has_times
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow import ArrowWriter, ArrowWriterFactory, ColumnarFormat
-from penstock.formats.columns import to_records
-from penstock.formats.file_format import BatchWriter, BulkFile
+from penstock.formats.file_format import BatchWriter, BulkFile, to_records
 
 #: ORC's own default for the size of a stripe.
 STRIPE_BYTES: Final = 64 << 20

@@ -24,8 +24,7 @@ from penstock.base.typeinfo import RowTypeInfo
 from penstock.codecs.arrow_columns import convert_leaves
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.formats.arrow import ArrowWriter, ArrowWriterFactory, ColumnarFormat
-from penstock.formats.columns import to_records
-from penstock.formats.file_format import BatchWriter, BulkFile
+from penstock.formats.file_format import BatchWriter, BulkFile, to_records
 
 #: the error of a time whose nanoseconds of the day are negative: it is this much too late
 _SIGN_US: Final = 2**64 // 1000

@@ -6,7 +6,7 @@ graph = Graph.from_collection([Edge(1, 2, 0.5), Edge(2, 3, 1.0)], env)
 for vertex_id, degree in graph.get_degrees().execute_and_collect(): ...
 """
 
-from penstock.gelly.base.elements import (
+from penstock.gelly.base import (
     Edge,
     EdgeDirection,
     GraphAlgorithm,

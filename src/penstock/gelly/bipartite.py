@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.gelly.base.elements import Edge, Vertex
-from penstock.gelly.base.streams import FIRST, SECOND, Key, check_stream, co_grouped, lazy, of_groups
+from penstock.gelly.base import FIRST, SECOND, Edge, Key, Vertex, check_stream, co_grouped, lazy, of_groups
 from penstock.gelly.graph import Graph
 
 

@@ -10,7 +10,7 @@ from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.typeinfo import TypeInformation, Types
 from penstock.connectors.file.filesystem import absolute_path, list_files, open_input
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.gelly.base.elements import Edge, Vertex
+from penstock.gelly.base import Edge, Vertex
 
 #: A Python type, a type of `Types`, or a function of the text.
 FieldType = Any

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.base.errors import WrongTypeError
 from penstock.datastream.function import Function
-from penstock.gelly.base.elements import Edge, Vertex
+from penstock.gelly.base import Edge, Vertex
 
 
 class EdgesFunction(Function, ABC):

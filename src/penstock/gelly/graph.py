@@ -14,18 +14,24 @@ from typing import Any, Self, TypeVar
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.gelly import spargel
-from penstock.gelly.base.elements import (
+from penstock.gelly.base import (
+    FIRST,
     Edge,
     EdgeDirection,
     GraphAlgorithm,
     GraphAnalytic,
     GraphBase,
     GraphValidator,
+    Input,
     Origin,
     Vertex,
+    by_id,
+    check_stream,
+    in_step,
     run_algorithm,
+    to_all,
+    without,
 )
-from penstock.gelly.base.streams import FIRST, Input, by_id, check_stream, in_step, to_all, without
 from penstock.gelly.csv_reader import GraphCsvReader
 from penstock.gelly.graph_transformations import GraphChanges, GraphValues, Neighbourhoods, extract_vertices
 from penstock.gelly.gsa import (

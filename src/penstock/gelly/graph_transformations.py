@@ -13,11 +13,14 @@ from typing import Any, Self
 from penstock.base.errors import WrongTypeError
 from penstock.base.typeinfo import TypeInformation
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.base.elements import Edge, EdgeDirection, GraphBase, Vertex
-from penstock.gelly.base.streams import (
+from penstock.gelly.base import (
     BOTH,
     FIRST,
     SECOND,
+    Edge,
+    EdgeDirection,
+    GraphBase,
+    Vertex,
     WrappedMap,
     check_stream,
     co_grouped,

@@ -21,7 +21,7 @@ from functools import reduce
 from typing import Any, NamedTuple, Self
 
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.base.elements import EdgeDirection
+from penstock.gelly.base import EdgeDirection
 from penstock.gelly.spargel import collect_neighbours
 from penstock.gelly.supersteps import Box, Model, Partition, SuperstepFunction, WithDirection, each, merged
 from penstock.runtime.operators.base import UserCodeError

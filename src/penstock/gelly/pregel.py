@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from penstock.base.errors import WrongTimeError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.base.elements import Edge, EdgeDirection, Vertex
+from penstock.gelly.base import Edge, EdgeDirection, Vertex
 from penstock.gelly.supersteps import (
     Box,
     IterationConfiguration,

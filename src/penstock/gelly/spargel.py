@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from penstock.base.errors import WrongTimeError, WrongValueError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.base.elements import Edge, EdgeDirection, Vertex
+from penstock.gelly.base import Edge, EdgeDirection, Vertex
 from penstock.gelly.supersteps import Box, Model, Outboxes, Partition, SuperstepFunction, WithDirection, each, merged
 
 

@@ -27,12 +27,10 @@ from penstock.base.accumulators import Aggregator
 from penstock.base.errors import UnknownNameError, WrongTimeError, WrongTypeError, WrongValueError
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.function import Function
-from penstock.gelly.base.elements import Edge, EdgeDirection, Vertex
-from penstock.gelly.base.streams import Owners, check_stream
-from penstock.runtime.columns.batch import ColumnBatch
-from penstock.runtime.operators.base import UserCodeError
+from penstock.gelly.base import Edge, EdgeDirection, Owners, Vertex, check_stream
+from penstock.runtime.columns import ColumnBatch
+from penstock.runtime.operators.base import Answer, LockstepOperator, Round, UserCodeError
 from penstock.runtime.operators.function_context import RuntimeContext
-from penstock.runtime.operators.lockstep import Answer, LockstepOperator, Round
 from penstock.runtime.records import Batch
 
 

@@ -24,8 +24,7 @@ from penstock.base.declared_values import fitting, rounding
 from penstock.base.errors import MisuseError, UnsupportedError
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.base.watermark_strategy import WatermarkAlignment
-from penstock.runtime.columns.batch import ColumnKey
-from penstock.runtime.columns.expressions import Aggregate
+from penstock.runtime.columns import Aggregate, ColumnKey
 from penstock.runtime.connector import Sink, Source
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.columnar.windows import ColumnarSessionOperator, ColumnarWindowOperator
@@ -33,7 +32,7 @@ from penstock.runtime.operators.emitting import emitting_declared, emitting_rows
 from penstock.runtime.operators.window.aligned import AlignedWindowOperator, SessionWindowOperator
 from penstock.runtime.operators.window.base import WindowContents, WindowResult
 from penstock.runtime.operators.window.general import WindowOperator
-from penstock.runtime.task.channels.partitioners import Partitioner
+from penstock.runtime.task.channels.result_partition import Partitioner
 from penstock.runtime.windowing import (
     CumulativeEventTimeWindows,
     EventTimeSessionWindows,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.drivers.job_client import JobClient
-from penstock.plan.description import Plan
+from penstock.drivers.running_job import JobClient
+from penstock.plan.stream_graph import Plan
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import Node, Write
 

@@ -34,7 +34,7 @@ from penstock.codecs.arrow_columns import (
     map_array,
     map_type,
 )
-from penstock.state.key_bytes import NAN, NEGATIVE_ZERO
+from penstock.state.keys import NAN, NEGATIVE_ZERO
 
 #: A function of a value, which may be None.
 Canonicalizer = Callable[[Any], Any]

@@ -39,8 +39,7 @@ from typing import Any, Final
 
 from penstock.base.typeinfo import class_fields
 from penstock.state.errors import StateError, StateMigrationError
-from penstock.state.key_bytes import is_plain
-from penstock.state.keys import assign_key_group, with_one_nan
+from penstock.state.keys import assign_key_group, is_plain, with_one_nan
 
 #: Shapes by `module:qualified name`.
 Shapes = dict[str, tuple[str, ...] | None]

@@ -4,7 +4,7 @@
 an existing one. A job starts from it as from any other. See docs/savepoints.md.
 """
 
-from penstock.state_processor.listing import OperatorListing, StateListing
+from penstock.state_processor.layouts import OperatorListing, StateListing
 from penstock.state_processor.reader import SavepointReader, sign_savepoint
 from penstock.state_processor.table import PICKLED, SavepointTable, decode
 from penstock.state_processor.writer import SavepointWriter

@@ -17,12 +17,10 @@ import msgspec
 from penstock.codecs.pickling import dumps
 from penstock.plan.stream_graph import operator_id_of_uid
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import key_bytes
-from penstock.state.keys import key_group_of_bytes, with_one_nan
+from penstock.state.keys import key_bytes, key_group_of_bytes, with_one_nan
 from penstock.state.loading import StateLoader
 from penstock.state.snapshot import PUT, KeyedRows
-from penstock.state_processor.layouts import NO_NAMESPACE, live_rows
-from penstock.state_processor.listing import find_operator, no_such_state, operator_name
+from penstock.state_processor.layouts import NO_NAMESPACE, find_operator, live_rows, no_such_state, operator_name
 from penstock.state_processor.rows import NOTHING, RowBlock, Shape
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import KeyedStateHandle, NativeStateHandle, OperatorState, OperatorStateHandle, StateFile

@@ -20,21 +20,32 @@ from penstock.base.options import SIGNING_KEY
 from penstock.codecs.arrow_columns import plain_table
 from penstock.drivers.global_configuration import default_configuration
 from penstock.runtime.checkpoint.statistics import CHANNEL_MODE
-from penstock.runtime.operators.sink.sink import COMMITTABLES_STATE
-from penstock.runtime.operators.source.source import SPLITS_STATE
+from penstock.runtime.operators.sink import COMMITTABLES_STATE
+from penstock.runtime.operators.source import SPLITS_STATE
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.errors import StateError
 from penstock.state.key_columns import COLUMNS_SCHEMA, read_columns
 from penstock.state.migrations import registered
 from penstock.state.states import MapStateDescriptor, StateDescriptor
 from penstock.state_processor.layouts import (
+    FIRED_WINDOW_STATE,
+    REDUCE_STATE,
+    SESSION_STATE,
+    TIMERS,
+    WINDOW_STATE,
     KeyedPart,
     Layout,
     ListPart,
+    OperatorListing,
+    declared_kind,
     entry_layout,
+    find_operator,
     item_layout,
     list_layout,
+    list_operator,
     map_layout,
+    no_such_state,
+    operator_name,
     pair_layout,
     result_layout,
     session_layout,
@@ -42,19 +53,6 @@ from penstock.state_processor.layouts import (
     timer_layout,
     value_layout,
     window_layout,
-)
-from penstock.state_processor.listing import (
-    FIRED_WINDOW_STATE,
-    REDUCE_STATE,
-    SESSION_STATE,
-    TIMERS,
-    WINDOW_STATE,
-    OperatorListing,
-    declared_kind,
-    find_operator,
-    list_operator,
-    no_such_state,
-    operator_name,
 )
 from penstock.state_processor.table import Column, SavepointTable, declared_type, decode
 from penstock.storage.file_store import FileCheckpointStore

@@ -32,13 +32,13 @@ from penstock.state_processor.draft import (
     entries_in_memory,
     transformed,
 )
-from penstock.state_processor.layouts import state_loader
-from penstock.state_processor.listing import (
+from penstock.state_processor.layouts import (
     FIRED_WINDOW_STATE,
     REDUCE_STATE,
     SESSION_STATE,
     TIMERS,
     WINDOW_STATE,
+    state_loader,
 )
 from penstock.state_processor.reader import SLICE_BYTES, configured_store, slices, split_range
 from penstock.state_processor.rows import (
@@ -50,7 +50,7 @@ from penstock.state_processor.rows import (
     build_state_shape,
     is_spark_frame,
 )
-from penstock.state_processor.spark_jobs import run_tasks, write_frame
+from penstock.state_processor.table import run_tasks, write_frame
 from penstock.storage.files import absolute_url
 from penstock.storage.metadata import (
     METADATA_NAME,

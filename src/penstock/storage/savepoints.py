@@ -24,8 +24,7 @@ import fsspec
 from penstock.base.durable_files import has_directories, is_local
 from penstock.base.errors import CheckpointError
 from penstock.storage.files import ObjectFiles, create, delete_metadata, lists_exactly, load_metadata, shown
-from penstock.storage.keyed_leadership import KeyedLeaders
-from penstock.storage.leadership import BEGUN, CHECKPOINT, JobMark, JobMarks, Leaders, file_of_name
+from penstock.storage.leadership import BEGUN, CHECKPOINT, JobMark, JobMarks, KeyedLeaders, Leaders, file_of_name
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, MissingMetadataError, RevokedError, StateFile
 
 #: The file that names the job that writes a savepoint at a user-chosen path.

@@ -1,9 +1,9 @@
 """The Table API and SQL, under PyFlink's names."""
 
 from penstock.base.types import Row, RowKind
-from penstock.sql.catalogs.schema import Schema
-from penstock.sql.session.config import TableConfig
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.session.result import ResultKind, TableResult
+from penstock.sql.session.session import TableConfig
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.data_view import DataView, ListView, MapView
 from penstock.table.environment_settings import EnvironmentSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.base.configuration import Configuration
 from penstock.base.options import RUNTIME_MODE
-from penstock.sql.session.config import BUILT_IN_CATALOG, BUILT_IN_DATABASE
+from penstock.sql.session.session import BUILT_IN_CATALOG, BUILT_IN_DATABASE
 
 __all__ = ["EnvironmentSettings"]
 

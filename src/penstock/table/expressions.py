@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.base.errors import WrongTypeError
 from penstock.sql.analyzer.expressions import by_sql
-from penstock.sql.catalogs.schema import parse_expression
+from penstock.sql.catalogs.columns import parse_expression
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.builder import build_call, to_literal, to_node
 from penstock.sql.functions.registry import PYTHON_NAMES

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongTypeError
 from penstock.datastream.data_stream import StreamExecutionEnvironment
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.logical.nodes import Node
 from penstock.sql.session.session import TableSession
 from penstock.table.python_rows import RowsSchema, rows_of_arrow, rows_of_pandas

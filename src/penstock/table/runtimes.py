@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.base.options import RUNTIME_MODE
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.sql.executor import CollectingJob, Executor, Job
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import Node, Write

@@ -1,5 +1,5 @@
 """`Schema`: the columns of a table as a program declares them."""
 
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 
 __all__ = ["Schema"]

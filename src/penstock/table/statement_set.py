@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.base.errors import WrongTimeError
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.sql.data.errors import ValidationError, names_located
 from penstock.sql.logical.nodes import Write
 from penstock.sql.parser import parse_path, parse_statement, statements

@@ -14,20 +14,19 @@ from typing import Any
 from penstock.base.errors import WrongTypeError
 from penstock.base.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.base.types import RowKind
-from penstock.drivers.spark.frame_source import arrow_schema
+from penstock.drivers.spark.frames import arrow_schema
 from penstock.plan.transformation import Upstream
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.analyzer.select import project
-from penstock.sql.catalogs.columns import Column, ColumnKind, ResolvedSchema, resolve
+from penstock.sql.catalogs.columns import Column, ColumnKind, ResolvedSchema, Schema, UnresolvedColumn, resolve
 from penstock.sql.catalogs.manager import with_computed
-from penstock.sql.catalogs.schema import Schema, UnresolvedColumn
 from penstock.sql.data.arrow import logical_type
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType, LocalZonedTimestampType, RawType, RowField, RowType, TimestampType
 from penstock.sql.functions.type_rules import can_cast_implicitly
 from penstock.sql.logical.nodes import ALL, INSERTS, Changes, Node, PlanColumn, RowSchema, StreamRows, TimeAttribute
 from penstock.sql.logical.records import ChangelogMode, Form, RecordLayout, RecordShape, row_type_info, to_data_type
-from penstock.sql.stream.bridge.records import RecordStream, RecordTarget
+from penstock.sql.stream.bridge import RecordStream, RecordTarget
 from penstock.sql.typed import Typed
 
 #: the name of the single column of a stream whose records do not have fields

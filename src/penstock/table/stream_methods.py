@@ -12,7 +12,7 @@ from typing import Any, Final
 from penstock.base.errors import WrongTypeError
 from penstock.base.typeinfo import TypeInformation
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import TimestampType
@@ -20,7 +20,7 @@ from penstock.sql.logical.nodes import Node, Write
 from penstock.sql.logical.properties import allow_plans
 from penstock.sql.parser import syntax
 from penstock.sql.session.session import TableSession
-from penstock.sql.stream.bridge.records import RecordTarget
+from penstock.sql.stream.bridge import RecordTarget
 from penstock.sql.stream.executor import StreamExecutor
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.plans import to_operand

@@ -9,11 +9,10 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.errors import WrongTypeError
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.sql.analyzer.queries import PlannedQuery
-from penstock.sql.catalogs.columns import Column, ResolvedSchema
+from penstock.sql.catalogs.columns import Column, ResolvedSchema, TableSchema
 from penstock.sql.catalogs.manager import CatalogManager
-from penstock.sql.catalogs.schema import TableSchema
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.executor import ChangelogRow
 from penstock.sql.logical.nodes import Node

@@ -1,5 +1,5 @@
 """The options of a table environment."""
 
-from penstock.sql.session.config import TableConfig
+from penstock.sql.session.session import TableConfig
 
 __all__ = ["TableConfig"]

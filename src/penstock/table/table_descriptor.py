@@ -8,7 +8,7 @@ from typing import Any
 from penstock.base.config_options import ConfigOption, render
 from penstock.base.errors import WrongValueError
 from penstock.sql.catalogs.catalog import CatalogBaseTable
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.data.types import quoted
 
 __all__ = ["FormatDescriptor", "TableDescriptor"]

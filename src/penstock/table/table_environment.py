@@ -14,7 +14,7 @@ from penstock.base.errors import MissingPathError, UnsupportedError, WrongTypeEr
 from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.global_configuration import default_configuration
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.sql.catalogs.catalog import Catalog
 from penstock.sql.catalogs.manager import inline_view
 from penstock.sql.connectors.built_in import built_in
@@ -23,9 +23,8 @@ from penstock.sql.executor import ChangelogRow, Executor
 from penstock.sql.logical.nodes import Node
 from penstock.sql.parser import parse_path, parse_statement, statements
 from penstock.sql.parser.unparse import format_path
-from penstock.sql.session.config import TableConfig, parse_zone
 from penstock.sql.session.result import TableResult
-from penstock.sql.session.session import TableSession
+from penstock.sql.session.session import TableConfig, TableSession, parse_zone
 from penstock.sql.statements.run import run
 from penstock.sql.statements.show import plan_statement
 from penstock.table.environment_catalogs import CatalogMethods

@@ -7,16 +7,18 @@
 [Record('A', 10)]
 """
 
-from penstock.testing.elements import Element, ProcessingTime, Record
 from penstock.testing.hostile import run_hostile
 from penstock.testing.operator_harness import (
+    Element,
     OneInputOperatorHarness,
+    ProcessingTime,
+    Record,
     TwoInputOperatorHarness,
+    VirtualClock,
     harness_for,
     operator_factory_for,
 )
 from penstock.testing.pattern_trace import PatternTrace, TraceStep, trace_pattern
-from penstock.testing.virtual_clock import VirtualClock
 
 __all__ = [
     "Element",

@@ -19,9 +19,7 @@ from penstock.base.errors import WrongTypeError
 from penstock.base.output_tag import OutputTag
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Watermark
-from penstock.testing.elements import ProcessingTime, Record
-from penstock.testing.operator_harness import OneInputOperatorHarness
-from penstock.testing.virtual_clock import VirtualClock
+from penstock.testing.operator_harness import OneInputOperatorHarness, ProcessingTime, Record, VirtualClock
 
 BATCH_SIZES: Final = (1, 2, 3, 1000)
 LEAVE, SNAPSHOT, REPLACE = "left alone", "snapshotted", "snapshotted and replaced"

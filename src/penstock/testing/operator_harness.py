@@ -19,13 +19,18 @@ The harness for operators with two inputs.
 The output of an operator under test.
 
 Creates operators and harnesses for user-defined functions.
+
+A clock for processing time that a test advances explicitly.
+
+The inputs and outputs of an operator under test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -39,12 +44,11 @@ from penstock.datastream.functions import (
     ProcessFunction,
     ReduceFunction,
 )
-from penstock.drivers.virtual_event_loop import VirtualCoroutines
-from penstock.runtime.checkpoint.settings import watermarks_of_subtask
-from penstock.runtime.checkpoint.statistics import ChannelState
-from penstock.runtime.job.scheduler import state_of_subtask
+from penstock.drivers.event_loop import VirtualCoroutines
+from penstock.runtime.checkpoint.statistics import ChannelState, watermarks_of_subtask
+from penstock.runtime.job.slots import state_of_subtask
 from penstock.runtime.operators.base import StreamOperator
-from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
+from penstock.runtime.operators.calls import AsyncWaitOperator
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.operators.record.process import KeyedProcessOperator, ProcessOperator
@@ -59,8 +63,68 @@ from penstock.state.migrations import registered
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_metadata, encode_metadata
-from penstock.testing.elements import ProcessingTime, Record
-from penstock.testing.virtual_clock import VirtualClock
+
+
+class VirtualClock:
+    """Implements the `Clock` port; time (ms) does not advance by itself."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._now_ms = now_ms
+        self._ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the time in ms."""
+        return self._now_ms
+
+    def steady_ms(self) -> int:
+        """Return the time in ms, excluding the jumps."""
+        return self._now_ms - self._ahead_ms
+
+    def steady_ns(self) -> int:
+        """Return the same in nanoseconds."""
+        return self.steady_ms() * 1_000_000
+
+    def jump(self, by_ms: int) -> None:
+        """Set the clock forward by this many ms, as when a host's clock is adjusted or the host resumes from
+        suspension.
+        """
+        self.advance(by_ms)
+        self._ahead_ms += by_ms
+
+    def advance_to(self, now_ms: int) -> None:
+        """Advance to a time (ms).
+
+        Raises:
+            ValueError: if it lies in the past.
+        """
+        if now_ms < self._now_ms:
+            raise WrongValueError(f"time does not run backwards: it is {self._now_ms} ms, not {now_ms} ms")
+        self._now_ms = now_ms
+
+    def advance(self, by_ms: int) -> None:
+        """Advance by this many ms."""
+        self.advance_to(self._now_ms + by_ms)
+
+
+@dataclass(frozen=True, repr=False)
+class Record:
+    """A value with its event time in ms, or None."""
+
+    value: Any
+    timestamp: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Record({self.value!r})" if self.timestamp is None else f"Record({self.value!r}, {self.timestamp})"
+
+
+@dataclass(frozen=True)
+class ProcessingTime:
+    """Advances the clock by this many ms."""
+
+    by_ms: int
+
+
+Element: TypeAlias = Record | Watermark | ProcessingTime
 
 
 class CapturedOutput:

@@ -27,7 +27,7 @@ from penstock.cep.pattern_stream import build_search
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork
 from penstock.runtime.patterns.automaton import FINAL
 from penstock.runtime.patterns.matcher import Found, Matcher, Memory, Partial
-from penstock.testing.virtual_clock import VirtualClock
+from penstock.testing.operator_harness import VirtualClock
 
 _EVENT_CHARS_MAX = 60
 

@@ -22,8 +22,16 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVa
 import msgspec
 
 from penstock.base.errors import ProtocolError
-from penstock.wire.buffers import FRAMES_MAX, BufferCodec, Frame, Part
-from penstock.wire.messages import DECODING_ERRORS, VERSION, RecordSerializationError, check_version
+from penstock.wire.buffers import (
+    DECODING_ERRORS,
+    FRAMES_MAX,
+    VERSION,
+    BufferCodec,
+    Frame,
+    Part,
+    RecordSerializationError,
+    check_version,
+)
 
 #: The maximum number of streams whose state is kept; the oldest is dropped first.
 STREAMS_MAX: Final = 65_536

@@ -5,9 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.demo.answers import Answer, by_carrier, by_origin, differences, read_output
 from penstock.cli.demo.flights import hour_ms
-from penstock.cli.demo.program import COLUMNS, HOURLY, LATE_FOR_DAY, LATE_FOR_HOUR, WORST
+from penstock.cli.demo.program import (
+    COLUMNS,
+    HOURLY,
+    LATE_FOR_DAY,
+    LATE_FOR_HOUR,
+    WORST,
+    Answer,
+    by_carrier,
+    by_origin,
+    differences,
+    read_output,
+)
 
 TEN = "2013-01-01T10:00:00Z"
 TEN_MS = hour_ms(TEN)

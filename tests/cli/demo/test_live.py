@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from penstock.cli.demo.flights import hour_ms
-from penstock.cli.demo.progress import Figures, Live, Meter
+from penstock.cli.demo.run import Figures, Live, Meter
 from penstock.runtime.job.view import JobProgress, VertexProgress
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from penstock.base.errors import PenstockError
-from penstock.cli.demo import answers as plain_python
 from penstock.cli.demo import program
-from penstock.cli.demo.answers import Answer, differences, print_comparison, read_output
+from penstock.cli.demo import program as plain_python
 from penstock.cli.demo.flights import Flights, prepare
+from penstock.cli.demo.program import Answer, differences, print_comparison, read_output
 from penstock.cli.demo.run import DemoOptions, run_demo
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment

@@ -5,8 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from penstock.cli.demo.progress import Outcome
-from penstock.cli.demo.run import DemoOptions, survived
+from penstock.cli.demo.run import DemoOptions, Outcome, survived
 
 
 @pytest.mark.parametrize(

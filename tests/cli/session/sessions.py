@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import OperationError
-from penstock.cli.client.rest_client import Address, RestClient
-from penstock.cli.client.sessions import KnownSession, sessions
+from penstock.cli.client.rest_client import Address, KnownSession, RestClient, sessions
 from penstock.cli.program.launch import ProgramSpec
 from penstock.cli.session.client import SubmittedProgram, stop
 

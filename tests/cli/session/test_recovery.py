@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.session.sessions import session_in, until
 
-from penstock.cli.client.sessions import sessions
+from penstock.cli.client.rest_client import sessions
 from penstock.cli.session.uploads import Definitions
 
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.base.errors import MissingPathError, WrongValueError
 from penstock.cli.session import uploads
 from penstock.cli.session.uploads import Uploads, checked, placed
-from penstock.server.rest.calls.answers import RestError
+from penstock.server.rest.calls.routing import RestError
 from penstock.server.rest.handlers.programs import parse_form_file
 
 

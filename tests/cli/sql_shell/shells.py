@@ -7,8 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import main
-from penstock.cli.sql_shell.command import parse_settings
-from penstock.cli.sql_shell.shell import Shell
+from penstock.cli.sql_shell.shell import Shell, parse_settings
 from penstock.cli.sql_shell.statements import split
 from penstock.table import TableEnvironment
 

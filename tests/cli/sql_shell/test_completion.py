@@ -3,7 +3,7 @@
 import pytest
 from tests.cli.sql_shell.shells import shell_of
 
-from penstock.cli.sql_shell.completion import SessionNames, candidates
+from penstock.cli.sql_shell.prompt import SessionNames, candidates
 
 SETUP = """CREATE TABLE orders (order_id BIGINT, customer STRING) WITH ('connector' = 'blackhole');
 CREATE TEMPORARY VIEW others AS SELECT 1 AS other_id;

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import ResourceError
-from penstock.cli.sql_shell.command import keep_private
+from penstock.cli.sql_shell.shell import keep_private
 
 
 @pytest.mark.parametrize("mode", [None, 0o644, 0o666])

@@ -4,8 +4,7 @@ import io
 
 from rich.console import Console
 
-from penstock.cli.sql_shell.display import MaterializedTable
-from penstock.cli.sql_shell.live import drawing, show_live
+from penstock.cli.sql_shell.display import MaterializedTable, drawing, show_live
 
 
 def make_table(*changes: tuple[str, str], rows_max: int = 100) -> MaterializedTable:

@@ -10,11 +10,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from tests.cli.sql_shell.shells import shell_of
 
-from penstock.cli.sql_shell.command import history_path
-from penstock.cli.sql_shell.completion import SessionNames
 from penstock.cli.sql_shell.display import SCHEMES
-from penstock.cli.sql_shell.prompt import Prompt, SqlCompleter, SqlLexer
-from penstock.cli.sql_shell.shell import HELP, Shell
+from penstock.cli.sql_shell.prompt import Prompt, SessionNames, SqlCompleter, SqlLexer
+from penstock.cli.sql_shell.shell import HELP, Shell, history_path
 
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
 TABLEAU = "SET 'sql-client.execution.result-mode' = 'TABLEAU';"

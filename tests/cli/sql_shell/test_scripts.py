@@ -214,7 +214,7 @@ def test_help_and_set_list_what_there_is(tmp_path: Path) -> None:
 
 
 def test_a_prompt_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.cli.sql_shell import command as terminal
+    from penstock.cli.sql_shell import shell as terminal
 
     monkeypatch.setattr(terminal, "find_spec", lambda name: None)
     with pytest.raises(NotImplementedError, match=r"pip install 'penstock\[shell\]'"):

@@ -17,7 +17,7 @@ import pytest
 from tests.servers.ports import free_port
 
 from penstock.base.errors import PenstockError
-from penstock.cli.trial.postgres import find_programs
+from penstock.cli.trial.servers import find_programs
 
 PAGE = (Path(__file__).parents[3] / "docs" / "kafka-to-postgresql.md").read_text()
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)

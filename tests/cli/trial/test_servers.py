@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from penstock.base.errors import MissingPathError, OperationError
 from penstock.cli.main import main
 from penstock.cli.trial.commands import await_ready
-from penstock.cli.trial.postgres import find_programs
+from penstock.cli.trial.servers import find_programs
 
 
 def programs(home: Path, version: str) -> Path:

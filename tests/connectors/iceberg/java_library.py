@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyiceberg.table import Table
 
-from penstock.cli.trial.kafka import installed
+from penstock.cli.trial.servers import installed
 
 ROOT: Final = Path(__file__).parents[3]
 RUNTIME: Final = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from penstock.connectors.iceberg.columns import fits, is_readable
+from penstock.connectors.iceberg.data_files import fits, is_readable
 
 INT, LONG, FLOAT, DOUBLE, TEXT = pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()
 MS = pa.time32("ms")

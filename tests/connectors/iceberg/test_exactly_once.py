@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from tests.connectors.iceberg.lake import Lake
 
 from penstock.common import Row, RowKind
-from penstock.connectors.iceberg.ledger import STEP_KEPT_MS, CommitError, CommitName, Ledger
+from penstock.connectors.iceberg.committer import STEP_KEPT_MS, CommitError, CommitName, Ledger
 from penstock.connectors.iceberg.sink import IcebergSink, IcebergSinkBuilder
 from penstock.testing.connectors import SinkHost
 

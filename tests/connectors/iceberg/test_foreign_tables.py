@@ -32,7 +32,7 @@ from tests.connectors.iceberg.lake import Lake
 from tests.connectors.iceberg.test_tables import collected, environment
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.connectors.iceberg.columns import read_column
+from penstock.connectors.iceberg.data_files import read_column
 from penstock.connectors.iceberg.source import IcebergSource
 from penstock.testing.connectors import read_source
 

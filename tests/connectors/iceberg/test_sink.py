@@ -15,7 +15,7 @@ from tests.connectors.iceberg.test_exactly_once import SCHEMA, builder, commit, 
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.common import Row, RowKind
-from penstock.connectors.iceberg.ledger import CommitError
+from penstock.connectors.iceberg.committer import CommitError
 from penstock.connectors.iceberg.sink import IcebergSink
 from penstock.connectors.iceberg.tables import partition_transform
 from penstock.runtime.connector import RecordError

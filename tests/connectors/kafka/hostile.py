@@ -9,9 +9,9 @@ from tests.connectors.mortal_job import MortalJob
 
 from penstock.codecs.serialization import SerializationSchema
 from penstock.connectors.base import DeliveryGuarantee
+from penstock.connectors.kafka.producer import FAIL, Brokers
 from penstock.connectors.kafka.records import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink import KafkaSink, Transaction
-from penstock.connectors.kafka.transactions import FAIL, Brokers
 from penstock.drivers.simulation.outside_world import KafkaModel, ModelBrokers, ModelTransaction
 from penstock.testing.connectors import SinkHost
 

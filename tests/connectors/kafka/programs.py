@@ -41,9 +41,9 @@ STEPS = {
         "snapshot_state",
         True,
     ),
-    "before the commit": ("penstock.connectors.kafka.transactions.KafkaCommitter", "commit", False),
+    "before the commit": ("penstock.connectors.kafka.producer.KafkaCommitter", "commit", False),
     "amid the commit": ("penstock.connectors.kafka.cluster.KafkaCluster", "commit", True),
-    "after the commit": ("penstock.connectors.kafka.transactions.KafkaCommitter", "commit", True),
+    "after the commit": ("penstock.connectors.kafka.producer.KafkaCommitter", "commit", True),
 }
 
 

@@ -22,14 +22,14 @@ from penstock.codecs.serialization import SerializationSchema
 from penstock.common import Row, SimpleStringSchema, Types
 from penstock.connectors.kafka.cluster import KafkaCluster as Brokers
 from penstock.connectors.kafka.cluster import client_settings
-from penstock.connectors.kafka.producer import DeliveryError
-from penstock.connectors.kafka.sink import PrefixTakenError
-from penstock.connectors.kafka.transactions import (
+from penstock.connectors.kafka.producer import (
     FENCED_TIMEOUT_MS,
     ONGOING,
+    DeliveryError,
     TransactionEndedError,
     TransactionLostError,
 )
+from penstock.connectors.kafka.sink import PrefixTakenError
 from penstock.datastream.connectors.kafka import (
     DeliveryGuarantee,
     FixedPartitioner,

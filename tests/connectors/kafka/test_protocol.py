@@ -12,8 +12,7 @@ from tests.connectors.kafka.hostile import TOPIC, HostileJob, ModelSink
 from tests.simulation.mutants_of_kafka import MUTANTS_OF_KAFKA, MUTANTS_OF_OWNERS
 
 from penstock.base.errors import PenstockError
-from penstock.connectors.kafka.sink import PrefixTakenError
-from penstock.connectors.kafka.transactions import (
+from penstock.connectors.kafka.producer import (
     IGNORE,
     NumberPool,
     ProducerKey,
@@ -23,6 +22,7 @@ from penstock.connectors.kafka.transactions import (
     TransactionState,
     TransactionUnknownError,
 )
+from penstock.connectors.kafka.sink import PrefixTakenError
 from penstock.drivers.simulation.outside_world import KafkaModel
 from penstock.testing.connectors import SinkHost
 

@@ -13,7 +13,7 @@ from tests.connectors.postgres.test_tables import ddl, environment
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.postgres.client import Address, connect
 from penstock.connectors.postgres.text_columns import has_exact_keys
-from penstock.sql.connectors.jdbc_sink import ColumnsWriting, Target
+from penstock.sql.connectors.jdbc import ColumnsWriting, Target
 from penstock.sql.data.types import LENGTH_MAX, IntType, VarCharType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 

@@ -21,10 +21,9 @@ from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, OperationError
-from penstock.drivers import zookeeper_election as zookeeper
+from penstock.drivers import leader_election as zookeeper
 from penstock.drivers.client.submit import build_election
-from penstock.drivers.leader_election import Leader
-from penstock.drivers.zookeeper_election import ZooKeeperElection, ZooKeeperSettings, disconnect
+from penstock.drivers.leader_election import Leader, ZooKeeperElection, ZooKeeperSettings, disconnect
 
 #: Longer than a busy machine lets a process wait, except where a test waits for the end of a session.
 SESSION_MS = 60_000

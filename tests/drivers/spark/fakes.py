@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.common import Configuration
-from penstock.drivers.spark.worker_settings import WorkerServices
+from penstock.drivers.spark.python_workers import WorkerServices
 from penstock.runtime.effects import Effect, RequestWorkers, SendToWorker
 from penstock.runtime.protocol import (
     DeployTask,
@@ -17,7 +17,7 @@ from penstock.runtime.protocol import (
     WorkerLost,
     WorkerRequestFailed,
 )
-from penstock.runtime.task.opening import task_settings
+from penstock.runtime.task.stream_task import task_settings
 
 
 class EchoExecutor:

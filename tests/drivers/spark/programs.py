@@ -12,12 +12,12 @@ from penstock.connectors.generator import DataGeneratorSource
 from penstock.drivers.spark.job import SparkJobClient
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.sink.sink import SinkOperator
-from penstock.runtime.operators.source.source import SourceOperator
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 
 KEYS = 7
 PATIENCE_S = 150

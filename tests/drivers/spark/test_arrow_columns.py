@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.drivers.spark.frame_records import binary, numbers, numbers_or_null
+from penstock.drivers.spark.frames import binary, numbers, numbers_or_null
 
 PROGRAM = """
 import sys

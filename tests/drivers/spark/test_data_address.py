@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import ProtocolError
-from penstock.drivers.spark.data_links import data_address, host_identity, is_socket, select_endpoint
+from penstock.drivers.spark.sockets import data_address, host_identity, is_socket, select_endpoint
 
 TCP = "tcp://10.0.0.1:4000"
 HOST, PATH = "a-host", "/tmp/a b:c/data"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import PenstockError
-from penstock.drivers.spark.streaming_frame import archive_position, lay_out
+from penstock.drivers.spark.structured_streaming import archive_position, lay_out
 
 #: A location while batch 12 is worked on: source 0 is a log of files, source 1 has its first offsets only.
 LOCATION = [

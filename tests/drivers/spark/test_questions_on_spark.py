@@ -14,8 +14,7 @@ from tests.drivers.spark.programs import KEYS, CollectingListener, counting_job,
 from penstock.base.configuration import Configuration
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
-from penstock.server.dispatcher import DispatchedJob
-from penstock.server.inspection import FlameGraph, NotThereError, WorkerInsight
+from penstock.server.dispatcher import DispatchedJob, FlameGraph, NotThereError, WorkerInsight
 
 pytestmark = pytest.mark.spark
 

@@ -17,12 +17,14 @@ from tests.security.live_job import DEADLINE_S, FRAME_BYTES, HOST, Inbox, wait_u
 from tests.security.relay import Relay
 
 from penstock.base.errors import ProtocolError
-from penstock.drivers.spark import data_links, heartbeats, master_endpoint, worker_endpoint
-from penstock.drivers.spark.data_links import host_identity
+from penstock.drivers.spark import heartbeats
+from penstock.drivers.spark import job_master as master_endpoint
+from penstock.drivers.spark import sockets as data_links
+from penstock.drivers.spark import worker as worker_endpoint
 from penstock.drivers.spark.heartbeats import Stall
-from penstock.drivers.spark.master_endpoint import FromEndpoint, MasterEndpoint
-from penstock.drivers.spark.sockets import JobKeys
-from penstock.drivers.spark.worker_endpoint import WorkerEndpoint
+from penstock.drivers.spark.job_master import FromEndpoint, MasterEndpoint
+from penstock.drivers.spark.sockets import JobKeys, host_identity
+from penstock.drivers.spark.worker import WorkerEndpoint
 from penstock.runtime.protocol import (
     CancelTask,
     ChannelId,
@@ -37,7 +39,7 @@ from penstock.runtime.protocol import (
     WorkerBlocked,
 )
 from penstock.runtime.records import Batch, Buffer, EndOfPartition, Watermark
-from penstock.wire.messages import RecordSerializationError, RecordTooLargeError
+from penstock.wire.buffers import RecordSerializationError, RecordTooLargeError
 
 CHANNEL = ChannelId(1, 2, 3, 4)
 EXECUTION = ExecutionId(0, 0, 0)

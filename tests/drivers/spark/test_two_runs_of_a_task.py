@@ -17,16 +17,15 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
 from penstock.connectors.file.buckets import RollingPolicy
 from penstock.connectors.file.sink import FileSink
-from penstock.connectors.number_sequence import NumberSequenceSource
+from penstock.connectors.generator import NumberSequenceSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.drivers.spark import batch_stage, epoch_stage
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
-from penstock.runtime.batch.exchange import COMMITTABLES
-from penstock.runtime.batch.splits import enumerate_splits
+from penstock.runtime.batch.exchange import COMMITTABLES, enumerate_splits
 from penstock.runtime.batch.task import batch_vertices
 from penstock.runtime.epochs.coordinator import Dealt, EpochCoordinator, epoch_vertices
 from penstock.runtime.epochs.task import ANSWER
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.testing.connectors import SinkHost
 
 RECORDS = 20_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.drivers.spark.master_endpoint import WorkerConnections
+from penstock.drivers.spark.job_master import WorkerConnections
 
 BEGUN, ENDED = True, False
 

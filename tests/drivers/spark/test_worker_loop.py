@@ -7,8 +7,8 @@ import pytest
 from penstock.common import Configuration
 from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, ThreadBackground
 from penstock.drivers.spark.heartbeats import STILL_MS, LoopWatch
+from penstock.drivers.spark.python_workers import ORPHANED, RELEASED, HostedTask
 from penstock.drivers.spark.worker import PATIENCE_MS, FailingGateway, WorkerLoop, WorkerReceiver, host_towards
-from penstock.drivers.spark.worker_settings import ORPHANED, RELEASED, HostedTask
 from penstock.runtime.protocol import (
     CancelTask,
     DeployTask,
@@ -18,8 +18,8 @@ from penstock.runtime.protocol import (
     ShutDownWorker,
     TaskStateChanged,
 )
-from penstock.runtime.task.opening import task_settings
-from penstock.wire.messages import RecordSerializationError
+from penstock.runtime.task.stream_task import task_settings
+from penstock.wire.buffers import RecordSerializationError
 
 EXECUTION = ExecutionId(1, 0, 3)
 

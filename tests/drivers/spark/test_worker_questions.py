@@ -10,10 +10,10 @@ import pytest
 from penstock.base.errors import OperationError, ProtocolError
 from penstock.drivers.inspection import ANSWER_BYTES_MAX, Answer, AskLog, AskThreads, FileText, Question, Refused
 from penstock.drivers.spark.heartbeats import HeartbeatAnswers
-from penstock.drivers.spark.master_endpoint import WAITING_MAX, WorkerQuestions, parse_question_number
+from penstock.drivers.spark.job_master import WAITING_MAX, WorkerQuestions, parse_question_number
 from penstock.runtime.protocol import Heartbeat
 from penstock.testing import VirtualClock
-from penstock.wire.messages import MessageCodec
+from penstock.wire.buffers import MessageCodec
 
 FRAME_BYTES = 4096
 

@@ -15,11 +15,11 @@ from tests.drivers.spark.fakes import BrokenExecutor, DeafExecutor, EchoExecutor
 from tests.drivers.spark.programs import PATIENCE_S, wait_until
 
 from penstock.base.configuration import Configuration
-from penstock.drivers.job_log import ClientListener
+from penstock.drivers.logs import ClientListener
 from penstock.drivers.spark.handle import PROCESS_DIED, SparkHandle
 from penstock.drivers.spark.job_master import JobThread
-from penstock.drivers.spark.worker_settings import Executor, WorkerServices
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.drivers.spark.python_workers import Executor, WorkerServices
+from penstock.runtime.graph import JobGraph
 
 pytestmark = pytest.mark.spark
 

@@ -22,7 +22,7 @@ from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.gelly import asm, library
 from penstock.gelly.library import directed, undirected
 from penstock.gelly.library.clustering import permuted
-from penstock.state.key_bytes import key_bytes
+from penstock.state.keys import key_bytes
 
 EXACT = 1e-12
 CLOSE = 1e-9

@@ -28,20 +28,19 @@ from penstock.runtime.batch.exchange import (
     PASSED_ON_PLACE,
     Consumer,
     Rows,
+    enumerate_splits,
     loads_batch,
 )
-from penstock.runtime.batch.splits import enumerate_splits
 from penstock.runtime.batch.task import BatchTask, BatchVertex
 from penstock.runtime.connector import Committer, Sink, SinkWriter
 from penstock.runtime.operators.keyed.aggregates import KeyedMergeOperator, KeyedReduceOperator
-from penstock.runtime.operators.record.process import KeyedProcessOperator
+from penstock.runtime.operators.record.process import KeyedCoProcessOperator, KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.record.two_inputs import KeyedCoProcessOperator
-from penstock.runtime.operators.sink.sink import SinkOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.runtime.supersteps import Superstep
-from penstock.runtime.task.channels.partitioners import (
+from penstock.runtime.task.channels.result_partition import (
     BroadcastPartitioner,
     ForwardPartitioner,
     HashPartitioner,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.runtime.batch.splits import SplitDealer
+from penstock.runtime.batch.exchange import SplitDealer
 from penstock.runtime.connector import Boundedness, Source, SplitEnumerator
 
 

@@ -9,7 +9,7 @@ from tests.runtime.job.master_rig import MasterRig, running, state_path
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
-from penstock.runtime.checkpoint.settings import CheckpointSettings
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.job.view import job_progress
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
@@ -19,7 +19,7 @@ from penstock.runtime.protocol import (
     NotifyCheckpointComplete,
     TriggerCheckpoint,
 )
-from penstock.runtime.task.opening import task_settings
+from penstock.runtime.task.stream_task import task_settings
 from penstock.storage.metadata import OperatorStateHandle, OperatorSubtaskState, StateFile
 
 PREFIX = "execution.checkpointing."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.runtime.job.master_rig import two_vertices
 
-from penstock.runtime.checkpoint.settings import restored_watermarks
+from penstock.runtime.checkpoint.statistics import restored_watermarks
 from penstock.runtime.epochs.coordinator import Dealt, EpochAnswer, EpochCoordinator
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata, OperatorState

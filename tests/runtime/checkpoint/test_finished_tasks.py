@@ -12,10 +12,10 @@ import pytest
 from tests.runtime.job.master_rig import MasterRig, Numbers, running, state_path
 
 from penstock.runtime.checkpoint.pending import PendingCheckpoint
-from penstock.runtime.checkpoint.settings import watermarks_of_subtask
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.runtime.job import scheduler
-from penstock.runtime.job.scheduler import state_of_subtask
+from penstock.runtime.checkpoint.statistics import watermarks_of_subtask
+from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.job import slots as scheduler
+from penstock.runtime.job.slots import state_of_subtask
 from penstock.runtime.protocol import AcknowledgeCheckpoint, ExecutionId, NotifyCheckpointComplete, TriggerCheckpoint
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.state.snapshot import OperatorCapture, read_operator

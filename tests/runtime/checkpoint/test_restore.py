@@ -9,7 +9,7 @@ import pytest
 from penstock.base.errors import CheckpointError
 from penstock.runtime.checkpoint.restore import check_restorable
 from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction
-from penstock.runtime.graph.job_graph import BACK_FILL, BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.graph import BACK_FILL, BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.storage.metadata import (
     CheckpointMetadata,
     OperatorState,

@@ -24,7 +24,7 @@ from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.runtime.operators.window.aligned import AlignedWindowOperator
 from penstock.runtime.operators.window.base import ReducingContents
 from penstock.runtime.records import MIN_TIMESTAMP
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.runtime.task.executor import HeapBackends
 from penstock.runtime.task.operator_chain import ChainedOperator, OutEdge, VertexProgram
 from penstock.runtime.windowing import TumblingEventTimeWindows

@@ -11,7 +11,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError
 from penstock.runtime.connector import Boundedness, Source
 from penstock.runtime.effects import carry_out
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,

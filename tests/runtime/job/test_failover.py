@@ -14,7 +14,7 @@ from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.protocol import DeclineCheckpoint, Failure
 from penstock.runtime.task.failures import describe_failure
 from penstock.runtime.task.operator_chain import ProgramError, load_program
-from penstock.wire.messages import RecordTooLargeError
+from penstock.wire.buffers import RecordTooLargeError
 
 OPTION = "penstock.restart.identical-failures-max"
 FOR_EVER = {"restart-strategy.fixed-delay.attempts": "1000000"}

@@ -8,7 +8,7 @@ from tests.runtime.job.master_rig import MasterRig, running
 
 from penstock.base.errors import JobExecutionError, UserFunctionError
 from penstock.runtime.failure import FailureEnricherContext, FailureType, Labels, TypeFailureEnricher
-from penstock.runtime.job.failures import PATIENCE_MS
+from penstock.runtime.job.failover import PATIENCE_MS
 from penstock.runtime.protocol import ExecutionId
 
 

@@ -9,7 +9,7 @@ from tests.runtime.job.master_rig import MasterRig, running, two_vertices
 
 from penstock.base.errors import CheckpointError, JobExecutionError, SlotsUnavailableError, UserFunctionError
 from penstock.base.job import JobStatus
-from penstock.runtime.graph.execution_graph import EXECUTION_MOVES, JOB_MOVES, Execution, ExecutionState
+from penstock.runtime.graph import EXECUTION_MOVES, JOB_MOVES, Execution, ExecutionState
 from penstock.runtime.job.slots import PATIENCE_MS
 from penstock.runtime.job.view import job_progress
 from penstock.runtime.protocol import (

@@ -11,7 +11,7 @@ import pytest
 from tests.runtime.job.master_rig import FakeStore, MasterRig, Numbers, running, two_vertices
 
 from penstock.runtime.checkpoint.savepoints import ATTEMPTS_PER_MASTER, FIRST_PAUSE_MS, TakeSavepoint
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.runtime.job.view import job_progress
 from penstock.runtime.protocol import (
     AssignSplits,

@@ -10,8 +10,7 @@ from tests.runtime.job.master_rig import FakeEnumerator, MasterRig, Numbers, two
 from penstock.connectors.hybrid import HybridSource
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.connector import Source
-from penstock.runtime.graph.execution_graph import Regions
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo, Regions
 from penstock.runtime.protocol import (
     AssignSplits,
     CancelTask,

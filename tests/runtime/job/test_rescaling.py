@@ -6,7 +6,7 @@ import pytest
 from tests.runtime.job.master_rig import MasterRig, two_vertices
 
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint
-from penstock.runtime.graph.execution_graph import ExecutionGraph
+from penstock.runtime.graph import ExecutionGraph
 from penstock.runtime.job.view import RescaleCause, RescaleEnd
 from penstock.runtime.protocol import DeclineCheckpoint, StopMode, TriggerCheckpoint, WorkerRequestFailed
 

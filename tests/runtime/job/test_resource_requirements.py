@@ -4,7 +4,7 @@ import pytest
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.runtime.job.slots import Bounds, ResourceRequirements, compute_requirements
 
 

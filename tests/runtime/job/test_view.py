@@ -10,7 +10,7 @@ from tests.runtime.job.master_rig import MasterRig, running
 
 from penstock.base.job import JobStatus
 from penstock.runtime.checkpoint.statistics import HISTORY_MAX, CheckpointStatus, SubtaskCheckpoint
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import FAILURES_MAX
 from penstock.runtime.protocol import DeclineCheckpoint, TaskMetrics
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.runtime.job.master_rig import MasterRig, Numbers, running
 
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
-from penstock.runtime.job.watermark_holds import AGAIN_MS, NAMED_MS, REMEDY, Origin, trace_origin
+from penstock.runtime.graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.job.sources import AGAIN_MS, NAMED_MS, REMEDY, Origin, trace_origin
 from penstock.runtime.protocol import ExecutionId, InputWatermark, TaskFigures, TaskMetrics, WatermarkHold
 from penstock.runtime.records import MIN_TIMESTAMP
 

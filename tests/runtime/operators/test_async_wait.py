@@ -13,7 +13,7 @@ import pytest
 from penstock.datastream import AsyncFunction, AsyncRetryStrategy
 from penstock.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
+from penstock.runtime.operators.calls import AsyncWaitOperator
 from penstock.runtime.records import MAX_WATERMARK, Watermark
 from penstock.testing import OneInputOperatorHarness, ProcessingTime, Record, harness_for, run_hostile
 

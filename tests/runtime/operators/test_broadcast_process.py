@@ -8,8 +8,11 @@ import pytest
 from penstock.base.output_tag import OutputTag
 from penstock.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.record.process import TimeDomain
-from penstock.runtime.operators.record.two_inputs import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from penstock.runtime.operators.record.process import (
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+    TimeDomain,
+)
 from penstock.state.errors import StateError
 from penstock.state.states import (
     AggregatingStateDescriptor,

@@ -18,7 +18,7 @@ from penstock.datastream.functions import (
 )
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.keyed.aggregates import KeyedFunctionOperator
-from penstock.runtime.operators.record.two_inputs import BroadcastProcessOperator
+from penstock.runtime.operators.record.process import BroadcastProcessOperator
 from penstock.runtime.operators.window.aligned import AlignedWindowOperator
 from penstock.runtime.operators.window.base import ListContents, ProcessResult
 from penstock.runtime.windowing import TumblingEventTimeWindows

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.common import Row
-from penstock.runtime.columns.batch import ColumnKey
+from penstock.runtime.columns import ColumnKey
 
 RECORDS: dict[str, tuple[tuple[str, ...], list[Any]]] = {
     "tuples": (("f2", "f0"), [(1, 2, 3), (4, 5, 6)]),

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.common import Row
-from penstock.runtime.columns.batch import ColumnBatch
-from penstock.runtime.columns.expressions import Expression, col, computed, lit
+from penstock.runtime.columns import ColumnBatch, Expression, col, computed, lit
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.columnar.column_operators import MapBatchesOperator, SelectOperator, WhereOperator
 from penstock.testing import OneInputOperatorHarness, Record

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.common import Row
 from penstock.datastream import ProcessWindowFunction
-from penstock.runtime.columns.batch import ColumnBatch, ColumnKey
-from penstock.runtime.columns.expressions import Aggregate, col, lit
+from penstock.runtime.columns import Aggregate, ColumnBatch, ColumnKey, col, lit
 from penstock.runtime.operators.columnar.windows import ColumnarSessionOperator, ColumnarWindowOperator
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.operators.window.aligned import AlignedWindowOperator, SessionWindowOperator

@@ -7,9 +7,9 @@ from collections.abc import Generator
 from tests.datastream.environments import collect, local_environment
 
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.runtime.operators.lockstep import Answer, LockstepOperator, Round, exchanged
+from penstock.runtime.operators.base import Answer, LockstepOperator, Round, exchanged
 from penstock.runtime.records import Batch
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 
 
 def test_everybody_gets_what_is_for_them_and_all_reports() -> None:

@@ -17,13 +17,14 @@ from penstock.datastream.state import StateView
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.keyed.aggregates import KeyedFunctionOperator, KeyedReduceOperator
 from penstock.runtime.operators.keyed.interval_join import IntervalJoinOperator
-from penstock.runtime.operators.record.process import KeyedProcessOperator, ProcessOperator
-from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
-from penstock.runtime.operators.record.two_inputs import (
+from penstock.runtime.operators.record.process import (
     BroadcastProcessOperator,
     CoProcessOperator,
     KeyedCoProcessOperator,
+    KeyedProcessOperator,
+    ProcessOperator,
 )
+from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapOperator, MapOperator
 from penstock.runtime.operators.window.aligned import AlignedWindowOperator
 from penstock.runtime.operators.window.base import ApplyResult, ListContents, ProcessResult
 from penstock.runtime.windowing import TumblingEventTimeWindows

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from tests.state.rocks import rocks
 
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.state.errors import StateError
 from penstock.state.heap import StateTable
 from penstock.state.states import NO_KEY

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
 from penstock.runtime.connector import SplitBatch
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.record.stateless import TimestampsAndWatermarksOperator

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.drivers.event_loop import VirtualCoroutines
 from penstock.drivers.logs import LoggedStates
-from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.runtime.protocol import (
     ChannelId,
     DeployTask,

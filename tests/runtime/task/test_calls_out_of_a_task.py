@@ -14,10 +14,10 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource, CollectionSplit
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.runtime.operators.base import StreamOperator
-from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
+from penstock.runtime.operators.calls import AsyncWaitOperator
 from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,
@@ -38,7 +38,7 @@ from penstock.runtime.records import (
     EndOfPartition,
     Watermark,
 )
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner
 
 SAVEPOINT = "memory://savepoints/of-this-test"
 LAST = CheckpointBarrier(7, 0, SAVEPOINT, ends_job=True)

@@ -10,7 +10,7 @@ from tests.runtime.task.fakes import Rig
 from penstock.runtime.operators.record.stateless import MapOperator
 from penstock.runtime.protocol import CancelTask, DeployTask, ShutDownWorker, ToWorker
 from penstock.runtime.records import Batch, Element
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner
 
 ECHO = [partial(MapOperator, lambda value: value)]
 #: What the executor handles itself, and what a task does in every phase.

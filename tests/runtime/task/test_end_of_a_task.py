@@ -15,7 +15,7 @@ from penstock.datastream.functions import KeyedProcessFunction
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,
@@ -35,7 +35,7 @@ from penstock.runtime.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner
 
 SAVEPOINT = "memory://savepoints/of-this-test"
 SUSPEND = CheckpointBarrier(1, 0, SAVEPOINT, ends_job=True)

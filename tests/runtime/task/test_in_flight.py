@@ -21,7 +21,7 @@ from penstock.runtime.records import (
     Watermark,
 )
 from penstock.runtime.task.channels.in_flight import capture_channel
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner, HashPartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner, HashPartitioner
 from penstock.state.snapshot import operator_bytes
 from penstock.storage.metadata import OperatorStateHandle, OperatorSubtaskState, StateFile, checksum
 

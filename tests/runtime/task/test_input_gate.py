@@ -8,16 +8,14 @@ from hypothesis import given, settings
 from penstock.runtime.protocol import ChannelId
 from penstock.runtime.records import Batch, CheckpointBarrier, EndOfOutputChannelState, Watermark
 from penstock.runtime.task.channels.input_gate import InputChannel, InputGate, estimated_bytes
-from penstock.runtime.task.channels.partitioners import (
+from penstock.runtime.task.channels.result_partition import (
+    ELEMENTS_PER_BUFFER_MAX,
+    QUEUED_BUFFERS_MAX,
     BroadcastPartitioner,
     ForwardPartitioner,
     GlobalPartitioner,
     HashPartitioner,
     RebalancePartitioner,
-)
-from penstock.runtime.task.channels.result_partition import (
-    ELEMENTS_PER_BUFFER_MAX,
-    QUEUED_BUFFERS_MAX,
     ResultPartition,
     Subpartition,
 )

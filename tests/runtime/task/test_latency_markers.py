@@ -11,11 +11,11 @@ from tests.runtime.task.fakes import Rig
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import CollectionSource
 from penstock.runtime.operators.record.stateless import MapOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import LatencySettings
 from penstock.runtime.records import Batch, CheckpointBarrier, LatencyMarker
 from penstock.runtime.task.channels.in_flight import is_state
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner, RebalancePartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner, RebalancePartitioner
 
 
 def double(value: int) -> int:

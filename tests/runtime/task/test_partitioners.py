@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.runtime.columns.batch import ColumnBatch, ColumnKey
-from penstock.runtime.graph.job_graph import find_consumers, find_producers
+from penstock.runtime.columns import ColumnBatch, ColumnKey
+from penstock.runtime.graph import find_consumers, find_producers
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.records import Batch
-from penstock.runtime.task.channels.partitioners import (
+from penstock.runtime.task.channels.result_partition import (
     CustomPartitioner,
     HashPartitioner,
     RescalePartitioner,

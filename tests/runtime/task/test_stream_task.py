@@ -17,7 +17,7 @@ from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.operators.keyed.aggregates import KeyedReduceOperator
 from penstock.runtime.operators.record.process import KeyedProcessOperator
 from penstock.runtime.operators.record.stateless import MapOperator, TimestampsAndWatermarksOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,
@@ -42,7 +42,7 @@ from penstock.runtime.records import (
     Watermark,
     WatermarkStatus,
 )
-from penstock.runtime.task.channels.partitioners import BroadcastPartitioner, ForwardPartitioner, HashPartitioner
+from penstock.runtime.task.channels.result_partition import BroadcastPartitioner, ForwardPartitioner, HashPartitioner
 
 LOG: list[str] = []
 

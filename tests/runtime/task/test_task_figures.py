@@ -17,9 +17,8 @@ from penstock.runtime.operators.record.stateless import FilterOperator, FlatMapO
 from penstock.runtime.protocol import CancelTask, ExecutionId, OperatorFigures, TaskFigures, TaskMetrics
 from penstock.runtime.records import MIN_TIMESTAMP, Batch, CheckpointBarrier, Watermark
 from penstock.runtime.task.channels.input_gate import ByteCount, estimated_bytes
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner
-from penstock.runtime.task.channels.result_partition import QUEUED_BUFFERS_MAX
-from penstock.runtime.task.figures import TaskTimes
+from penstock.runtime.task.channels.result_partition import QUEUED_BUFFERS_MAX, ForwardPartitioner
+from penstock.runtime.task.failures import TaskTimes
 
 
 def double(value: int) -> int:

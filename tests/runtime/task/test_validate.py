@@ -14,7 +14,7 @@ from penstock.runtime.operators.record.stateless import MapOperator
 from penstock.runtime.protocol import CancelTask, ChannelId, NotifyCheckpointComplete
 from penstock.runtime.records import Batch, CheckpointBarrier, EndOfData, EndOfPartition
 from penstock.runtime.task.channels.input_gate import RecoveredBuffer
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner
 from penstock.runtime.task.checkpoints import HISTORY_FILES_MAX, EndOfTask, HeldBarrier, StateHistories, StoredState
 from penstock.runtime.task.processing import PERMITTED, Phase
 from penstock.storage.metadata import KeyedStateHandle, NativeStateHandle, StateFile

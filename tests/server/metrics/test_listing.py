@@ -21,13 +21,12 @@ from tests.server.metrics.views import (
 
 from penstock.base.job import JobStatus
 from penstock.runtime.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView, RescaleCause, RescaleRecord, WorkerView
 from penstock.runtime.protocol import OperatorFigures, ProcessFigures, TaskFigures
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.server.metrics.metric_store import MetricStore
-from penstock.server.metrics.processes import ThisProcess
-from penstock.server.metrics.scopes import Scope
+from penstock.server.metrics.scopes import Scope, ThisProcess
 
 Made = Callable[[JobView], tuple[Watched, MetricStore]]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.server.metrics.views import BEGAN_MS, figures, subtask_view, view_at
 
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
 from penstock.server.metrics.tasks import RATE_SPAN_MS, History, Rates, SubtaskRates, task_metrics
 

@@ -10,8 +10,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.job import JobID, JobStatus
 from penstock.drivers.running_job import RunningJob, completed
 from penstock.runtime.checkpoint.statistics import CheckpointStatistics
-from penstock.runtime.graph.execution_graph import ExecutionState
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, OperatorInfo
+from penstock.runtime.graph import ExecutionState, JobEdge, JobGraph, OperatorInfo
 from penstock.runtime.job.view import JobView, SubtaskView, VertexView, WorkerView
 from penstock.runtime.protocol import ExecutionId, OperatorFigures, ProcessFigures, TaskFigures, TaskMetrics
 from penstock.server.dispatcher import DispatchedJob, Dispatcher

@@ -20,7 +20,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.running_job import RunningJob
 from penstock.server.attachment import dispatcher
-from penstock.server.rest.messages.taskmanagers import taskmanager_id
+from penstock.server.rest.messages.vertices import taskmanager_id
 from penstock.server.rest.server import serve, servers
 
 Opens = Callable[[RunningJob], Page]

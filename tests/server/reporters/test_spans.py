@@ -12,7 +12,7 @@ from penstock.runtime.checkpoint.statistics import (
     CheckpointStatus,
     RestoredRecord,
 )
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.runtime.graph import ExecutionState
 from penstock.server.reporters.reporter import SpanWatch
 
 

@@ -22,8 +22,7 @@ from penstock.runtime.checkpoint.statistics import (
     CheckpointStatus,
     SubtaskCheckpoint,
 )
-from penstock.runtime.graph.execution_graph import ExecutionState
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.graph import ExecutionState, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.runtime.job.slots import Bounds
 from penstock.runtime.job.view import (
     FailureRecord,
@@ -36,8 +35,7 @@ from penstock.runtime.job.view import (
 )
 from penstock.runtime.protocol import ExecutionId, ProcessFigures, TaskFigures, TaskMetrics
 from penstock.server.dispatcher import DispatchedJob, Dispatcher
-from penstock.server.rest.calls.access import RestSettings
-from penstock.server.rest.calls.context import RestContext
+from penstock.server.rest.calls.context import RestContext, RestSettings
 from penstock.server.rest.server import RestServer
 
 BEGAN_MS = 1_700_000_000_000

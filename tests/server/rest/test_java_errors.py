@@ -7,7 +7,7 @@ import struct
 import msgspec
 
 from penstock.base.errors import CheckpointError
-from penstock.server.rest.messages.exceptions import CHARS_MAX, failure_cause, serialized_throwable
+from penstock.server.rest.messages.jobs import CHARS_MAX, failure_cause, serialized_throwable
 
 
 def test_the_class_of_flink_its_version_and_the_text_are_in_it() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 from tests.server.rest.rig import JOB, Client, Handle, a_view, serving
 
-from penstock.server.rest.calls.access import LOGIN_SECONDS, LOGINS_MAX, Logins
+from penstock.server.rest.calls.context import LOGIN_SECONDS, LOGINS_MAX, Logins
 
 TOKENS = {"penstock.rest.token": "operators", "penstock.rest.reader-token": "readers"}
 
@@ -191,7 +191,7 @@ def test_log_ins_leave_a_line_without_the_token(caplog: pytest.LogCaptureFixture
 
 
 def test_https_alone_carries_a_cookie_that_was_set_by_https() -> None:
-    from penstock.server.rest.calls.access import cookie_header
+    from penstock.server.rest.calls.context import cookie_header
 
     assert "secure" in cookie_header("name", "value", 5, is_encrypted=True).lower()
     assert "secure" not in cookie_header("name", "value", 5, is_encrypted=False).lower()

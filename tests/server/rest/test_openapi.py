@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.server.rest.rig import COUNT, JOB, SOURCE, Handle, a_view, serving
 
-from penstock.server.rest.openapi import ROUTES, document
+from penstock.server.rest.application import ROUTES, document
 
 pytestmark = pytest.mark.one_in(5)
 

@@ -17,8 +17,8 @@ from penstock.base.errors import CheckpointError
 from penstock.base.job import JobStatus
 from penstock.runtime.checkpoint.statistics import CheckpointStatus, RestoredRecord
 from penstock.runtime.job.view import RescaleEnd, RescaleRequest
-from penstock.server.rest.calls.answers import RestError
 from penstock.server.rest.calls.context import KEPT_SECONDS, OPERATIONS_MAX, Operations
+from penstock.server.rest.calls.routing import RestError
 from penstock.storage.metadata import METADATA_NAME, CheckpointMetadata, encode_metadata
 
 TRIGGER = "c" * 32

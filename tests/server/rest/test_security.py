@@ -19,10 +19,9 @@ from penstock.cli.client.rest_client import resolve_address
 from penstock.drivers.running_job import RunningJob
 from penstock.server.dispatcher import DispatchedJob
 from penstock.server.rest import application
-from penstock.server.rest.application import BODY_BYTES_MAX, PAGE_POLICY, starlette_path
-from penstock.server.rest.calls.access import RestSettings
-from penstock.server.rest.calls.answers import Empty
-from penstock.server.rest.openapi import ROUTES
+from penstock.server.rest.application import BODY_BYTES_MAX, PAGE_POLICY, ROUTES, starlette_path
+from penstock.server.rest.calls.context import RestSettings
+from penstock.server.rest.calls.routing import Empty
 
 OPERATOR = {"authorization": "Bearer operators"}
 READER = {"authorization": "Bearer readers"}

@@ -10,7 +10,7 @@ from tests.simulation.mutants_of_jobs import leave_key_groups_with_the_old_subta
 from tests.simulation.planting import Mutant, around
 
 from penstock.runtime.operators.patterns.pattern_operator import PatternOperator, WaitingEvents
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.patterns.matcher import Memory
 
 #: What is held of a key (`runtime.patterns.matcher`): the next number, partial matches, waiting matches, links, events.

@@ -21,7 +21,7 @@ from penstock.drivers.simulation.oracle import SHOWN_MAX, Consumed
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.records import Batch
 
 SINK: Final = "sink-0"

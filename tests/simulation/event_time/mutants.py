@@ -8,7 +8,7 @@ from unittest import mock
 from tests.simulation.planting import Mutant, around
 
 from penstock.runtime.checkpoint.pending import PendingCheckpoint
-from penstock.runtime.job import scheduler
+from penstock.runtime.job import slots as scheduler
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.runtime.task.operator_chain import OperatorChain
 from penstock.runtime.task.watermarks import WatermarkValve

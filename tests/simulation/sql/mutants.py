@@ -11,13 +11,13 @@ from tests.simulation.mutants_of_jobs import leave_key_groups_with_the_old_subta
 from tests.simulation.planting import Mutant, around
 
 from penstock.runtime.checkpoint import restore as restore_module
-from penstock.runtime.graph.job_graph import BROADCAST, JobGraph
+from penstock.runtime.graph import BROADCAST, JobGraph
 from penstock.runtime.job import recovery as job_recovery_module
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_BEFORE
 from penstock.sql.stream import planner as planner_module
 from penstock.sql.stream.aggregates import functions as aggregates_module
-from penstock.sql.stream.changelog.operators import ChangelogNormalizeOperator
-from penstock.sql.stream.groups.group_aggregate import Lives
+from penstock.sql.stream.changelog import ChangelogNormalizeOperator
+from penstock.sql.stream.groups import Lives
 from penstock.sql.stream.joins.regular import SemiJoinOperator
 from penstock.sql.stream.joins.regular import Sent as JoinSent
 from penstock.sql.stream.joins.temporal import TemporalJoinOperator
@@ -27,8 +27,7 @@ from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator
 from penstock.sql.stream.ranking.deduplicate import FirstRowOperator
 from penstock.sql.stream.ranking.top_n import RetractableTopN
 from penstock.sql.stream.ranking.top_n import Sent as RankSent
-from penstock.sql.stream.rows.bundles import BundlingOperator
-from penstock.sql.stream.rows.state_ttl import StateTimes
+from penstock.sql.stream.rows.state_ttl import BundlingOperator, StateTimes
 from penstock.sql.stream.rows.watermarks import WatermarkAssignerOperator
 from penstock.state.key_columns import ColumnStates
 

@@ -10,7 +10,7 @@ from tests.table.running import Change
 
 from penstock.drivers.simulation.connectors import SimulatedSource, Split
 from penstock.drivers.simulation.outside_world import outside
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.records import Batch
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.types import DataType

@@ -23,13 +23,12 @@ from penstock.drivers.simulation.oracle import Consumed
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.plan.job_graph import build_job_graph
 from penstock.plan.transformation import Transformation
-from penstock.runtime.graph.job_graph import JobGraph
-from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.graph import JobGraph
+from penstock.runtime.operators.sink import SinkOperator
 from penstock.sql.logical.nodes import ALL, Node, Scan
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import DEFAULTS, PlanOptions
-from penstock.sql.stream.rows.bundles import MiniBatch
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import MiniBatch, StreamSession
 from penstock.sql.tables.tables import TableReader
 
 #: A query shape is a function that draws one.

@@ -11,7 +11,7 @@ from typing import Any
 from tests.table.planned import CUSTOMERS, ORDERS, manager_of, plan_query
 
 from penstock.base.types import Row, RowKind
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.sql.executor import ChangelogRow
 from penstock.sql.logical.explain import plan_text
 from penstock.sql.logical.nodes import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.sql.executor import ChangelogRow
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.explain import plan_text

@@ -16,7 +16,7 @@ from penstock.sql.analyzer.calls import Calls, constant
 from penstock.sql.analyzer.expressions import ScalarAnalyser
 from penstock.sql.analyzer.queries import MethodCalls
 from penstock.sql.analyzer.scopes import build_scope
-from penstock.sql.catalogs.schema import Schema, parse_expression
+from penstock.sql.catalogs.columns import Schema, parse_expression
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import RowSchema, Values

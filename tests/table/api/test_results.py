@@ -14,8 +14,8 @@ from penstock.sql.data.arrow import to_column
 from penstock.sql.data.conversion import to_external, to_internal
 from penstock.sql.data.types import DataType, YearMonthIntervalType
 from penstock.sql.logical.nodes import PlanColumn, RowSchema
-from penstock.sql.session.config import parse_zone
 from penstock.sql.session.result import Tableau, display_width, format_value
+from penstock.sql.session.session import parse_zone
 from penstock.table import DataTypes, ResultKind
 
 CHANGES = [("+I", (1, "a")), ("-U", (1, "a")), ("+U", (None, "日本" * 10))]

@@ -10,7 +10,7 @@ from tests.table.api.planning import PlanningEnvironment, show_plan
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
 from penstock.base.types import Row, RowKind
-from penstock.sql.catalogs.schema import TableSchema
+from penstock.sql.catalogs.columns import TableSchema
 from penstock.sql.data.errors import ValidationError
 from penstock.table.expression import Expression
 from penstock.table.expressions import (

@@ -16,9 +16,9 @@ from penstock.runtime.records import MAX_WATERMARK
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DateType, DoubleType, IntType, TimestampType, TimeType, VarCharType
 from penstock.sql.spark.kernels import BatchSession, Step
-from penstock.sql.spark.match import Recognized
 from penstock.sql.spark.stored import from_stored
-from penstock.sql.stream.match.plan import build_match_specification
+from penstock.sql.spark.windows import Recognized
+from penstock.sql.stream.match.operator import build_match_specification
 
 BY_SYMBOL = "PARTITION BY symbol ORDER BY ts"
 MEASURES = "MEASURES FIRST(A.price) AS f, LAST(A.price) AS l, B.price AS b"

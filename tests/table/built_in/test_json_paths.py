@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.sql.functions.json_documents import read_json, write_json
 from penstock.sql.functions.json_path import JsonPathError, json_path
+from penstock.sql.functions.variants import read_json, write_json
 
 STORE = """{"books": [
   {"title": "S", "author": "Rees", "price": 8.95, "kind": "reference"},

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from penstock.base.errors import UnsupportedError
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.catalogs.ddl import build_catalog_table as table_of_ddl
 from penstock.sql.catalogs.file_catalog import FileCatalog, build_catalog_table, table_document
 from penstock.sql.catalogs.manager import InlineView
-from penstock.sql.catalogs.schema import Schema
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.logical.nodes import RowSchema, Values
 from penstock.sql.parser import parse_statement, to_sql

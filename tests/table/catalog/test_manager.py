@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.table.planned import CUSTOMERS, create, manager_of, plan_query
 
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.data.errors import ValidationError
 from penstock.table.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from tests.table.planned import manager_of, plan_query
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import Source
 from penstock.sql.catalogs.columns import list_metadata_columns, row_schema
 from penstock.sql.connectors.built_in import built_in

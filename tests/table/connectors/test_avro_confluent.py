@@ -16,7 +16,7 @@ from tests.table.connectors.tables import build_reader, held_rows, writer_of
 
 from penstock.codecs.serialization import Deserialized
 from penstock.datastream.formats.avro import AvroSchema, ConfluentRegistryAvroSerializationSchema
-from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.formats.avro import avro_schema

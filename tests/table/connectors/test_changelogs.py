@@ -11,7 +11,7 @@ import pytest
 from tests.table.connectors.tables import held_rows
 
 from penstock.codecs.serialization import Deserialized
-from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.formats.built_in import built_in_formats

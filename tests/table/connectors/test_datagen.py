@@ -11,7 +11,7 @@ import pytest
 from tests.table.connectors.tables import build_reader, scan_of
 
 from penstock.codecs.arrow_columns import NULLABLE_KEY
-from penstock.runtime.columns.batch import SplitColumnBatch
+from penstock.runtime.columns import SplitColumnBatch
 from penstock.runtime.connector import Boundedness, InputStatus
 from penstock.runtime.records import Batch
 from penstock.sql.connectors.built_in import built_in

@@ -19,7 +19,7 @@ from penstock.codecs.csv_row import CsvRowDeserializationSchema
 from penstock.codecs.serialization import Deserialized
 from penstock.common import Types
 from penstock.formats.csv import CsvFormat
-from penstock.sql.catalogs.schema import parse_data_type
+from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.formats.built_in import built_in_formats

@@ -15,7 +15,7 @@ from penstock.base.errors import JobExecutionError, UnsupportedError
 from penstock.connectors.collection import ColumnsSource
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.tables.lookup import ColumnsLookup, HeldTable, ReadingStopped, RowsByKey, read_whole
+from penstock.sql.tables.connector import ColumnsLookup, HeldTable, ReadingStopped, RowsByKey, read_whole
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 NUMBERS = st.one_of(st.none(), st.integers(-3, 3))

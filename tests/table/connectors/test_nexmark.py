@@ -16,8 +16,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.records import Batch
 from penstock.sql.connectors.built_in import built_in
-from penstock.sql.connectors.nexmark.connector import CHUNK_EVENTS, COLUMNS, NexmarkColumnsSource, NexmarkSplit
-from penstock.sql.connectors.nexmark.events import NexmarkSettings
+from penstock.sql.connectors.nexmark import CHUNK_EVENTS, COLUMNS, NexmarkColumnsSource, NexmarkSettings, NexmarkSplit
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.tables.tables import ProjectionPushDown
 from penstock.table import EnvironmentSettings, TableEnvironment

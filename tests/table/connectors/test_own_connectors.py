@@ -17,8 +17,7 @@ from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import BigIntType, BooleanType, DataType
 from penstock.sql.logical.nodes import Scan
-from penstock.sql.tables.connector import Connectors, TableConnector, TableOptions
-from penstock.sql.tables.lookup import ColumnsLookup, TableLookup
+from penstock.sql.tables.connector import ColumnsLookup, Connectors, TableConnector, TableLookup, TableOptions
 from penstock.sql.tables.tables import (
     NO_WATERMARKS,
     Filtered,

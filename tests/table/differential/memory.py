@@ -18,7 +18,7 @@ from penstock.base.config_options import ConfigOptions
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collection import ColumnsSource
 from penstock.connectors.split_reader import SplitQueue
-from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
 from penstock.runtime.connector import (
     Boundedness,
     Committer,

@@ -40,7 +40,7 @@ class Threshold(NamedTuple):
 
 _NEVER: Final = 1 << 40
 THRESHOLDS: Final = (
-    Threshold("penstock.sql.stream.groups.group_aggregate", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.sql.stream.groups", "FEW_ROWS", _NEVER, 0),
     Threshold("penstock.sql.stream.ranking.top_n", "MANY", _NEVER, 0),
     Threshold("penstock.sql.stream.rows.columns", "_FEW", 0, _NEVER),
     Threshold("penstock.sql.stream.joins.sides", "_MANY", _NEVER, 0),
@@ -56,7 +56,7 @@ THRESHOLDS: Final = (
     Threshold("penstock.sql.stream.joins.window", "_PAIRS_MAX", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.interval", "_PAIRS_MAX", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.sides", "_PAIRS_MAX", 2, _NEVER),
-    Threshold("penstock.sql.stream.joins.columnar", "_PAIRS_MAX", 2, _NEVER),
+    Threshold("penstock.sql.stream.joins.regular", "_PAIRS_MAX", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.window", "_ROWS_AT_ONCE", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.regular", "_ROWS_AT_ONCE", 2, _NEVER),
 )

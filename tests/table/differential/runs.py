@@ -29,12 +29,12 @@ from tests.table.differential.worlds import World
 from penstock.base.configuration import Configuration
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.drivers.client import submit as submitting
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.connectors.filesystem.connector import FilesystemConnector
 from penstock.sql.data.types import LENGTH_MAX, VarCharType
 from penstock.sql.formats.built_in import built_in_formats
 from penstock.sql.logical.nodes import TimeAttribute
-from penstock.sql.session.config import parse_zone
+from penstock.sql.session.session import parse_zone
 from penstock.sql.stream.executor import StreamExecutor
 from penstock.sql.tables.connector import Connectors
 from penstock.table.changelog_mode import ChangelogMode

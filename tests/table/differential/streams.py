@@ -10,7 +10,7 @@ from tests.table.differential.tables import Table
 
 from penstock.base.types import Row, RowKind
 from penstock.datastream.data_stream import StreamExecutionEnvironment
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.data.conversion import to_external
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.table_environment import StreamTableEnvironment

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import StreamOperator
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.data.arrow import to_column, to_values

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from tests.table.streaming.joined import Change, create_batch
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import StreamOperator
 from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.types import DataType, IntType, VarCharType
@@ -19,8 +19,8 @@ from penstock.sql.logical.nodes import SHORT
 from penstock.sql.stream.lookups.lookup_join import AsyncLookupJoinOperator, KeyedLookupJoinOperator, LookupJoinOperator
 from penstock.sql.stream.lookups.pairing import LookupSpec
 from penstock.sql.stream.lookups.settings import LookupSettings
-from penstock.sql.stream.rows.evaluation import StreamSession
-from penstock.sql.tables.lookup import AsyncLookupReader, ColumnsLookup, LookedUp, LookupReader
+from penstock.sql.stream.rows.state_ttl import StreamSession
+from penstock.sql.tables.connector import AsyncLookupReader, ColumnsLookup, LookedUp, LookupReader
 from penstock.sql.typed import Field
 from penstock.testing import OneInputOperatorHarness
 

@@ -7,17 +7,16 @@ from typing import Any
 import pyarrow as pa
 from tests.table.planned import manager_of, plan_query
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data.arrow import to_column
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import MatchRecognize
-from penstock.sql.stream.match.plan import match_operator
+from penstock.sql.stream.match.operator import match_operator
 from penstock.sql.stream.planning.rule import name_columns
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ONLY_KEY
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.state.keys import assign_key_group, subtask_of_key_group
-from penstock.testing.operator_harness import OneInputOperatorHarness
-from penstock.testing.virtual_clock import VirtualClock
+from penstock.testing.operator_harness import OneInputOperatorHarness, VirtualClock
 
 TABLE = """
 CREATE TABLE ticker (symbol STRING, price INT, tax INT, ts TIMESTAMP(3), p AS PROCTIME(), WATERMARK FOR ts AS ts)

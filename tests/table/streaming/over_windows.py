@@ -11,18 +11,18 @@ import pyarrow as pa
 from tests.table.planned import manager_of, plan_query
 
 from penstock.plan.transformation import Transformation
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data.arrow import to_column
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import SHORT
-from penstock.sql.stream.over.plan import over_operator
+from penstock.sql.stream.over.operators import over_operator
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.rule import name_columns
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ONLY_KEY
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import TableReader
 from penstock.state.keys import assign_key_group, subtask_of_key_group
 from penstock.testing.operator_harness import OneInputOperatorHarness

@@ -8,14 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import StreamOperator
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.types import DataType, IntType, TimestampType, VarCharType
 from penstock.sql.logical.nodes import SHORT
 from penstock.state.keys import assign_key_group, subtask_of_key_group
-from penstock.testing.operator_harness import OneInputOperatorHarness
-from penstock.testing.virtual_clock import VirtualClock
+from penstock.testing.operator_harness import OneInputOperatorHarness, VirtualClock
 
 K, V, TS = 0, 1, 2
 TYPES: tuple[DataType, ...] = (VarCharType(10), IntType(), TimestampType(3))

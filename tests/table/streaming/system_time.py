@@ -22,9 +22,9 @@ from penstock.sql.data.arrow import to_column
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Scan
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import Lookups
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ToRowsOperator
-from penstock.sql.tables.lookup import ColumnsLookup, TableLookup
+from penstock.sql.stream.rows.state_ttl import StreamSession
+from penstock.sql.tables.connector import ColumnsLookup, TableLookup
 from penstock.sql.tables.tables import TableReader
 
 #: seconds since 1970 as TIMESTAMP(3) holds them

@@ -9,8 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from penstock.sql.connectors.nexmark.connector import COLUMNS, NexmarkColumnsSource
-from penstock.sql.connectors.nexmark.events import NexmarkSettings
+from penstock.sql.connectors.nexmark import COLUMNS, NexmarkColumnsSource, NexmarkSettings
 from penstock.table import EnvironmentSettings, TableEnvironment
 
 EVENTS, RATE = 3_000, 200

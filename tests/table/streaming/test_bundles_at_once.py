@@ -13,9 +13,9 @@ from tests.table.streaming.ranked import TS, TYPES, K, Under, V
 
 from penstock.sql.data.types import BigIntType, BooleanType, DataType, IntType, TinyIntType
 from penstock.sql.logical.nodes import AggregateCall
-from penstock.sql.stream.groups import group_aggregate as group_aggregate_operator
-from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
-from penstock.sql.stream.rows.bundles import MiniBatch
+from penstock.sql.stream import groups as group_aggregate_operator
+from penstock.sql.stream.groups import GroupAggregateOperator
+from penstock.sql.stream.rows.state_ttl import MiniBatch
 from penstock.sql.typed import Constant, Field
 
 VALUE, TIME = Field(TYPES[V], V), Field(TYPES[TS], TS)

@@ -17,11 +17,10 @@ from tests.table.streaming.joined import CALLS, Change, Driven, folded
 from penstock.runtime.operators.base import UserCodeError
 from penstock.sql.data.types import DoubleType, IntType, VarCharType
 from penstock.sql.logical.nodes import JoinType
-from penstock.sql.stream.joins import columnar as column_join_operator
+from penstock.sql.stream.joins import regular as column_join_operator
 from penstock.sql.stream.joins import sides as held_columns
-from penstock.sql.stream.joins.columnar import ColumnJoinOperator
-from penstock.sql.stream.joins.regular import COLUMN_STATES, JoinOperator
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.joins.regular import COLUMN_STATES, ColumnJoinOperator, JoinOperator
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Constant, Field, Typed
 from penstock.storage.metadata import decode_metadata
 

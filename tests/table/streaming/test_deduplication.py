@@ -12,11 +12,11 @@ from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MAX_WATERMARK
 from penstock.sql.logical.nodes import SortKey
+from penstock.sql.stream.ranking.columnar import WindowRankOperator
 from penstock.sql.stream.ranking.deduplicate import FirstRowOperator, LastRowOperator
-from penstock.sql.stream.ranking.sort import EventTimeSortOperator, ProcessingTimeSortOperator
+from penstock.sql.stream.ranking.plan import EventTimeSortOperator, ProcessingTimeSortOperator
 from penstock.sql.stream.ranking.top_n import LatestTopN, Sent, TopN
-from penstock.sql.stream.ranking.window_rank import WindowRankOperator
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 
 IN_TIME = (SortKey(TS), SortKey(V, True, False))
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.table.running import Change, folded
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.records import Batch
 from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.types import ArrayType, DataType, MultisetType
 from penstock.sql.functions.definition import BIGINT, BOOLEAN_TYPE, STRING
 from penstock.sql.logical.nodes import SHORT, AggregateCall
-from penstock.sql.stream.groups import group_aggregate as group_aggregate_operator
-from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
+from penstock.sql.stream import groups as group_aggregate_operator
+from penstock.sql.stream.groups import GroupAggregateOperator
 from penstock.sql.typed import Field
 from penstock.testing import OneInputOperatorHarness
 

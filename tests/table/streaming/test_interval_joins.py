@@ -17,10 +17,10 @@ from penstock.sql.analyzer.subqueries import TRUE
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import IntType, TimestampType, VarCharType
 from penstock.sql.logical.nodes import ALL, INSERTS, Filter, Join, JoinType, Node
-from penstock.sql.optimizer.join_conditions import Interval, find_interval, settled
+from penstock.sql.optimizer.pushdown import Interval, find_interval, settled
 from penstock.sql.stream.joins.interval import SqlIntervalJoinOperator
 from penstock.sql.stream.joins.plan import changes, planned
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Field, Typed
 
 ROW = [IntType(), TimestampType(3), VarCharType()]

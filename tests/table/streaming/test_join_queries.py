@@ -18,8 +18,8 @@ from penstock.plan.transformation import Transformation, Upstream
 from penstock.sql.catalogs.manager import CatalogManager
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, Changes, Join, Node, Scan
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import TableReader
 
 DDL = (

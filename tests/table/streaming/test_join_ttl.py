@@ -11,9 +11,8 @@ from tests.table.streaming.joined import Driven
 from penstock.sql.data.types import IntType, VarCharType
 from penstock.sql.logical.nodes import JoinType
 from penstock.sql.stream.joins.regular import EXPIRIES, SIDES, JoinOperator, SemiJoinOperator
-from penstock.sql.stream.rows.evaluation import StreamSession
-from penstock.sql.stream.rows.state_ttl import lasting
-from penstock.testing.virtual_clock import VirtualClock
+from penstock.sql.stream.rows.state_ttl import StreamSession, lasting
+from penstock.testing.operator_harness import VirtualClock
 
 TYPES = [IntType(), VarCharType()]
 LEFT, RIGHT = 0, 1

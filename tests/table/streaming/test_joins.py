@@ -18,7 +18,7 @@ from penstock.sql.data.types import DoubleType, IntType, VarCharType
 from penstock.sql.logical.nodes import JoinType
 from penstock.sql.stream.joins import sides as join_sides
 from penstock.sql.stream.joins.regular import JoinOperator, SemiJoinOperator
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Field, Typed
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.testing import operator_harness

@@ -17,8 +17,8 @@ from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MAX_WATERMARK
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.logical.explain import plan_text
-from penstock.sql.stream.match.plan import match_operator
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.match.operator import match_operator
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.testing import operator_harness
 
 BY_SYMBOL = "PARTITION BY symbol ORDER BY ts"

@@ -12,10 +12,9 @@ from penstock.runtime.records import MAX_WATERMARK
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import IntType
 from penstock.sql.logical.nodes import AggregateCall
-from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
+from penstock.sql.stream.groups import GroupAggregateOperator
 from penstock.sql.stream.planning.options import PlanOptions, plan_options
-from penstock.sql.stream.rows.bundles import MiniBatch
-from penstock.sql.stream.rows.state_ttl import lasting
+from penstock.sql.stream.rows.state_ttl import MiniBatch, lasting
 from penstock.sql.typed import Field
 
 CALLS = (

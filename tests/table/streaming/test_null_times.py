@@ -17,13 +17,13 @@ from tests.table.streaming.test_split_watermarks import Able, TwoAtOnce, plan_so
 from penstock.base.errors import JobExecutionError
 from penstock.common import Configuration, Row, Types
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.runtime.columns.batch import ColumnBatch
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.columns import ColumnBatch
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.operators.watermarks import NULL_TIME_RECORDS
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.sql.data.types import IntType, TimestampType
 from penstock.sql.logical.nodes import SHORT
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.rows.watermarks import REJECTED_ROWS, NullTimeError, NullTimes, WatermarkAssignerOperator
 from penstock.sql.typed import Field
 from penstock.table import EnvironmentSettings, Schema, StreamTableEnvironment, TableEnvironment

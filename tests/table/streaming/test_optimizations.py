@@ -15,7 +15,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.sql.data.types import IntType, TimestampType
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import EXCLUDED, Optimization, plan_options
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 
 SECOND_NS = 1_000_000_000
 ROWS = [(1, 2, 0), (2, 3, 4 * SECOND_NS), (1, 5, 2 * SECOND_NS), (3, None, 9 * SECOND_NS), (1, 2, 9 * SECOND_NS)]

@@ -12,7 +12,7 @@ from penstock.sql.data.types import IntType
 from penstock.sql.logical.nodes import ALL
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.rule import parallelism_in_order
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 
 CHANGES = Rows({"k": IntType(), "a": IntType()}, [("+I", (1, 1)), ("-D", (1, 1))])
 INSERTS = Rows({"k": IntType(), "a": IntType()}, [(1, 1)])

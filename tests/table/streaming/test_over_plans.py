@@ -15,11 +15,11 @@ from penstock.plan.transformation import Transformation, Upstream
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, TimeAttribute
 from penstock.sql.optimizer.optimizer import check_windows
-from penstock.sql.stream.over.plan import over_changes, over_operator
+from penstock.sql.stream.over.operators import over_changes, over_operator
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.rule import name_columns
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.stream.rows.state_ttl import StreamSession
 
 
 def plan(selected: str) -> None:

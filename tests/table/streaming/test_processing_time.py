@@ -15,7 +15,7 @@ from penstock.drivers.local import mini_cluster as local_job
 from penstock.sql.data.types import IntType, VarCharType
 from penstock.sql.logical.nodes import ALL
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import TableReader
 
 COLUMNS = {"k": VarCharType(10), "v": IntType()}

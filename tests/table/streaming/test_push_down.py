@@ -19,7 +19,7 @@ from tests.table.planned import manager_of, plan_query
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.stream.executor import StreamExecutor
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import NO_PUSH_DOWN, PushDown
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.testing.connectors import EnumeratorHost, SourceRun

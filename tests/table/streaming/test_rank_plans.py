@@ -15,7 +15,7 @@ from penstock.connectors.collection import ColumnsSource
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DoubleType, IntType, VarCharType
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import TableReader
 
 COLUMNS = {"a": IntType(), "b": VarCharType(10), "c": IntType()}

@@ -18,7 +18,7 @@ from penstock.sql.logical.nodes import SHORT, SortKey
 from penstock.sql.stream.ranking.deduplicate import FirstRowsOperator
 from penstock.sql.stream.ranking.top_n import PARTITIONS, RankOperator, RetractableTopN, Sent, Top1, TopN, UpdatableTopN
 from penstock.sql.stream.rows.rows import RowEquality
-from penstock.state.key_bytes import NAN
+from penstock.state.keys import NAN
 
 ASCENDING = (SortKey(V),)
 DESCENDING = (SortKey(V, True, False),)

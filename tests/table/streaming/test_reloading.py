@@ -17,8 +17,8 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.stream.lookups.cache import ReloadingReader
 from penstock.sql.stream.lookups.lookup_join import LookupJoinOperator
 from penstock.sql.stream.lookups.settings import LookupSettings, Periodic, Reload, Timed, lookup_settings
-from penstock.sql.stream.rows.evaluation import StreamSession
-from penstock.sql.tables.lookup import HeldTable, RowsByKey
+from penstock.sql.stream.rows.state_ttl import StreamSession
+from penstock.sql.tables.connector import HeldTable, RowsByKey
 
 FULL = "lookup.full-cache."
 HOUR = 3_600_000

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from penstock.sql.stream.lookups.cache import CachedReader, RowCache
 from penstock.sql.stream.lookups.settings import CacheSettings
-from penstock.sql.tables.lookup import ColumnsLookup, LookedUp, LookupReader
+from penstock.sql.tables.connector import ColumnsLookup, LookedUp, LookupReader
 
 TABLE = pa.table({"number": [key for key in range(20) for _ in range(key % 4)], "text": [str(n) for n in range(30)]})
 

@@ -10,7 +10,7 @@ from penstock.plan.transformation import Transformation
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.types import IntType
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import PushDown
 
 TABLE = Rows({"a": IntType(), "b": IntType()}, [(1, 2)])

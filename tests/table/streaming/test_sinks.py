@@ -13,13 +13,13 @@ from tests.table.streaming.written import RETRACTS, UPSERTS, Source, by_key, pla
 from penstock.base.errors import PenstockError
 from penstock.connectors.collect import CollectSink
 from penstock.plan.transformation import Transformation
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import TimestampType
 from penstock.sql.functions.definition import BIGINT, STRING
 from penstock.sql.logical.nodes import ALL, Write
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import TableWriter
 
 COLUMNS = {"a": BIGINT, "b": STRING}

@@ -17,7 +17,7 @@ from penstock.connectors.split_reader import SplitQueue
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
 from penstock.plan.transformation import Transformation, get_factory
-from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
 from penstock.runtime.connector import (
     Boundedness,
     InputStatus,
@@ -28,13 +28,13 @@ from penstock.runtime.connector import (
     SplitEnumeratorContext,
 )
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import DEFAULTS, PlanOptions
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ToRowsOperator
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import NO_PUSH_DOWN, NO_WATERMARKS, PushDown, TableReader, TableScan, WatermarkPushDown
 from penstock.testing import OneInputOperatorHarness
 

@@ -12,9 +12,9 @@ from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 from penstock.runtime.operators.base import StreamOperator
 from penstock.sql.data.types import BigIntType, IntType
 from penstock.sql.logical.nodes import AggregateCall, SortKey
-from penstock.sql.stream.changelog.operators import ROWS as NORMALIZED
-from penstock.sql.stream.changelog.operators import ChangelogNormalizeOperator
-from penstock.sql.stream.groups.group_aggregate import GROUPS, GroupAggregateOperator
+from penstock.sql.stream.changelog import ROWS as NORMALIZED
+from penstock.sql.stream.changelog import ChangelogNormalizeOperator
+from penstock.sql.stream.groups import GROUPS, GroupAggregateOperator
 from penstock.sql.stream.over.operators import (
     FRAMES,
     SORTED,
@@ -25,8 +25,8 @@ from penstock.sql.stream.over.operators import (
 from penstock.sql.stream.ranking.deduplicate import COUNTS, ROWS, FirstRowOperator, FirstRowsOperator, LastRowOperator
 from penstock.sql.stream.ranking.top_n import PARTITIONS, RankOperator, RetractableTopN, TopN
 from penstock.sql.stream.rows.state_ttl import EXPIRIES, WRITTEN, compute_due_time, lasting
-from penstock.sql.stream.sinks.upserts import ROWS as UPSERTED
-from penstock.sql.stream.sinks.upserts import LastUpsertOperator
+from penstock.sql.stream.sinks import ROWS as UPSERTED
+from penstock.sql.stream.sinks import LastUpsertOperator
 from penstock.sql.typed import Field
 
 TTL_MS = 80

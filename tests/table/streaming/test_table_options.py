@@ -13,16 +13,15 @@ from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.connectors.collect import DiscardingSink
 from penstock.connectors.collection import ColumnsSource
 from penstock.plan.transformation import Transformation
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.records import MAX_WATERMARK
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import TimestampType
 from penstock.sql.logical.nodes import ALL, INSERTS, Changes, Scan, Write
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.planning.options import PlanOptions, plan_options
-from penstock.sql.stream.planning.table_options import WatermarkOptions, watermark_options
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.planning.options import PlanOptions, WatermarkOptions, plan_options, watermark_options
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.rows.watermarks import NullTimes, WatermarkAssignerOperator
 from penstock.sql.tables.tables import TableReader, TableWriter
 from penstock.sql.typed import Field

@@ -16,7 +16,7 @@ from penstock.runtime.operators.base import UserCodeError
 from penstock.sql.data.types import IntType, TimestampType, VarCharType
 from penstock.sql.logical.nodes import SHORT
 from penstock.sql.stream.joins.temporal import ROWS, TemporalJoinOperator, TemporalSpec
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Field, Typed
 from penstock.testing import operator_harness
 

@@ -16,12 +16,12 @@ from tests.table.streaming.joined import CALLS, Driven, create_batch
 
 from penstock.codecs.column_data import ChosenColumns, ColumnData
 from penstock.connectors.collect import DiscardingSink
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data.types import IntType, VarCharType
-from penstock.sql.stream.calc.operators import CalcOperator
-from penstock.sql.stream.joins.columnar import ColumnJoinOperator
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.calc import CalcOperator
+from penstock.sql.stream.joins.regular import ColumnJoinOperator
 from penstock.sql.stream.rows.rows import UncutRows, cut, taken
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Constant, Field, Typed
 from penstock.testing import OneInputOperatorHarness
 

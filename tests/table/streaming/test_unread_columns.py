@@ -17,8 +17,8 @@ from penstock.sql.logical.explain import plan_text
 from penstock.sql.logical.nodes import ALL, ChangelogNormalize, RowSchema, Scan
 from penstock.sql.optimizer.pruning import no_narrower, without_unread_columns
 from penstock.sql.optimizer.top_n import with_ranks
-from penstock.sql.stream.changelog.plan import with_normalizers
-from penstock.sql.stream.planning.relational import with_relations
+from penstock.sql.stream.changelog import with_normalizers
+from penstock.sql.stream.planning.rule import with_relations
 from penstock.sql.tables.tables import TableReader
 
 TABLES = """

@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.types import (
     DataType,
@@ -16,7 +16,7 @@ from penstock.sql.data.types import (
     TimestampType,
     YearMonthIntervalType,
 )
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.rows.watermarks import NullTimes, WatermarkAssignerOperator
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed
 from penstock.testing.operator_harness import OneInputOperatorHarness

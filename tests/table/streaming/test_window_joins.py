@@ -26,7 +26,7 @@ from penstock.sql.logical.nodes import JoinType
 from penstock.sql.stream.joins import window as column_window_join_operator
 from penstock.sql.stream.joins import window as window_join_operator
 from penstock.sql.stream.joins.window import ColumnWindowJoinOperator, WindowJoining, WindowJoinOperator
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Field
 from penstock.state.keys import assign_key_group
 from penstock.testing import operator_harness

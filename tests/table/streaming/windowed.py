@@ -16,14 +16,13 @@ from penstock.sql.data.arrow import to_column
 from penstock.sql.data.types import BigIntType, IntType, LocalZonedTimestampType, TimestampType, VarCharType
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, AggregateCall
 from penstock.sql.stream.planning.options import Emission
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.windows.columnar import (
     ColumnSessionAggregateOperator,
     ColumnWindowAggregateOperator,
     ColumnWindows,
 )
-from penstock.sql.stream.windows.emitting_window import EmittingWindowOperator
-from penstock.sql.stream.windows.session_table import SessionTableOperator
+from penstock.sql.stream.windows.session_table import EmittingWindowOperator, SessionTableOperator
 from penstock.sql.stream.windows.window_aggregate import WindowAggregateOperator, WindowTableOperator, WindowTime
 from penstock.sql.tables.tables import TableReader
 from penstock.sql.typed import Field

@@ -18,7 +18,7 @@ from penstock.sql.catalogs.columns import row_schema
 from penstock.sql.logical.nodes import ALL, SHORT, Changes, Scan, Write
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.planning.options import plan_options
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.tables import TableReader, TableWriter
 
 

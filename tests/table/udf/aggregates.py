@@ -17,19 +17,17 @@ from penstock.common import Configuration
 from penstock.connectors.collection import ColumnsSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.data_stream import DataStream
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.sql.catalogs.catalog import Catalog
 from penstock.sql.catalogs.manager import CatalogManager
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.conversion import to_external
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import INSERTS, SHORT, Node, UserAggregateCall
-from penstock.sql.stream.groups.group_aggregate import GroupAggregateOperator
-from penstock.sql.stream.groups.table_aggregate import TableAggregateOperator
+from penstock.sql.stream.groups import GroupAggregateOperator, TableAggregateOperator
 from penstock.sql.stream.planner import StreamPlanner
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ToRowsOperator
-from penstock.sql.stream.rows.state_ttl import lasting
+from penstock.sql.stream.rows.state_ttl import StreamSession, lasting
 from penstock.sql.tables.tables import TableReader
 from penstock.sql.typed import Field
 from penstock.sql.user_functions.declare import define

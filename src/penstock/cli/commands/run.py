@@ -172,8 +172,7 @@ def start(
 ) -> None:
     """Start a session with one REST API and one Spark session, which its programs share."""
     from penstock.base.options import REST_PORT
-    from penstock.cli.client.rest_client import parse_options
-    from penstock.cli.client.sessions import DEFAULT_NAME, checked_name
+    from penstock.cli.client.rest_client import DEFAULT_NAME, checked_name, parse_options
     from penstock.cli.program.launch import RunFlags, log_file, options_of_flags
     from penstock.cli.session.client import run_attached, run_detached
 
@@ -197,7 +196,7 @@ def list_sessions(is_json: bool) -> None:
     """List the sessions of this user on this host."""
     from datetime import datetime
 
-    from penstock.cli.client.sessions import sessions
+    from penstock.cli.client.rest_client import sessions
 
     known = sessions()
     if is_json:
@@ -245,6 +244,6 @@ def sql_command(
     Exits with 1 at the first statement of a file that fails. Jobs run in this process: after the last statement of a
     file, it waits for all jobs that the file started.
     """
-    from penstock.cli.sql_shell.command import ShellOptions, run_shell
+    from penstock.cli.sql_shell.shell import ShellOptions, run_shell
 
     sys.exit(run_shell(ShellOptions(init, file, session, history, properties)))

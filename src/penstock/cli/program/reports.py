@@ -19,15 +19,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 from penstock.base.configuration import Configuration
+from penstock.base.durable_files import print_lines
 from penstock.base.errors import PenstockError
 from penstock.base.job import JobExecutionResult, JobStatus
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.base.secrets import hide, hide_json
-from penstock.base.whole_lines import print_lines
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.connector import Boundedness
-from penstock.runtime.graph.execution_graph import ExecutionState
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import ExecutionState, JobGraph
 from penstock.runtime.job.view import JobView
 
 #: The environment variable with the file descriptor for reports, one JSON object per line.

@@ -15,12 +15,12 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Final
 
+from penstock.base.durable_files import keep_lines_whole
 from penstock.base.secrets import hide
-from penstock.base.whole_lines import keep_lines_whole
 from penstock.cli.program.reports import ProgressLines, Reports, answer_to_the_end, teller
 from penstock.datastream import environment as plan_only
 from penstock.drivers.client import submit as announcement
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 
 #: The files whose frames are removed from the start of a traceback; a session's process adds its own.
 OWN_FILES: Final = [__file__]
@@ -28,7 +28,7 @@ OWN_FILES: Final = [__file__]
 
 def _job_plan(plan: Plan) -> str:
     """Return the plan in the format of the REST API."""
-    from penstock.server.rest.calls.answers import encoded
+    from penstock.server.rest.calls.routing import encoded
     from penstock.server.rest.messages.jobs import plan_of_graph
 
     return encoded(plan_of_graph(plan.job_graph)).decode()

@@ -16,8 +16,16 @@ from typing import Any, Final
 
 from penstock.base.errors import MissingPathError, OperationError
 from penstock.base.options import PYTHON_FILES, RECOVERY_FROM_LATEST, RECOVERY_PATH
-from penstock.cli.client.rest_client import Address, RestClient, first_line, resolve_address
-from penstock.cli.client.sessions import KnownSession, find_session, is_held, sessions
+from penstock.cli.client.rest_client import (
+    Address,
+    KnownSession,
+    RestClient,
+    find_session,
+    first_line,
+    is_held,
+    resolve_address,
+    sessions,
+)
 from penstock.cli.program.launch import ProgramSpec, end_of_log, started_detached
 from penstock.cli.program.reports import RESTORE_SECONDS
 from penstock.drivers.global_configuration import OPTIONS_VARIABLE, handed_over

@@ -38,18 +38,16 @@ from penstock.base.options import (
     UPLOAD_DIRECTORY,
 )
 from penstock.base.secrets import hide
-from penstock.cli.client.sessions import KnownSession, Registration
+from penstock.cli.client.rest_client import KnownSession, Registration
 from penstock.cli.program.launch import REST_PORTS
 from penstock.cli.program.reports import REPORT_VARIABLE
 from penstock.cli.session.programs import SessionPrograms
 from penstock.cli.session.uploads import Definitions, Uploads, cluster_directory
 from penstock.drivers.directories import HeldDirectory
 from penstock.drivers.global_configuration import default_settings
-from penstock.drivers.job_log import log_to_stderr_by_default
-from penstock.drivers.leader_election import LOCK_FILE, Election, FileElection
-from penstock.drivers.logs import OUTPUT_VARIABLE
+from penstock.drivers.leader_election import LOCK_FILE, Election, FileElection, ZooKeeperElection, ZooKeeperSettings
+from penstock.drivers.logs import OUTPUT_VARIABLE, log_to_stderr_by_default
 from penstock.drivers.spark.session import SharedSpark
-from penstock.drivers.zookeeper_election import ZooKeeperElection, ZooKeeperSettings
 from penstock.server.dispatcher import Dispatcher
 from penstock.server.reporters.reporting import keep_looking, start_reporters
 from penstock.server.rest.server import RestServer, serve

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from penstock.base.whole_lines import keep_lines_whole
+from penstock.base.durable_files import keep_lines_whole
 from penstock.cli.program.reports import Reports, tell_stdout
 from penstock.cli.program.runner import OWN_FILES, run_module, run_script, run_to_end
 from penstock.drivers.client import submit as announcement
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def _run(run: Callable[[str, list[str]], None], target: str, arguments: list[str]) -> None:
     if SHARED_VARIABLE in os.environ:
-        from penstock.drivers.spark.shared_session import attach
+        from penstock.drivers.spark.session import attach
 
         attach()
     run(target, arguments)

@@ -35,8 +35,17 @@ from penstock.drivers.global_configuration import DIRECTORY_VARIABLES, OPTIONS_V
 from penstock.drivers.logs import OUTPUT_VARIABLE
 from penstock.drivers.spark.handle import PROGRAM_VARIABLE
 from penstock.server.dispatcher import DispatchedJob, Dispatcher
-from penstock.server.session.channel import Answered, Channel, FromProgram, JobBegan, JobEnded
-from penstock.server.session.programs import ProgramStatus, ProgramView, Submission, Uploaded
+from penstock.server.session.channel import (
+    Answered,
+    Channel,
+    FromProgram,
+    JobBegan,
+    JobEnded,
+    ProgramStatus,
+    ProgramView,
+    Submission,
+    Uploaded,
+)
 from penstock.server.session.remote_job import RemoteJob, Requests, build_graph
 
 #: How long (s) to wait for a program's jobs to be cancelled before its process is ended.

@@ -37,7 +37,7 @@ from penstock.base.options import (
     HIGH_AVAILABILITY_TYPE,
 )
 from penstock.connectors.file import filesystem
-from penstock.server.session.programs import Submission, Uploaded
+from penstock.server.session.channel import Submission, Uploaded
 from penstock.storage.files import absolute_url
 
 MAIN: Final = "__main__"

@@ -20,8 +20,9 @@ from typing import Final, Protocol
 from rich.console import Console
 
 from penstock.base.errors import OperationError, ResourceError
-from penstock.cli.demo.progress import busy
-from penstock.cli.trial import kafka, postgres
+from penstock.cli.demo.run import busy
+from penstock.cli.trial import servers as kafka
+from penstock.cli.trial import servers as postgres
 
 START_TIMEOUT_S: Final = 120
 _LOOK_EVERY_S: Final = 0.1

@@ -77,10 +77,10 @@ import pyarrow.parquet as pq
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.base import is_gone, last_of_each
-from penstock.connectors.delta.data_files import DataFile
 from penstock.connectors.delta.log import check_writable
 from penstock.connectors.delta.table import (
     CommitError,
+    DataFile,
     TablePlace,
     check_partition_type,
     is_same,

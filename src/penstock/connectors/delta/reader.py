@@ -34,7 +34,7 @@ from penstock.connectors.delta.log import (
 )
 from penstock.connectors.delta.table import MissingTableError, VersionError, parse_value
 from penstock.connectors.split_reader import PositionedReader
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import SourceReaderContext
 
 if TYPE_CHECKING:

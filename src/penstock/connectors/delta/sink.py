@@ -33,9 +33,15 @@ from penstock.connectors.delta.commits import (
     run_name,
     with_kinds,
 )
-from penstock.connectors.delta.data_files import TARGET_BYTES, DataFilesWriter
-from penstock.connectors.delta.table import TablePlace, columns_of_type, require_library, stored_schema
-from penstock.runtime.columns.batch import to_record_batch
+from penstock.connectors.delta.table import (
+    TARGET_BYTES,
+    DataFilesWriter,
+    TablePlace,
+    columns_of_type,
+    require_library,
+    stored_schema,
+)
+from penstock.runtime.columns import to_record_batch
 from penstock.runtime.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
 

@@ -23,8 +23,7 @@ from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file.buckets import BucketAssigner, OutputFileConfig, RollingPolicy, check_bucket_id
-from penstock.connectors.file.commit_log import FileCommitLog
-from penstock.connectors.file.committer import FAIL, IGNORE, FileCommittable, FileCommitter
+from penstock.connectors.file.committer import FAIL, IGNORE, FileCommitLog, FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import absolute_path, join, sync_names
 from penstock.connectors.file.part_files import (
     PartNames,

@@ -9,8 +9,7 @@ from typing import Any, Generic, TypeVar
 from penstock.base.errors import ConfigurationError
 from penstock.base.time import Duration, Time, to_millis
 from penstock.connectors.file.filesystem import absolute_path
-from penstock.connectors.file.reader import FileSourceReader
-from penstock.connectors.file.split import FileEnumerator, FileSplit
+from penstock.connectors.file.reader import FileEnumerator, FileSourceReader, FileSplit
 from penstock.formats.file_format import BulkFormat, StreamFormat
 from penstock.runtime.connector import (
     Boundedness,

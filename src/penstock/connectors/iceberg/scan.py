@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
-from penstock.connectors.iceberg.columns import describe, is_readable
 from penstock.connectors.iceberg.data_files import (
     EQUALITY,
     EqualityDeletes,
     StoredFile,
+    describe,
     has_equality_deletes,
+    is_readable,
     restored,
     stored,
 )

@@ -16,10 +16,8 @@ from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.types import Row
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.base import is_gone, last_of_each
-from penstock.connectors.iceberg.columns import conformed, record_columns
-from penstock.connectors.iceberg.committer import IcebergCommitter
-from penstock.connectors.iceberg.data_files import FileWriting, StoredFile, remove, stored
-from penstock.connectors.iceberg.ledger import KIND, Naming, Staged, StagedChanges, StagedFiles
+from penstock.connectors.iceberg.committer import KIND, IcebergCommitter, Naming, Staged, StagedChanges, StagedFiles
+from penstock.connectors.iceberg.data_files import FileWriting, StoredFile, conformed, record_columns, remove, stored
 from penstock.connectors.iceberg.tables import (
     RETENTION_MS,
     TARGET_BYTES,
@@ -169,7 +167,7 @@ class IcebergSink(Sink[Any]):
     """Writes rows, or changes by key, to a table; created with `for_row`.
 
     Readers see the data of a checkpoint when it completes, in one snapshot for all subtasks. In a batch that is at its
-    end. `penstock.connectors.iceberg.ledger` explains why each row is written once.
+    end. `penstock.connectors.iceberg.committer` explains why each row is written once.
     """
 
     commits_globally = True

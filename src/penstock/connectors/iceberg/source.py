@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, UnknownNameError, UnsupportedError
 from penstock.connectors.iceberg import scan as planning
-from penstock.connectors.iceberg.columns import plain_type, read_column
-from penstock.connectors.iceberg.data_files import load_keys
+from penstock.connectors.iceberg.data_files import load_keys, plain_type, read_column
 from penstock.connectors.iceberg.scan import (
     INTERVAL_MS,
     Followed,
@@ -30,7 +29,7 @@ from penstock.connectors.iceberg.scan import (
 )
 from penstock.connectors.iceberg.tables import MAIN, TableLoader, arrow_schema
 from penstock.connectors.split_reader import Background, ReadAheadReader
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import (
     Boundedness,
     InputStatus,

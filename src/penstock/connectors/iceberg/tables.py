@@ -22,8 +22,7 @@ import pyarrow as pa
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.secrets import remember
 from penstock.connectors.base import require
-from penstock.connectors.iceberg.columns import fits, is_uuid, stored_type
-from penstock.connectors.iceberg.data_files import refuse_equality_deletes
+from penstock.connectors.iceberg.data_files import fits, is_uuid, refuse_equality_deletes, stored_type
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -29,7 +29,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from penstock.base.errors import CallTimeoutError, ConfigurationError, OperationError, UnsupportedError
 from penstock.connectors.kafka.client import limit_lines, refused
-from penstock.connectors.kafka.transactions import (
+from penstock.connectors.kafka.producer import (
     EMPTY,
     FENCED_TIMEOUT_MS,
     ONGOING,

@@ -37,7 +37,7 @@ from penstock.connectors.kafka.client import (
 from penstock.connectors.kafka.consumer_offsets import MissingPartitions, OffsetCommits, Reading, Resetter
 from penstock.connectors.kafka.partitions import KafkaOffsetResetStrategy, KafkaPartitionSplit, KafkaTopicPartition
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema, KafkaRecords
-from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
 from penstock.runtime.connector import InputStatus, SourceReader, SourceReaderContext, SplitBatch
 from penstock.runtime.records import Batch
 

@@ -17,8 +17,7 @@ from penstock.base.errors import ConfigurationError, OperationError, PenstockErr
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.base import DeliveryGuarantee
 from penstock.connectors.kafka.client import TIMEOUT, producer_settings, require_library, require_protocol
-from penstock.connectors.kafka.records import KafkaRecordSerializationSchema, Messages
-from penstock.connectors.kafka.transactions import (
+from penstock.connectors.kafka.producer import (
     FAIL,
     FENCED_TIMEOUT_MS,
     IGNORE,
@@ -34,6 +33,7 @@ from penstock.connectors.kafka.transactions import (
     WriterState,
     end_former,
 )
+from penstock.connectors.kafka.records import KafkaRecordSerializationSchema, Messages
 from penstock.runtime.connector import Committer, RecordError, Sink, SinkWriter, SinkWriterContext
 
 

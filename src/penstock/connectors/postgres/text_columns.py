@@ -34,8 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError
-from penstock.codecs.arrow_columns import exact_cast
-from penstock.codecs.arrow_types import DIGITS
+from penstock.codecs.arrow_columns import DIGITS, exact_cast
 
 if TYPE_CHECKING:
     import psycopg

@@ -5,8 +5,7 @@ from penstock.connectors.postgres.client import (
     JdbcExactlyOnceOptions,
     JdbcExecutionOptions,
 )
-from penstock.connectors.postgres.lookup import JdbcLookup, LookupCache
-from penstock.connectors.postgres.scan import JdbcSource, JdbcSourceBuilder
+from penstock.connectors.postgres.scan import JdbcLookup, JdbcSource, JdbcSourceBuilder, LookupCache
 from penstock.connectors.postgres.sink import JdbcSink
 
 __all__ = [

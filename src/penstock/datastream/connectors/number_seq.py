@@ -1,5 +1,5 @@
 """A source of integers."""
 
-from penstock.connectors.number_sequence import NumberSequenceSource
+from penstock.connectors.generator import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

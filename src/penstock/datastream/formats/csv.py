@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.codecs.csv_row import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from penstock.formats.csv import CsvFormat, CsvWriterFactory
-from penstock.formats.csv_schema import CsvSchema, CsvSchemaBuilder, csv_format, csv_writer
+from penstock.formats.csv import CsvFormat, CsvSchema, CsvSchemaBuilder, CsvWriterFactory, csv_format, csv_writer
 from penstock.formats.file_format import StreamFormat
 
 __all__ = [

@@ -17,7 +17,7 @@ def file_columns(columns: Any, format_name: Literal["Parquet", "ORC"]) -> Any:
     if not _may_be_of_tables(columns):
         return columns
     from penstock.sql.data.types import RowType
-    from penstock.sql.formats.parquet import orc_columns, parquet_columns
+    from penstock.sql.formats.columnar_files import orc_columns, parquet_columns
     from penstock.sql.logical.nodes import PlanColumn, RowSchema
 
     if not isinstance(columns, RowType):

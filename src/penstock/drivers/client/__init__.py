@@ -4,7 +4,7 @@
 prepares its sources, and this one runs its supersteps: consecutive batch jobs, whatever the job's own execution
 mode.
 
-- While the program is built, a head (`penstock.plan.iterations`) stands for the data of a superstep.
+- While the program is built, a head (`penstock.plan.job_graph`) stands for the data of a superstep.
   `close_with` splits the loop: what lies between heads and results is the *step*; its other inputs do not
   change, and the *prologue* computes them once. Both become job graphs together with the program; the step's
   graph runs in every superstep, with other files as its sources.

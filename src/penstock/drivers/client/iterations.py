@@ -30,8 +30,7 @@ from penstock.connectors.cached import CachedSource, CachedSplit, directory_of_j
 from penstock.connectors.file.filesystem import absolute_path, join, remove_directory
 from penstock.drivers.client.submit import submit
 from penstock.drivers.directories import directory_of_this_process
-from penstock.plan.iterations import LoopPlan, directory_of_role, operator_id_of_role
-from penstock.plan.job_graph import build_job_graph
+from penstock.plan.job_graph import LoopPlan, build_job_graph, directory_of_role, operator_id_of_role
 from penstock.plan.transformation import Transformation
 from penstock.runtime.connector import (
     Boundedness,
@@ -41,7 +40,7 @@ from penstock.runtime.connector import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.supersteps import AGGREGATE, RECORDS, Superstep
 
 _log = logging.getLogger("penstock.iterations")

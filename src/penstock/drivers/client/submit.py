@@ -22,11 +22,10 @@ from penstock.base.options import (
     HIGH_AVAILABILITY_TYPE,
     RECOVERY_FROM_LATEST,
 )
-from penstock.drivers.job_log import ClientListener
-from penstock.drivers.leader_election import LOCK_FILE, Election, FileElection
+from penstock.drivers.leader_election import LOCK_FILE, Election, FileElection, ZooKeeperElection, ZooKeeperSettings
+from penstock.drivers.logs import ClientListener
 from penstock.drivers.running_job import Moves, RunningJob
-from penstock.drivers.zookeeper_election import ZooKeeperElection, ZooKeeperSettings
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.ports import JobListener
 from penstock.storage.files import absolute_url
 from penstock.storage.leadership import MARKS_DIRECTORY, DeposedError, file_of_name
@@ -62,7 +61,7 @@ def _submit(job_graph: JobGraph, configuration: Configuration, listener: JobList
         prepare(configuration)
     if job_graph.mode != "STREAMING":
         if is_local:
-            from penstock.drivers.local.batch_job import submit_local_batch
+            from penstock.drivers.local.mini_cluster import submit_local_batch
 
             return submit_local_batch(job_graph, configuration, listener)
         from penstock.drivers.spark.structured_streaming import submit_stepwise

@@ -40,7 +40,7 @@ from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.drivers.simulation.worker import Worker
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.pending import DoubtfulCheckpoints, PendingCheckpoint
-from penstock.runtime.graph.execution_graph import ExecutionGraph, ExecutionState
+from penstock.runtime.graph import ExecutionGraph, ExecutionState
 from penstock.runtime.job.failover import PartRestart
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.job.recovery import JobRecovery
@@ -49,8 +49,8 @@ from penstock.runtime.job.slots import SlotPool
 from penstock.runtime.job.sources import SourceCoordinator
 from penstock.runtime.job.tasks import JobTasks
 from penstock.runtime.operators.record.process import EVENT_TIMERS
-from penstock.runtime.operators.sink.sink import SinkOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,
@@ -62,7 +62,7 @@ from penstock.runtime.protocol import (
     StopMode,
     TriggerCheckpoint,
 )
-from penstock.runtime.task import opening
+from penstock.runtime.task import stream_task as opening
 from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.runtime.task.channels.input_gate import InputGate
 from penstock.runtime.task.checkpoints import TaskCheckpoints, TaskSnapshots

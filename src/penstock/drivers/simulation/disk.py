@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 
 from penstock.base.errors import CheckpointError, MissingPathError
-from penstock.storage.keyed_leadership import MARK_PREFIX
 from penstock.storage.leadership import (
     FOUND_PREFIX,
+    MARK_PREFIX,
     MARKS_DIRECTORY,
     MASTER_PREFIX,
     Found,

@@ -43,9 +43,9 @@ from penstock.connectors.file.buckets import BucketAssigner, RollingPolicy
 from penstock.connectors.file.committer import FAIL, CommitError, FileCommittable
 from penstock.connectors.file.part_files import STAGING, is_open_part, is_part
 from penstock.connectors.file.sink import FileSink
+from penstock.connectors.kafka.producer import Brokers, KafkaCommittable
 from penstock.connectors.kafka.records import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink import KafkaSink, Transaction
-from penstock.connectors.kafka.transactions import Brokers, KafkaCommittable
 from penstock.drivers.simulation.disk import PageCache, get_directory, make_directories
 from penstock.drivers.simulation.outside_world import ModelBrokers, ModelTransaction, Outside, outside
 from penstock.drivers.simulation.topology import Topology

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from penstock.drivers.simulation.outside_world import outside
 from penstock.runtime.operators.base import StreamOperator
-from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator
+from penstock.runtime.operators.calls import AsyncWaitOperator
 from penstock.runtime.records import MAX_WATERMARK, Batch
 from penstock.state.snapshot import StateCapture
 from penstock.state.states import MapStateDescriptor, ValueStateDescriptor

@@ -27,8 +27,7 @@ from penstock.drivers.simulation.participants import Request, Watched
 from penstock.drivers.simulation.program_changes import records_in_flight
 from penstock.drivers.simulation.worker import Worker
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
-from penstock.runtime.graph.execution_graph import ExecutionState
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import ExecutionState, JobGraph
 from penstock.runtime.protocol import (
     DeclineCheckpoint,
     ExecutionId,

@@ -31,7 +31,7 @@ from penstock.drivers.simulation.scenario import Scenario
 from penstock.drivers.simulation.scheduler import EventLog
 from penstock.drivers.simulation.worker import SimulatedBackends, StateFolder
 from penstock.runtime.checkpoint.savepoints import choose_latest
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.protocol import StopMode
 from penstock.storage.metadata import CheckpointMetadata
 

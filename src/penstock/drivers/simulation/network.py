@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.drivers.simulation.scheduler import Channel, Engine
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.runtime.graph import ExecutionState
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,
     AssignSplits,

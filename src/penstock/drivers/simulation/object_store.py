@@ -25,11 +25,13 @@ from penstock.base.errors import CheckpointError
 from penstock.drivers.simulation.checkpoint_store import MemoryStore
 from penstock.drivers.simulation.disk import LEADERS, METADATA, ROOT, Disk, Node, get_directory
 from penstock.drivers.simulation.faults import Faults
-from penstock.storage.keyed_leadership import KeyedLeaders, Newest, ids_to_note
 from penstock.storage.leadership import (
     DeposedError,
     JobMark,
+    KeyedLeaders,
     LeftByJobs,
+    Newest,
+    ids_to_note,
     mark_counts,
     metadata_to_delete,
     of_name,

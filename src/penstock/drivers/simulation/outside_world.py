@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.base.errors import OperationError, WrongValueError
-from penstock.connectors.kafka.records import Messages
-from penstock.connectors.kafka.transactions import (
+from penstock.connectors.kafka.producer import (
     COMMITTED,
     EMPTY,
     FENCED_TIMEOUT_MS,
@@ -29,6 +28,7 @@ from penstock.connectors.kafka.transactions import (
     ProducerKey,
     TransactionState,
 )
+from penstock.connectors.kafka.records import Messages
 from penstock.drivers.simulation.disk import PageCache
 from penstock.runtime.protocol import StopMode
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock.drivers.simulation.topology import ADDED, STATELESS, Stage, Topology
 from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, parse_channel
-from penstock.runtime.operators.calls.async_wait import RECORDS_STATE
+from penstock.runtime.operators.calls import RECORDS_STATE
 from penstock.storage.metadata import CheckpointMetadata
 
 HASHMAP, ROCKSDB = "hashmap", "rocksdb"

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.base.metric_options import LATENCY_INTERVAL_MS
+from penstock.base.metrics import LATENCY_INTERVAL_MS
 from penstock.drivers.simulation.program_changes import Changes
 from penstock.drivers.simulation.topology import Topology, TopologyMaker
 

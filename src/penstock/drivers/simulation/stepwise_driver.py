@@ -23,11 +23,11 @@ from penstock.drivers.stepwise.exchange import Sources, run_in_order, separate_a
 from penstock.drivers.stepwise.sinks import Sinks
 from penstock.runtime.batch.exchange import COMMITTABLES, Rows
 from penstock.runtime.checkpoint.savepoints import garbage, read_through
-from penstock.runtime.checkpoint.settings import INPUT_PLACE, restored_watermarks
+from penstock.runtime.checkpoint.statistics import INPUT_PLACE, restored_watermarks
 from penstock.runtime.epochs.coordinator import EpochWork, Task, epoch_vertices
 from penstock.runtime.epochs.task import EpochTask
-from penstock.runtime.graph.job_graph import BACK_FILL
-from penstock.runtime.job.failures import broken
+from penstock.runtime.graph import BACK_FILL
+from penstock.runtime.job.failover import broken
 from penstock.runtime.master import steps
 from penstock.runtime.master.epochs import BackFillMaster, EpochMaster
 from penstock.runtime.master.master import Driving

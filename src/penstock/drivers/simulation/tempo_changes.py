@@ -32,7 +32,7 @@ from penstock.drivers.simulation.stepwise_world import (
     StepwiseWorld,
     draw_around,
 )
-from penstock.runtime.graph.job_graph import BACK_FILL
+from penstock.runtime.graph import BACK_FILL
 from penstock.storage.metadata import CheckpointMetadata
 
 STREAMING, EPOCHS, BATCH = TEMPOS = ("STREAMING", "MICRO_BATCH", "BATCH")

@@ -21,12 +21,12 @@ from typing import Any, Protocol
 
 from rocksdict import Options
 
+from penstock.drivers.event_loop import VirtualCoroutines
 from penstock.drivers.simulation.checkpoint_store import MemoryStore
 from penstock.drivers.simulation.faults import WorkerKilled
 from penstock.drivers.simulation.network import Connections, PeerFailures
 from penstock.drivers.simulation.scenario import HEARTBEAT_INTERVAL_MS
 from penstock.drivers.simulation.scheduler import SLOW_SPEED, Action, Channel, Engine, SimulatedBackground
-from penstock.drivers.virtual_event_loop import VirtualCoroutines
 from penstock.runtime.ports import StateStorage
 from penstock.runtime.protocol import ChannelId, ExecutionId, Heartbeat, ToMaster
 from penstock.runtime.records import Buffer
@@ -35,7 +35,7 @@ from penstock.state.backend import KeyedStateBackend
 from penstock.state.heap import HeapKeyedStateBackend
 from penstock.state.rocksdb.backend import RocksDBKeyedStateBackend
 from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.storage.local_recovery import LocalCopies
+from penstock.storage.file_store import LocalCopies
 
 #: RocksDB waits for its disk; a memory file system avoids that where there is one.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -21,25 +21,23 @@ from penstock.base.errors import ConfigurationError, JobExecutionError, Penstock
 from penstock.base.job import JobID
 from penstock.base.typeinfo import TypeInformation
 from penstock.codecs import cloud
-from penstock.codecs.arrow_types import arrow_type
+from penstock.codecs.arrow_columns import arrow_type
 from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageSettings, extract_failure, record_column
-from penstock.drivers.spark.frame_records import RecordShape, field_types
-from penstock.drivers.spark.frame_source import DataFrameSource, arrow_schema
+from penstock.drivers.spark.frames import DataFrameSource, RecordShape, arrow_schema, field_types
 from penstock.drivers.spark.handle import SparkHandle, python_problem, short_reason
 from penstock.drivers.spark.lockstep import TRIES_MAX, Meeting, check_slots, count_slots, open_meeting
 from penstock.drivers.spark.route_stage import needed, routed, routed_edge
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.stepwise.job import BatchJob
-from penstock.runtime.batch.exchange import HASH_BITS, MARK_PLACE, NO_KEY_PLACE, keeps_step
-from penstock.runtime.batch.splits import enumerate_splits
+from penstock.runtime.batch.exchange import HASH_BITS, MARK_PLACE, NO_KEY_PLACE, enumerate_splits, keeps_step
 from penstock.runtime.batch.task import BatchVertex, batch_vertices
 from penstock.runtime.connector import Source
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
-from penstock.runtime.job.failures import batch_error
+from penstock.runtime.graph import JobEdge, JobGraph, JobVertex
+from penstock.runtime.job.failover import batch_error
 from penstock.runtime.master.steps import Last
-from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.sink import SinkOperator
 from penstock.runtime.ports import JobListener
-from penstock.runtime.task.channels.partitioners import ForwardPartitioner
+from penstock.runtime.task.channels.result_partition import ForwardPartitioner
 from penstock.runtime.task.operator_chain import VertexProgram
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.drivers.event_loop import SystemClock, WaitingEventLoop
-from penstock.drivers.process_resources import rare_collections
-from penstock.drivers.spark.frame_records import (
+from penstock.drivers.inspection import rare_collections
+from penstock.drivers.spark.frames import (
     RecordShape,
     binary,
     numbers,

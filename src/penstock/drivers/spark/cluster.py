@@ -32,7 +32,7 @@ from typing import Final, Protocol
 
 from penstock.drivers.spark.entry import make_entry
 from penstock.drivers.spark.handle import PROCESS_DIED, Entry, ExecutorName, short_reason
-from penstock.drivers.spark.worker_settings import FAILED, WorkerSettings
+from penstock.drivers.spark.python_workers import FAILED, WorkerSettings
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import (
     RegisterWorker,

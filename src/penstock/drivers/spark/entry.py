@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from penstock.codecs import cloud
 from penstock.drivers.spark.handle import PYTHON_REMEDY
-from penstock.drivers.spark.worker_settings import FAILED, RETRIED
+from penstock.drivers.spark.python_workers import FAILED, RETRIED
 
 if TYPE_CHECKING:
     import pyarrow
 
     from penstock.drivers.spark.handle import Entry
-    from penstock.drivers.spark.worker_settings import WorkerSettings
+    from penstock.drivers.spark.python_workers import WorkerSettings
 
 
 def make_entry(settings: WorkerSettings) -> Entry:

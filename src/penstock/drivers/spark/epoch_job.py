@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 from penstock.base.configuration import Configuration
 from penstock.drivers.spark.batch_job import ROW_ORDER, SLOTS, is_in_place, make_stage, row_type, slots, spark_failure
 from penstock.drivers.spark.epoch_stage import CARRIED_COLUMNS, EpochStage
-from penstock.drivers.spark.frame_records import RecordShape
+from penstock.drivers.spark.frames import RecordShape
 from penstock.drivers.spark.handle import SparkHandle, after_shuffle, short_reason
 from penstock.drivers.spark.session import hand_back
-from penstock.drivers.stepwise.epoch_job import EpochJob
+from penstock.drivers.stepwise.job import EpochJob
 from penstock.runtime.epochs.coordinator import EpochWork, Task
-from penstock.runtime.graph.job_graph import BACK_FILL, JobGraph, JobVertex
+from penstock.runtime.graph import BACK_FILL, JobGraph, JobVertex
 from penstock.runtime.master.steps import Last
 from penstock.runtime.ports import JobListener
 

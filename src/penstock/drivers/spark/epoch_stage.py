@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from penstock.drivers.event_loop import SystemClock, WaitingEventLoop
 from penstock.drivers.spark.batch_stage import INPUT_COLUMNS, SCHEMA, StageError, failure_text, read_rows, to_arrow
-from penstock.drivers.spark.frame_records import RecordShape, numbers, to_records
+from penstock.drivers.spark.frames import RecordShape, numbers, to_records
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.batch.exchange import NO_KEY_PLACE, Rows
 from penstock.runtime.epochs.coordinator import EpochVertex, EpochWork

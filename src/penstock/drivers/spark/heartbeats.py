@@ -33,8 +33,7 @@ import zmq
 
 from penstock.base.errors import OperationError, ProtocolError, WrongTimeError, WrongValueError, shorten
 from penstock.drivers.cancellation import where_is
-from penstock.drivers.inspection import ANSWER_BYTES_MAX, Answer, Question, Refused
-from penstock.drivers.process_resources import process_figures
+from penstock.drivers.inspection import ANSWER_BYTES_MAX, Answer, Question, Refused, process_figures
 from penstock.drivers.spark.sockets import (
     HEARTBEAT_ROLE,
     PONG,
@@ -47,7 +46,7 @@ from penstock.drivers.spark.sockets import (
 )
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import Heartbeat, ProcessFigures
-from penstock.wire.messages import MessageCodec, MessageTooLargeError
+from penstock.wire.buffers import MessageCodec, MessageTooLargeError
 
 _log = logging.getLogger("penstock.spark")
 

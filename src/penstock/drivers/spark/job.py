@@ -26,15 +26,15 @@ from penstock.drivers.running_job import ANSWER_MS_MAX, RunningJob, settle
 from penstock.drivers.spark.cluster import worker_tag
 from penstock.drivers.spark.handle import SparkHandle, SparkPages, short_reason
 from penstock.drivers.spark.job_master import CLEAN_UP_MS_MAX, JobThread
+from penstock.drivers.spark.python_workers import TaskExecutorFactory
 from penstock.drivers.spark.session import hand_back, obtain_spark, slots_of_machine
-from penstock.drivers.spark.worker_settings import TaskExecutorFactory
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.job.slots import compute_requirements, is_reactive
 from penstock.runtime.job.view import JobView
 
 if TYPE_CHECKING:
-    from penstock.runtime.graph.job_graph import JobGraph
+    from penstock.runtime.graph import JobGraph
     from penstock.runtime.ports import Clock, JobListener
 
 

@@ -3,6 +3,24 @@
 The job master and everything that it uses belong to this one thread. Other threads have one way to reach it: they queue
 a call for its next turn and wake it. When the master is done, or has failed, the thread ends the workers and frees
 everything before it reports the end. So when the wait for a job ends, everything of the job is cleaned up.
+
+The job master's port: control messages from and to all workers of one job.
+
+Only peers with the job's worker key get this far, and even their messages are not unpickled here. A worker's messages
+are numbered. If one is missing, or a worker's connection was taken over, all further messages of the worker are
+ignored, including its heartbeats. It then counts as lost and ends itself.
+
+Maps connections to the job master to workers, so that the master knows which worker a broken connection belongs to.
+
+A worker sends no notice when its process dies or its host is cut off, but its connection breaks; the operating system
+reports this at once if a process has died. A worker that loses its connection to the master ends itself. So both ends
+agree that it is lost.
+
+Questions to workers, which they answer alongside their work, on their heartbeat connections.
+
+A frame of an answer carries the number of its question in the upper half of its own number, so it cannot be mistaken
+for a heartbeat, whose number is 0, or for a late answer to an earlier question. Each worker has one open question at a
+time; others wait their turn. Everything here happens in the job's thread.
 """
 
 from __future__ import annotations
@@ -10,31 +28,426 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+import zmq
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.base.errors import OperationError, PenstockError, shorten
+from penstock.base.errors import OperationError, PenstockError, ProtocolError, shorten
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.directories import remove_left_behind
 from penstock.drivers.event_loop import WAIT_MS_MAX, SystemClock, ThreadBackground
-from penstock.drivers.inspection import Answer, Question
-from penstock.drivers.job_log import set_thread_job
-from penstock.drivers.logs import LOGS_PREFIX, LogSettings
+from penstock.drivers.inspection import ANSWER_BYTES_MAX, Answer, Question
+from penstock.drivers.logs import LOGS_PREFIX, LogSettings, set_thread_job
 from penstock.drivers.spark.cluster import CUT_OFF_GRACE_IN_PROCESS_MS, CUT_OFF_GRACE_MS, LeavingWorkers, SparkCluster
 from penstock.drivers.spark.handle import SparkHandle
-from penstock.drivers.spark.master_endpoint import MasterEndpoint, WorkerQuestions
-from penstock.drivers.spark.sockets import JobKeys
-from penstock.drivers.spark.worker_settings import Executor, WorkerServices, WorkerSettings
+from penstock.drivers.spark.heartbeats import DUMP_BEGIN, DUMP_CHARS_MAX, find_stall
+from penstock.drivers.spark.python_workers import Executor, WorkerServices, WorkerSettings
+from penstock.drivers.spark.sockets import (
+    CONTROL_ROLE,
+    HEARTBEAT_ROLE,
+    LAST_WORDS_LINGER_MS,
+    PONG,
+    STALL_ROLE,
+    ConnectionMonitor,
+    JobKeys,
+    KeyAuthenticator,
+    Waker,
+    bind_server,
+    identity,
+)
 from penstock.runtime.effects import Effect, carry_out
 from penstock.runtime.ports import Clock, JobListener
-from penstock.runtime.protocol import RegisterWorker, ToMaster
+from penstock.runtime.protocol import FromWorker, Heartbeat, RegisterWorker, ToMaster, ToWorker, WorkerBlocked
+from penstock.wire.buffers import RECORD_BYTES_MAX, MessageCodec, MessageReceiver, OutOfTurnError
+
+
+class WorkerConnections:
+    """Tracks connections by their descriptors; the system reuses a descriptor once its connection has ended."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._owners: dict[int, str] = {}
+
+    def take(self, registered: Iterable[tuple[int, str]], changes: Iterable[tuple[int, bool]]) -> list[str]:
+        """Process new events. Return the workers whose connections have ended.
+
+        Args:
+            registered: workers that have registered since the last call, with the descriptors they registered on.
+            changes: connections that were opened (True) or closed since then, polled after the registrations.
+        """
+        lost = []
+        for descriptor, begun in changes:
+            (self._open.add if begun else self._open.discard)(descriptor)
+            if (owner := self._owners.pop(descriptor, None)) is not None:
+                lost.append(owner)
+        for descriptor, worker_id in registered:
+            former = self._owners.pop(descriptor, worker_id)
+            if former != worker_id:
+                lost.append(former)
+            if descriptor in self._open:
+                self._owners[descriptor] = worker_id
+            else:
+                lost.append(worker_id)
+        return lost
+
 
 _log = logging.getLogger("penstock.spark")
+
+#: Maximum number of questions that wait for one worker.
+WAITING_MAX: Final = 16
+#: Bit position of the question's number in a frame's number.
+NUMBER_SHIFT: Final = 32
+
+
+def parse_question_number(frame: bytes) -> int:
+    """Return the number of the question that a frame on a heartbeat connection answers; 0 for a heartbeat."""
+    return int.from_bytes(frame[1:5], "big")
+
+
+@dataclass
+class _Asked:
+    question: Question
+    future: Future[Answer]
+    timeout_ms: int
+    number: int = 0
+    due_ms: int = 0
+    receiver: MessageReceiver[Answer] | None = None
+
+
+class WorkerQuestions:
+    """See the module docstring.
+
+    Args:
+        send: takes a worker's id and a frame for its heartbeat connection.
+        max_frame_bytes: the maximum size of a frame.
+        clock: time, for timeouts.
+    """
+
+    def __init__(self, send: Callable[[str, bytes], None], max_frame_bytes: int, clock: Clock) -> None:
+        self._send = send
+        self._clock = clock
+        self._questions: MessageCodec[Question] = MessageCodec(Question, max_frame_bytes)
+        self._answers: MessageCodec[Answer] = MessageCodec(Answer, max_frame_bytes, ANSWER_BYTES_MAX)
+        self._waiting: dict[str, deque[_Asked]] = {}
+        self._count = 0
+
+    def ask(self, worker_id: str, question: Question, future: Future[Answer], timeout_ms: int) -> None:
+        """Ask soon; the future receives the answer, or an `OperationError`."""
+        waiting = self._waiting.setdefault(worker_id, deque())
+        if len(waiting) >= WAITING_MAX:
+            _fail(future, f"worker {worker_id} has too many questions to answer")
+            return
+        waiting.append(_Asked(question, future, timeout_ms))
+        if len(waiting) == 1:
+            self._send_first(worker_id)
+
+    def on_frame(self, worker_id: str, frame: bytes) -> None:
+        """Process a frame of an answer.
+
+        Raises:
+            ProtocolError: if it answers no open question, or is otherwise invalid.
+        """
+        waiting = self._waiting.get(worker_id)
+        if (
+            not waiting
+            or (receiver := waiting[0].receiver) is None
+            or waiting[0].number != parse_question_number(frame)
+        ):
+            raise ProtocolError("an answer that is no longer waited for, or to no question at all")
+        try:
+            answer = receiver.receive(frame)
+        except ProtocolError as error:
+            self._end_first(worker_id, str(error))
+            raise
+        if answer is not None:
+            self._end_first(worker_id, None, answer)
+
+    def next_deadline(self) -> int | None:
+        """Return when (ms) the next open question times out."""
+        return min((waiting[0].due_ms for waiting in self._waiting.values() if waiting), default=None)
+
+    def on_time(self) -> None:
+        """Fail the questions whose answers are overdue."""
+        now_ms = self._clock.steady_ms()
+        for worker_id in [name for name, waiting in self._waiting.items() if waiting and waiting[0].due_ms <= now_ms]:
+            self._end_first(worker_id, f"it has not answered within {self._waiting[worker_id][0].timeout_ms} ms")
+
+    def close(self) -> None:
+        """Fail all questions, because the job is over."""
+        for worker_id in list(self._waiting):
+            for question in self._waiting.pop(worker_id):
+                _fail(question.future, f"worker {worker_id} cannot answer: the job is over")
+
+    def _send_first(self, worker_id: str) -> None:
+        self._count += 1
+        first = self._waiting[worker_id][0]
+        first.number, first.due_ms = self._count, self._clock.steady_ms() + first.timeout_ms
+        first.receiver = MessageReceiver(self._answers, first.number << NUMBER_SHIFT)
+        self._send(worker_id, self._questions.encode(first.question, first.number << NUMBER_SHIFT))
+
+    def _end_first(self, worker_id: str, error: str | None, answer: Answer | None = None) -> None:
+        waiting = self._waiting[worker_id]
+        first = waiting.popleft()
+        if answer is not None:
+            if first.future.set_running_or_notify_cancel():
+                first.future.set_result(answer)
+        else:
+            _fail(first.future, f"worker {worker_id} gave no answer: {error}")
+        if waiting:
+            self._send_first(worker_id)
+        else:
+            del self._waiting[worker_id]
+
+
+def _fail(future: Future[Answer], reason: str) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_exception(OperationError(reason))
+
+
+logger = logging.getLogger(__name__)
+
+#: A message from a worker, or from the endpoint about a worker.
+FromEndpoint: TypeAlias = FromWorker | WorkerBlocked
+
+#: The most messages that one `receive` returns.
+MESSAGES_PER_RECEIVE: Final = 1_000
+#: The most peers whose rejection is remembered, so that each is logged only once.
+PEERS_LOGGED_MAX: Final = 1_000
+#: The most workers whose stacks are kept; the oldest stacks are dropped.
+DUMPS_MAX: Final = 100
+#: The most workers that one job may have over its lifetime.
+WORKERS_MAX: Final = 1_000_000
+_FRAMES: Final = 2  # the peer's identity, which ZeroMQ adds, and the message
+_STALL_FRAMES: Final = 3  # as above, with the id of a local connection of the worker in between
+
+
+class MasterEndpoint:
+    """A ROUTER socket that admits the workers of one job.
+
+    `receive`, `send` and `close` belong to one thread, the owner's; any thread may call `wake`.
+
+    Args:
+        keys: the job's keys.
+        bind_host: the interface to listen on, as a host name or number.
+        advertise_host: the host at which workers reach it.
+        max_frame_bytes: the maximum size of a frame.
+        message_bytes_max: the maximum size of a message, which may span several frames.
+    """
+
+    address: str
+
+    def __init__(
+        self,
+        keys: JobKeys,
+        bind_host: str,
+        advertise_host: str,
+        max_frame_bytes: int,
+        message_bytes_max: int = RECORD_BYTES_MAX,
+    ) -> None:
+        self._from_worker: MessageCodec[FromWorker] = MessageCodec(FromWorker, max_frame_bytes, message_bytes_max)
+        self._to_worker: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes, message_bytes_max)
+        self._context = zmq.Context()
+        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
+        self._router = self._context.socket(zmq.ROUTER)
+        self._monitor = ConnectionMonitor(self._context, self._router)
+        try:
+            self.address = bind_server(
+                self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, max_frame_bytes
+            )
+        except OSError:
+            self._authenticator.close()
+            self._context.destroy(linger=0)
+            raise
+        self._waker = Waker()
+        self._poller = zmq.Poller()
+        self._poller.register(self._router, zmq.POLLIN)
+        self._poller.register(self._waker.fileno(), zmq.POLLIN)
+        self._poller.register(self._monitor.socket, zmq.POLLIN)
+        self._connections = WorkerConnections()
+        self._registered: list[tuple[int, str]] = []  # by the descriptors of their connections
+        self._cut_off: list[str] = []
+        self._received: dict[str, MessageReceiver[FromWorker]] = {}  # of workers that were heard
+        self._sent: dict[str, int] = {}
+        self._unheard: set[str] = set()
+        #: the stacks of blocked workers received so far
+        self._dumps: dict[str, str] = {}
+        self._logged: set[bytes] = set()
+        self._closed = False
+        self._on_answer: Callable[[str, bytes], None] = _refuse_answer
+        self.rejected_messages = 0
+
+    @property
+    def refused_connections(self) -> int:
+        """The number of connections that failed to authenticate so far. Owner thread only."""
+        return self._monitor.refused()
+
+    def receive(self, timeout_ms: int) -> list[tuple[str, FromEndpoint]]:
+        """Return the messages received, with their workers' ids; wait at most `timeout_ms` for the first one."""
+        is_ready = self._wait(timeout_ms)
+        self._waker.clear()
+        received: list[tuple[str, FromEndpoint]] = []
+        for _ in range(MESSAGES_PER_RECEIVE if is_ready else 0):
+            try:
+                frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                break
+            try:
+                self._accept(frames, received)
+            except ProtocolError as error:
+                self._reject(frames[0].bytes, error)
+        self._take_changes()  # after the registrations are read, because a descriptor may be reused at once
+        return received
+
+    def _wait(self, timeout_ms: int) -> bool:
+        """Wait for a message, a wake-up or the end of a worker's connection; return False on timeout."""
+        end = time.monotonic() + timeout_ms / 1_000
+        while ready := self._poller.poll(timeout_ms):
+            if any(source != self._monitor.socket for source, _ in ready):
+                return True
+            self._take_changes()
+            if self._cut_off:
+                return True
+            timeout_ms = max(0, int((end - time.monotonic()) * 1_000))
+        return False
+
+    def _take_changes(self) -> None:
+        self._cut_off += self._connections.take(self._registered, self._monitor.changes())
+        self._registered.clear()
+
+    def take_cut_off(self) -> list[str]:
+        """Return the workers whose connection has ended since the last call; they are dead or will end themselves."""
+        workers, self._cut_off = self._cut_off, []
+        return workers
+
+    def send(self, worker_id: str, message: ToWorker) -> None:
+        """Send to a worker, first-in first-out; do nothing if the worker is not connected."""
+        if self._closed or worker_id not in self._received:
+            return
+        sequence = self._sent.get(worker_id, 0)
+        frames = self._to_worker.frames(message, sequence)
+        self._sent[worker_id] = sequence + len(frames)
+        for frame in frames:
+            self._send(identity(CONTROL_ROLE, worker_id), frame)
+
+    def send_question(self, worker_id: str, frame: bytes) -> None:
+        """Send a frame on a worker's heartbeat connection; do nothing if the worker is not connected."""
+        if not self._closed:
+            self._send(identity(HEARTBEAT_ROLE, worker_id), frame)
+
+    def hear_answers(self, on_answer: Callable[[str, bytes], None]) -> None:
+        """Set the callback for frames of answers, which `receive` calls with their workers' ids."""
+        self._on_answer = on_answer
+
+    def wake(self) -> None:
+        """Make `receive` return early; any thread may call this."""
+        self._waker.wake()
+
+    def close(self) -> None:
+        """Give the last messages a moment to be sent, and free everything."""
+        if self._closed:
+            return
+        self._closed = True
+        self._monitor.close()
+        self._router.close(linger=LAST_WORDS_LINGER_MS)
+        self._authenticator.close()
+        self._waker.close()
+        self._context.term()
+
+    def _accept(self, frames: list[zmq.Frame], received: list[tuple[str, FromEndpoint]]) -> None:
+        role, worker_id = _parse_identity(frames[0].bytes)
+        if worker_id in self._unheard:
+            raise ProtocolError("an earlier message of it was lost")
+        if role == STALL_ROLE:
+            self._accept_dump(worker_id, frames, received)
+            return
+        if len(frames) != _FRAMES:
+            raise ProtocolError(f"a control message of {len(frames) - 1} frames instead of one")
+        peer, frame = (part.bytes for part in frames)
+        message: FromWorker | None
+        if role == HEARTBEAT_ROLE and parse_question_number(frame):
+            self._on_answer(worker_id, frame)
+            return
+        if role == HEARTBEAT_ROLE:
+            message = self._from_worker.decode(frame)[1]
+            if not isinstance(message, Heartbeat):
+                raise ProtocolError(f"a {type(message).__name__} came on a connection for heartbeats")
+        else:
+            message = self._receive_message(worker_id, frame)
+        if isinstance(message, Heartbeat | RegisterWorker) and message.worker_id != worker_id:
+            if role == CONTROL_ROLE:
+                self._received[worker_id].refuse()
+            raise ProtocolError(f"it claims to be worker {shorten(message.worker_id)!r}")
+        if isinstance(message, RegisterWorker):
+            self._registered.append((int(frames[-1].get(zmq.SRCFD)), worker_id))
+        if role == HEARTBEAT_ROLE:
+            self._dumps.pop(worker_id, None)
+            self._send(peer, PONG)
+        if message is not None:
+            received.append((worker_id, message))
+
+    def _accept_dump(self, worker_id: str, frames: list[zmq.Frame], received: list[tuple[str, FromEndpoint]]) -> None:
+        """Accept a part of the stacks of a blocked process."""
+        if len(frames) != _STALL_FRAMES:
+            raise ProtocolError(f"a part of a stack of {len(frames) - 1} frames instead of two")
+        if worker_id not in self._received:
+            raise ProtocolError("a worker sent its stacks before it registered")
+        dump = self._dumps.pop(worker_id, "") + frames[-1].bytes.decode("ascii", "replace")
+        dump = self._dumps[worker_id] = dump[max(0, dump.rfind(DUMP_BEGIN)) :][:DUMP_CHARS_MAX]
+        if len(self._dumps) > DUMPS_MAX:
+            del self._dumps[next(iter(self._dumps))]
+        stall = find_stall(dump)
+        if stall is not None:
+            received.append((worker_id, WorkerBlocked(worker_id, stall.at, stall.stack)))
+
+    def _receive_message(self, worker_id: str, frame: bytes) -> FromWorker | None:
+        """Check that a worker's messages are numbered from zero without gaps; return None if the message continues."""
+        receiver = self._received.get(worker_id)
+        if receiver is None and len(self._received) >= WORKERS_MAX:
+            raise ProtocolError(f"more than {WORKERS_MAX} workers")
+        receiver = receiver or MessageReceiver(self._from_worker)
+        try:
+            message = receiver.receive(frame)
+        except OutOfTurnError as error:
+            self._unheard.add(worker_id)
+            raise ProtocolError(f"{error}; its messages are ignored from now on") from error
+        self._received[worker_id] = receiver
+        return message
+
+    def _send(self, peer: bytes, frame: bytes) -> None:
+        try:
+            self._router.send_multipart([peer, frame], zmq.NOBLOCK)
+        except zmq.Again:
+            logger.warning("a message to worker %r was dropped: it accepts none", peer[1:].decode(errors="replace"))
+
+    def _reject(self, peer: bytes, error: ProtocolError) -> None:
+        self.rejected_messages += 1
+        if peer not in self._logged and len(self._logged) < PEERS_LOGGED_MAX:
+            self._logged.add(peer)
+            logger.warning("rejected a message of peer %s (logged once per peer): %s", shorten(repr(peer)), error)
+
+
+def _refuse_answer(worker_id: str, frame: bytes) -> None:
+    raise ProtocolError("an answer to no question")
+
+
+def _parse_identity(peer: bytes) -> tuple[bytes, str]:
+    role, name = peer[:1], peer[1:]
+    try:
+        worker_id = name.decode()
+    except UnicodeDecodeError:
+        worker_id = ""
+    if role not in (CONTROL_ROLE, HEARTBEAT_ROLE, STALL_ROLE) or not worker_id:
+        raise ProtocolError("its identity is not that of a worker")
+    return role, worker_id
+
 
 BACKGROUND_THREADS: Final = 2
 #: How long the workers of a finished job may take to end: their grace period, an interrupt, and the 2 s after which

@@ -45,8 +45,8 @@ from penstock.drivers.spark.sockets import (
 )
 from penstock.runtime.batch.exchange import Rows, keeps_step
 from penstock.runtime.batch.task import BatchTask
-from penstock.runtime.graph.job_graph import JobGraph
-from penstock.runtime.operators.lockstep import Answer, Round
+from penstock.runtime.graph import JobGraph
+from penstock.runtime.operators.base import Answer, Round
 
 _log = logging.getLogger("penstock.spark")
 

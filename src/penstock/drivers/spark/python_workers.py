@@ -5,15 +5,33 @@ Imports PySpark's modules from their unpacked folder instead of the archive that
 Spark starts Python workers with `PYTHONPATH` set to `python/lib/pyspark.zip` and the Py4J archive. Python compiles a
 module of an archive in every process. Before each task, PySpark calls `importlib.invalidate_caches`; Python 3.11 and
 3.12 then read the archive's contents again for each package imported from it: 0.1 s to 0.5 s a task.
+
+A worker's settings, services and executor, and its possible outcomes.
+
+Builds the task executor of a real job's worker.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+from penstock.drivers.inspection import EndedTasks
+from penstock.drivers.logs import LoggedStates
+from penstock.drivers.worker_storage import BackendSettings, StorageSettings
+from penstock.runtime.task.executor import TaskExecutor
+
+if TYPE_CHECKING:
+    from penstock.drivers.logs import LogSettings
+    from penstock.drivers.spark.sockets import WorkerKeys
+    from penstock.runtime.ports import Background, Clock, Coroutines, MasterGateway, Network
+    from penstock.runtime.protocol import ChannelId, ExecutionId, ToWorker
+    from penstock.runtime.records import Buffer
+
 
 DAEMON_SETTING: Final = "spark.python.daemon.module"
 DAEMON: Final = "penstock.drivers.spark.daemon"
@@ -90,3 +108,91 @@ def _unpacked(archive: Path) -> Path | None:
         if is_spark and (folder / package / "__init__.py").is_file():
             return folder
     return None
+
+
+#: The outcome of a worker, as its Spark task returns it.
+RELEASED = "released"
+ORPHANED = "orphaned"
+FAILED = "failed"
+RETRIED = "retried"
+
+
+class HostedTask(Protocol):
+    """A task of an executor."""
+
+    @property
+    def execution(self) -> ExecutionId: ...
+
+
+class Executor(Protocol):
+    """The executor that a worker runs (`runtime.task.executor.TaskExecutor`), as its loop sees it."""
+
+    shut_down: bool
+
+    @property
+    def tasks(self) -> Sequence[HostedTask]: ...
+
+    def on_message(self, message: ToWorker) -> None: ...
+
+    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None: ...
+
+    def on_credit(self, channel: ChannelId, credit: int) -> None: ...
+
+    def step(self) -> bool: ...
+
+    def next_deadline(self) -> int | None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class WorkerServices:
+    """The services that a worker passes to its executor."""
+
+    worker_id: str
+    clock: Clock
+    network: Network
+    master: MasterGateway
+    background: Background
+    coroutines: Coroutines
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """All settings that a worker needs to start."""
+
+    worker_id: str
+    keys: WorkerKeys
+    master_address: str
+    is_local: bool
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int
+    frame_bytes_max: int
+    record_bytes_max: int
+    make_executor: Callable[[WorkerServices], Executor]
+    script: bytes = b""
+    logs: LogSettings | None = None
+
+
+@dataclass(frozen=True)
+class TaskExecutorFactory:
+    """Builds a worker's `TaskExecutor`; is pickled and sent to the worker."""
+
+    storage: StorageSettings
+    backends: BackendSettings
+
+    def __call__(self, services: WorkerServices) -> TaskExecutor:
+        master = LoggedStates(services.master)
+        executor = TaskExecutor(
+            services.worker_id,
+            clock=services.clock,
+            network=services.network,
+            master=master,
+            background=services.background,
+            storage=self.storage.storage(),
+            backends=self.backends.backends(),
+            coroutines=services.coroutines,
+            cycles=EndedTasks(),
+        )
+        master.tasks = lambda: executor.tasks
+        return executor

@@ -22,20 +22,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.watermark_strategy import ColumnAssigner
-from penstock.drivers.process_resources import rare_collections
+from penstock.drivers.inspection import rare_collections
 from penstock.drivers.spark.batch_stage import (
     StageSettings,
     failures_told,
     open_task,
     record_column,
 )
-from penstock.drivers.spark.frame_records import ROW, TUPLE, VALUE, RecordShape, numbers, numbers_or_null, to_records
+from penstock.drivers.spark.frames import ROW, TUPLE, VALUE, RecordShape, numbers, numbers_or_null, to_records
 from penstock.runtime.batch.exchange import HASH_BITS, HASH_MASK, Places
-from penstock.runtime.columns.batch import ColumnKey
+from penstock.runtime.columns import ColumnKey
 from penstock.runtime.operators.record.stateless import PassOnOperator, TimestampsAndWatermarksOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.records import Batch
-from penstock.runtime.task.channels.partitioners import HashPartitioner
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.runtime.task.operator_chain import VertexProgram
 
 if TYPE_CHECKING:

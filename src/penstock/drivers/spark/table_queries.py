@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock.codecs.pickling import loads_named
 from penstock.drivers.event_loop import SystemClock
-from penstock.runtime.batch.splits import enumerate_splits
+from penstock.runtime.batch.exchange import enumerate_splits
 from penstock.runtime.connector import InputStatus, Source
 from penstock.runtime.records import Batch
 

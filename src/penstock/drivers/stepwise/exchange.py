@@ -9,12 +9,11 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 
 from penstock.base.errors import JobExecutionError
-from penstock.runtime.batch.exchange import Rows
-from penstock.runtime.batch.splits import SplitDealer
+from penstock.runtime.batch.exchange import Rows, SplitDealer
 from penstock.runtime.epochs.coordinator import Dealt, EpochAnswer, Task
 from penstock.runtime.epochs.task import ANSWER
-from penstock.runtime.graph.job_graph import JobGraph
-from penstock.runtime.job.failures import batch_error
+from penstock.runtime.graph import JobGraph
+from penstock.runtime.job.failover import batch_error
 from penstock.runtime.master.steps import Cancelled, DealSplits, Last, Left, OpenSources, SnapshotSources
 from penstock.runtime.task.failures import clear_own_frames, describe_failure
 from penstock.storage.metadata import StateFile

@@ -20,12 +20,11 @@ from typing import Any, Final
 
 from penstock.base.errors import JobExecutionError, PenstockError
 from penstock.runtime.accumulators import get_values, merge_accumulators
-from penstock.runtime.batch.exchange import ACCUMULATORS, CLIENT, METRICS, SEQUENCES_PER_SUBTASK
-from penstock.runtime.batch.splits import JobFigures
+from penstock.runtime.batch.exchange import ACCUMULATORS, CLIENT, METRICS, SEQUENCES_PER_SUBTASK, JobFigures
 from penstock.runtime.connector import CommitLog, Committer, Sink, SinkWriterContext
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.master.steps import Last
-from penstock.runtime.operators.sink.sink import SinkOperator
+from penstock.runtime.operators.sink import SinkOperator
 from penstock.runtime.ports import Clock, JobListener
 from penstock.runtime.task.operator_chain import VertexProgram
 

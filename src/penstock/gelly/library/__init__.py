@@ -2,12 +2,14 @@
 
 from penstock.gelly.library import directed, undirected
 from penstock.gelly.library.clustering import TriangleEnumerator
-from penstock.gelly.library.communities import CommunityDetection, LabelPropagation, Summarization
-from penstock.gelly.library.connected_components import (
+from penstock.gelly.library.communities import (
+    CommunityDetection,
     ConnectedComponents,
     GSAConnectedComponents,
     GSASingleSourceShortestPaths,
+    LabelPropagation,
     SingleSourceShortestPaths,
+    Summarization,
 )
 from penstock.gelly.library.link_analysis import HITS, PageRank, PageRankResult
 from penstock.gelly.library.metrics import ChecksumHashCode

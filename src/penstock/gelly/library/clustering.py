@@ -19,10 +19,18 @@ from itertools import permutations
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.asm.degrees import VertexDegree, VertexDegrees
-from penstock.gelly.asm.neighbours import MUTUAL, TURNED, Higher, Partial, Weights, higher_neighbours, partials
-from penstock.gelly.base.elements import GraphAlgorithm, flag
-from penstock.gelly.base.streams import FIRST, co_grouped, collected
+from penstock.gelly.asm import (
+    MUTUAL,
+    TURNED,
+    Higher,
+    Partial,
+    VertexDegree,
+    VertexDegrees,
+    Weights,
+    higher_neighbours,
+    partials,
+)
+from penstock.gelly.base import FIRST, GraphAlgorithm, co_grouped, collected, flag
 from penstock.gelly.library.metrics import Analytic
 
 #: The bit positions of the three pairs of a triangle's vertices: first and second, first and third, last two.

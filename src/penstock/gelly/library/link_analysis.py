@@ -19,7 +19,7 @@ import numpy as np
 
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.base.elements import GraphAlgorithm, GraphBase, number, whole
+from penstock.gelly.base import GraphAlgorithm, GraphBase, number, whole
 from penstock.gelly.columnar import GraphArrays, Inbox, Kernel, run_kernel
 
 

@@ -19,11 +19,9 @@ from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 import xxhash
 
 from penstock.base.errors import WrongTimeError
-from penstock.gelly.asm.degrees import VertexDegree, VertexDegrees
-from penstock.gelly.asm.neighbours import Higher, Partial, higher_neighbours, partials
-from penstock.gelly.base.elements import GraphAnalytic, flag
-from penstock.gelly.base.streams import collected
-from penstock.state.key_bytes import key_bytes
+from penstock.gelly.asm import Higher, Partial, VertexDegree, VertexDegrees, higher_neighbours, partials
+from penstock.gelly.base import GraphAnalytic, collected, flag
+from penstock.state.keys import key_bytes
 
 T = TypeVar("T")
 

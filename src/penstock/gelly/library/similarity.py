@@ -21,10 +21,8 @@ from typing import Any, Final, NamedTuple, Self
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import BroadcastProcessFunction
-from penstock.gelly.asm.degrees import VertexDegree
-from penstock.gelly.asm.neighbours import Partial, partials, with_degrees
-from penstock.gelly.base.elements import GraphAlgorithm, flag, number, whole
-from penstock.gelly.base.streams import FIRST, of_groups
+from penstock.gelly.asm import Partial, VertexDegree, partials, with_degrees
+from penstock.gelly.base import FIRST, GraphAlgorithm, flag, number, of_groups, whole
 from penstock.state.states import MapStateDescriptor
 
 GROUP_SIZE: Final = 64

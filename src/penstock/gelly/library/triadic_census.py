@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from penstock.gelly.asm.degrees import VertexDegree, VertexDegrees
-from penstock.gelly.asm.neighbours import FORWARD, MUTUAL, REVERSE, TURNED, Counts, Partial, partials
-from penstock.gelly.base.streams import collected
+from penstock.gelly.asm import FORWARD, MUTUAL, REVERSE, TURNED, Counts, Partial, VertexDegree, VertexDegrees, partials
+from penstock.gelly.base import collected
 from penstock.gelly.library.clustering import triangles
 from penstock.gelly.library.metrics import Analytic
 

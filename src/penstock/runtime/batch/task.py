@@ -25,6 +25,8 @@ from penstock.runtime.batch.exchange import (
     NO_KEY_PLACE,
     PASSED_ON_PLACE,
     Consumer,
+    CountedExchange,
+    CountedInput,
     Exchange,
     Rows,
     build_exchange,
@@ -35,14 +37,13 @@ from penstock.runtime.batch.exchange import (
     is_keyed,
     loads_batch,
     process_with_key,
+    task_metrics,
 )
-from penstock.runtime.batch.splits import CountedExchange, CountedInput, task_metrics
-from penstock.runtime.graph.job_graph import JobGraph
-from penstock.runtime.operators.base import Output, StreamOperator
+from penstock.runtime.graph import JobGraph
+from penstock.runtime.operators.base import Answer, LockstepOperator, Output, Round, StreamOperator
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.runtime.operators.lockstep import Answer, LockstepOperator, Round
-from penstock.runtime.operators.sink.sink import SinkOperator
-from penstock.runtime.operators.source.source import Emitted, SourceOperator
+from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock, Coroutines
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, Batch

@@ -16,8 +16,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from penstock.runtime.checkpoint.pending import (
+    CheckpointCompleted,
+    CheckpointNews,
+    CheckpointsFailed,
+    CheckpointsSettled,
     DoubtfulCheckpoints,
     PendingCheckpoint,
+    SavepointSettled,
+    StoreCalls,
     Stragglers,
     find_stragglers,
     stragglers,
@@ -30,24 +36,16 @@ from penstock.runtime.checkpoint.savepoints import (
     garbage,
     savepoint_path,
 )
-from penstock.runtime.checkpoint.settings import CheckpointSettings
 from penstock.runtime.checkpoint.statistics import (
     CheckpointRecord,
+    CheckpointSettings,
     CheckpointStatistics,
     CheckpointStatus,
     RestoredRecord,
 )
-from penstock.runtime.checkpoint.store_calls import (
-    CheckpointCompleted,
-    CheckpointNews,
-    CheckpointsFailed,
-    CheckpointsSettled,
-    SavepointSettled,
-    StoreCalls,
-)
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import is_final_at_first, is_outside
-from penstock.runtime.graph.execution_graph import Execution, ExecutionGraph
+from penstock.runtime.graph import Execution, ExecutionGraph
 from penstock.runtime.ports import CheckpointStore, Clock
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,

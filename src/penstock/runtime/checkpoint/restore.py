@@ -48,7 +48,7 @@ from penstock.base.options import (
     STATE_BACKEND,
 )
 from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction, parse_channel
-from penstock.runtime.graph.job_graph import BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
+from penstock.runtime.graph import BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
 
 #: The error for jobs in micro-batch execution.

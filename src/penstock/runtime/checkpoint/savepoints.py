@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PAST_DAMAGED, RECOVERY_PATH
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.ports import CheckpointStore
 from penstock.runtime.protocol import StopMode
 from penstock.storage.leadership import BEGUN, JobMark, Left, LeftByJobs

@@ -16,14 +16,16 @@ from penstock.runtime.batch.exchange import (
     METRICS,
     SILENT_PLACE,
     WATERMARK_PLACE,
+    CountedExchange,
+    CountedInput,
     Rows,
     build_exchange,
     build_sequence,
     find_targets,
     loads_batch,
     process_with_key,
+    task_metrics,
 )
-from penstock.runtime.batch.splits import CountedExchange, CountedInput, task_metrics
 from penstock.runtime.batch.task import OpenCalls, bounded_context
 from penstock.runtime.checkpoint.restore import ONLY_STREAMING
 from penstock.runtime.checkpoint.statistics import ChannelState
@@ -32,8 +34,8 @@ from penstock.runtime.epochs.coordinator import EpochAnswer, EpochVertex, EpochW
 from penstock.runtime.operators.base import Output, StreamOperator
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.record.stateless import TimestampsAndWatermarksOperator
-from penstock.runtime.operators.sink.sink import SinkOperator
-from penstock.runtime.operators.source.source import Emitted, SourceOperator
+from penstock.runtime.operators.sink import SinkOperator
+from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock, Coroutines, KeyedBackends, StateStorage
 from penstock.runtime.protocol import ExecutionId
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch

@@ -10,7 +10,7 @@ dies has carried out the first effects of a turn and not the others; the simulat
 
 **Failures.** The master cancels the tasks of the region that failed, and waits until each has ended, or its
 worker has. So two attempts of a task never run at once. A region is all subtasks that channels connect
-(`penstock.runtime.graph.execution_graph`): a job with a keyed stream is mostly one, pipelines that exchange
+(`penstock.runtime.graph`): a job with a keyed stream is mostly one, pipelines that exchange
 nothing are several, and so are the slots of a pipeline whose edges stay within a slot. No record passes between
 regions, so the others continue while one restarts. They share three things:
 

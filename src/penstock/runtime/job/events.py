@@ -8,22 +8,32 @@ A handler produces two things. Effects concern the outside world; the driver car
 News concerns the master itself: a part has found something that affects the whole job, such as a failure. The master
 takes in the news one by one, after the handler has returned and before the turn is over. So no handler runs inside
 another one.
+
+The delivery guarantees of a job, stated plainly when it starts (J).
+
+Reports side outputs that are read but never written, most likely due to a misspelt tag, when a job has finished.
+
+A task counts the records of each side output that is read, in a counter that does not exist before the first record.
+Side outputs for late records have a counter from the start, because they are usually empty.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from penstock.base.errors import PenstockError
 from penstock.base.job import JobStatus
-from penstock.runtime.checkpoint.store_calls import CheckpointNews
+from penstock.runtime.checkpoint.pending import CheckpointNews
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.effects import Effects
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.ports import Clock
-from penstock.runtime.protocol import Failure
+from penstock.runtime.protocol import Failure, TaskMetrics
+from penstock.runtime.task.operator_chain import side_output_counter
 from penstock.storage.metadata import CheckpointMetadata
 
 
@@ -145,3 +155,56 @@ def turn(handler: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P],
 
     in_a_turn.__doc__ = handler.__doc__
     return in_a_turn
+
+
+def guarantees(job_graph: JobGraph, settings: CheckpointSettings) -> list[str]:
+    """Return the lines to show to the user."""
+    lines = []
+    if settings.interval_ms is None:
+        lines.append("checkpointing is off: after a failure the job can only start over from the beginning")
+        lines += _never_committing(job_graph)
+    else:
+        promise = (
+            "state is exactly once, and so is two-phase output"
+            if settings.exactly_once
+            else "state is at least once: after a failure records may count twice"
+        )
+        lines.append(f"checkpoints every {settings.interval_ms} ms; {promise}")
+        nameless = [o.name for v in job_graph.vertices for o in v.operators if o.is_stateful and o.has_placed_id]
+        if nameless:
+            lines.append(
+                f"operators with state but without a uid: {', '.join(nameless)}: a changed program finds their state "
+                "in a savepoint only by a uid; set one with .uid(...)"
+            )
+    for vertex in job_graph.vertices:
+        for operator_id, source in vertex.sources.items():
+            if not source.replayable:
+                name = next(o.name for o in vertex.operators if o.operator_id == operator_id)
+                lines.append(f"source {name!r} cannot be replayed: a failure loses the records in flight")
+    return lines
+
+
+def _never_committing(job_graph: JobGraph) -> list[str]:
+    """Return a line for each sink that never commits: without checkpoints, it would commit at the end of input."""
+    endless = job_graph.vertices_without_end()
+    operators = [o for vertex in job_graph.vertices if vertex.index in endless for o in vertex.operators]
+    return [
+        f"sink {operator.name!r} never commits while the job runs, so its output never becomes visible: its input is "
+        "unbounded, and it commits on checkpoints. Turn them on with env.enable_checkpointing(interval)"
+        for operator in operators
+        if operator.commits
+    ]
+
+
+def unwritten_side_outputs(job_graph: JobGraph, metrics: Iterable[TaskMetrics]) -> list[str]:
+    """Return a line for each side output that no task has counted; all tasks of the job must have reported."""
+    counters: dict[int, set[str]] = {}
+    for task in metrics:
+        counters.setdefault(task.execution.vertex, set()).update(task.counters)
+    return [
+        f"the program reads side output {tag_id!r} of operator {name!r}, but it received no records; does the function "
+        "write to another tag?"
+        for vertex in job_graph.vertices
+        for name, tag_id in vertex.side_outputs
+        if vertex.index in counters and side_output_counter(tag_id) not in counters[vertex.index]
+    ]

@@ -24,19 +24,17 @@ from penstock.base.errors import (
 from penstock.base.job import JobStatus
 from penstock.base.options import FAILOVER_STRATEGY, HEARTBEAT_TIMEOUT_MS
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
-from penstock.runtime.checkpoint.savepoints import TakeSavepoint
-from penstock.runtime.checkpoint.settings import CheckpointSettings
-from penstock.runtime.checkpoint.store_calls import (
+from penstock.runtime.checkpoint.pending import (
     CheckpointCompleted,
     CheckpointsFailed,
     CheckpointsSettled,
     JobDeposed,
     SavepointSettled,
 )
+from penstock.runtime.checkpoint.savepoints import TakeSavepoint
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.effects import Effect
-from penstock.runtime.graph.execution_graph import JOB_MOVES, Execution, ExecutionGraph, ExecutionState
-from penstock.runtime.graph.job_graph import JobGraph
-from penstock.runtime.job.checks import guarantees, unwritten_side_outputs
+from penstock.runtime.graph import JOB_MOVES, Execution, ExecutionGraph, ExecutionState, JobGraph
 from penstock.runtime.job.events import (
     AttemptFailed,
     AttemptReady,
@@ -47,18 +45,18 @@ from penstock.runtime.job.events import (
     RescaleDue,
     Timers,
     Turns,
+    guarantees,
     turn,
+    unwritten_side_outputs,
 )
-from penstock.runtime.job.failover import JobFailures, PartPhase, PartRestart
-from penstock.runtime.job.failures import Labeller
+from penstock.runtime.job.failover import JobFailures, Labeller, PartPhase, PartRestart
 from penstock.runtime.job.recovery import JobRecovery, JobSavepoints, SavepointWaiter
 from penstock.runtime.job.rescaling import Departures, RescalePhase, RescaleWaiter, Rescaling
 from penstock.runtime.job.slots import Bounds, Patience, SlotPool
 from penstock.runtime.job.slow_workers import SlowWorkers
-from penstock.runtime.job.sources import JobSources
+from penstock.runtime.job.sources import JobSources, WatermarkHolds
 from penstock.runtime.job.tasks import JobTasks, unacknowledged, worker_name
 from penstock.runtime.job.view import JobHistory, JobView, RescaleEnd, job_view, subtask_views
-from penstock.runtime.job.watermark_holds import WatermarkHolds
 from penstock.runtime.ports import CheckpointStore, Clock
 from penstock.runtime.protocol import (
     AcknowledgeCheckpoint,

@@ -13,6 +13,7 @@ from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job import JobStatus
 from penstock.base.options import CHECKPOINTING_DIR, CHECKPOINTING_TIMEOUT_MS, RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
+from penstock.runtime.checkpoint.pending import SavepointSettled, StoreCalls
 from penstock.runtime.checkpoint.restore import check_fit, check_in_flight, to_initial_metadata
 from penstock.runtime.checkpoint.savepoints import (
     Recovery,
@@ -28,11 +29,9 @@ from penstock.runtime.checkpoint.savepoints import (
     refusal_of_latest,
     refusal_to_fall_back,
 )
-from penstock.runtime.checkpoint.store_calls import SavepointSettled, StoreCalls
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import is_outside
-from penstock.runtime.graph.execution_graph import ExecutionGraph
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import ExecutionGraph, JobGraph
 from penstock.runtime.job.events import AttemptFailed, AttemptReady, BeginKnown, JobGivenUp, JobHadEnded, JobNews, Turns
 from penstock.runtime.ports import CheckpointStore, Clock
 from penstock.runtime.protocol import Failure

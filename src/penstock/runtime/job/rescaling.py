@@ -39,8 +39,7 @@ from penstock.base.options import (
 )
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.effects import Effects
-from penstock.runtime.graph.execution_graph import ExecutionGraph
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import ExecutionGraph, JobGraph
 from penstock.runtime.job.events import JobNews, RescaleDue, Timers, Turns
 from penstock.runtime.job.slots import ResourceRequirements, SlotPool, compute_requirements, is_adaptive, is_reactive
 from penstock.runtime.job.tasks import JobTasks, task_names, worker_name

@@ -36,7 +36,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.options import SLOW_WORKERS_REPLACE_AFTER_MS, SLOW_WORKERS_THRESHOLD_MS
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.effects import Effects
-from penstock.runtime.graph.execution_graph import Execution, ExecutionGraph, ExecutionState
+from penstock.runtime.graph import Execution, ExecutionGraph, ExecutionState
 from penstock.runtime.job.slots import SlotPool
 from penstock.runtime.job.tasks import JobTasks, task_names, tasks_by_worker, unacknowledged, worker_name
 from penstock.runtime.job.view import WorkerView

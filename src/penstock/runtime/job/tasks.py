@@ -18,9 +18,8 @@ from penstock.base.options import TASK_CANCELLATION_INTERVAL_MS, TASK_CANCELLATI
 from penstock.runtime.accumulators import accumulator_values
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.effects import Effects
-from penstock.runtime.graph.execution_graph import EXECUTION_MOVES, Execution, ExecutionGraph, ExecutionState, Subtask
-from penstock.runtime.job.scheduler import deployments
-from penstock.runtime.job.slots import SlotPool
+from penstock.runtime.graph import EXECUTION_MOVES, Execution, ExecutionGraph, ExecutionState, Subtask
+from penstock.runtime.job.slots import SlotPool, deployments
 from penstock.runtime.job.sources import AlignmentGroups
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import (
@@ -33,7 +32,7 @@ from penstock.runtime.protocol import (
     TaskMetrics,
     TaskStateChanged,
 )
-from penstock.runtime.task.opening import task_settings
+from penstock.runtime.task.stream_task import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
 #: How long cancelled tasks may take before the log reports them and, at least, before their workers are killed.

@@ -15,8 +15,7 @@ from typing import Final
 from penstock.base.configuration import Configuration
 from penstock.base.job import JobStatus
 from penstock.runtime.checkpoint.statistics import CheckpointRecord, CheckpointStatistics
-from penstock.runtime.graph.execution_graph import ExecutionGraph, ExecutionState
-from penstock.runtime.graph.job_graph import JobEdge, JobGraph, OperatorInfo
+from penstock.runtime.graph import ExecutionGraph, ExecutionState, JobEdge, JobGraph, OperatorInfo
 from penstock.runtime.protocol import ProcessFigures, TaskMetrics
 from penstock.runtime.records import MIN_TIMESTAMP
 

@@ -43,9 +43,9 @@ from penstock.runtime.checkpoint.savepoints import (
     refusal_to_fall_back,
     savepoint_path,
 )
-from penstock.runtime.checkpoint.settings import CheckpointSettings
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.epochs.coordinator import Dealt, EpochAnswer, EpochCoordinator, EpochWork, Task
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.master.master import HasEnded, StepwiseMaster, begin_from_latest, begin_from_path, claims
 from penstock.runtime.master.steps import (
     Answer,

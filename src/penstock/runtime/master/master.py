@@ -21,7 +21,7 @@ from penstock.base.errors import CheckpointError, JobExecutionError, PenstockErr
 from penstock.base.job import JobStatus
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.base.secrets import hide
-from penstock.runtime.batch.splits import JobFigures
+from penstock.runtime.batch.exchange import JobFigures
 from penstock.runtime.checkpoint.restore import check_fit, to_initial_metadata
 from penstock.runtime.checkpoint.savepoints import (
     Choice,
@@ -34,12 +34,10 @@ from penstock.runtime.checkpoint.savepoints import (
     refusal_of_latest,
     refusal_to_fall_back,
 )
-from penstock.runtime.checkpoint.settings import CheckpointSettings
-from penstock.runtime.graph.execution_graph import JOB_MOVES
-from penstock.runtime.graph.job_graph import JobGraph
-from penstock.runtime.job.checks import unwritten_side_outputs
-from penstock.runtime.job.failover import Failover
-from penstock.runtime.job.failures import ending, to_failure
+from penstock.runtime.checkpoint.statistics import CheckpointSettings
+from penstock.runtime.graph import JOB_MOVES, JobGraph
+from penstock.runtime.job.events import unwritten_side_outputs
+from penstock.runtime.job.failover import Failover, ending, to_failure
 from penstock.runtime.job.view import FailureRecord, JobHistory, JobView, SubtaskView, job_view
 from penstock.runtime.master.steps import (
     BeginCommits,

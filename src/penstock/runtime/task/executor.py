@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.base.metrics import SlidingHistogram
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.runtime.graph import ExecutionState
 from penstock.runtime.ports import (
     Background,
     Clock,

@@ -16,15 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.base.errors import PenstockError
-from penstock.runtime.checkpoint.settings import INPUT_PLACE
+from penstock.runtime.checkpoint.statistics import INPUT_PLACE
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.operators.function_context import TIMERS_AFTER_END_MAX, OperatorContext
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.ports import Clock, Coroutines, KeyedBackends
 from penstock.runtime.protocol import ClientOutput, DeployTask, OperatorFigures, ReportWatermark, RequestSplit
 from penstock.runtime.records import MIN_TIMESTAMP, Batch, Watermark, WatermarkStatus
-from penstock.runtime.task.channels.partitioners import Partitioner
-from penstock.runtime.task.channels.result_partition import ResultPartition
+from penstock.runtime.task.channels.result_partition import Partitioner, ResultPartition
 from penstock.state.operator_state import OperatorStateBackend
 from penstock.state.snapshot import StateCapture
 from penstock.state.states import StateLatency

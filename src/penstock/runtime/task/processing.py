@@ -17,7 +17,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from penstock.runtime.operators.source.source import Emitted, SourceOperator
+from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import WatermarkHold
 from penstock.runtime.records import (

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from penstock.base.metrics import SlidingHistogram
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.runtime.operators.source.source import SourceWatermarks
+from penstock.runtime.operators.source import SourceWatermarks
 from penstock.runtime.protocol import InputWatermark, LatencySettings, WatermarkHold
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, LatencyMarker
 from penstock.runtime.task.channels.input_gate import InputChannel

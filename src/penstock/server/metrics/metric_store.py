@@ -18,21 +18,27 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from penstock.base.configuration import Configuration
-from penstock.base.metric_options import STATE_LATENCY_NAME_AS_VARIABLE
+from penstock.base.metrics import STATE_LATENCY_NAME_AS_VARIABLE
 from penstock.base.options import MANAGED_MEMORY_BYTES, STATE_BACKEND
 from penstock.runtime.job.view import JobView, RescaleCause, SubtaskView, VertexView, WorkerView
 from penstock.runtime.protocol import OperatorFigures
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.server.dispatcher import DispatchedJob, Dispatcher
-from penstock.server.metrics.processes import (
+from penstock.server.metrics.scopes import (
     NO_CHANNELS,
     ChannelMemory,
+    Histogram,
+    Scope,
+    Scoped,
     ThisProcess,
+    Value,
     channel_memory,
+    flat,
     memory_metrics,
+    of_operator,
     process_metrics,
+    spelled,
 )
-from penstock.server.metrics.scopes import Histogram, Scope, Scoped, Value, flat, of_operator, spelled
 from penstock.server.metrics.tasks import (
     SENT,
     History,

@@ -17,8 +17,7 @@ from typing import Final
 from penstock.base.job import JobStatus
 from penstock.base.metrics import QUANTILES, HistogramFigures
 from penstock.runtime.checkpoint.statistics import CheckpointRecord, CheckpointStatistics
-from penstock.runtime.graph.execution_graph import ExecutionState
-from penstock.runtime.graph.job_graph import OperatorInfo
+from penstock.runtime.graph import ExecutionState, OperatorInfo
 from penstock.runtime.job.view import JobView, SubtaskView, VertexView
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.protocol import ExecutionId, OperatorFigures, TaskFigures, TaskMetrics

@@ -21,9 +21,9 @@ from typing import Final, TypeVar
 from penstock.base.config_options import DURATION_MS, MAPPING, ConfigOption, ValueType
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.base.metric_options import METRICS_REPORTERS, METRICS_SCOPE_DELIMITER, TRACE_REPORTERS
+from penstock.base.metrics import METRICS_REPORTERS, METRICS_SCOPE_DELIMITER, TRACE_REPORTERS
 from penstock.runtime.checkpoint.statistics import CheckpointRecord
-from penstock.runtime.graph.execution_graph import ExecutionState
+from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
 from penstock.server.metrics.scopes import (
     COUNTER,

@@ -21,6 +21,10 @@ The audit log of requests: one line per change, and a bounded number of lines fo
 Serves the web page: `index.html` at `/`, and its assets.
 
 The Content-Security-Policy of answers: browsers load nothing else, whatever a name or a record injects.
+
+The OpenAPI document, generated from the table of routes.
+
+The table of routes: the single source for the server, the OpenAPI document and the required tokens.
 """
 
 from __future__ import annotations
@@ -29,10 +33,12 @@ import ipaddress
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
@@ -41,14 +47,150 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route as StarletteRoute
 
+from penstock import __version__
 from penstock.base.errors import MissingPathError, shorten
 from penstock.base.secrets import hide, hide_json
 from penstock.server.page import files
-from penstock.server.rest.calls.access import RestSettings, Role, cookie_name, read_cookie, role_of_token
-from penstock.server.rest.calls.answers import JSON_TYPE, TEXT_TYPE, Answer, RestError, build_answer, error_answer
-from penstock.server.rest.calls.context import RestContext
-from penstock.server.rest.calls.routing import Access, Call, Pool, Route
-from penstock.server.rest.openapi import ROUTES, document
+from penstock.server.rest.calls.context import RestContext, RestSettings, Role, cookie_name, read_cookie, role_of_token
+from penstock.server.rest.calls.routing import (
+    JSON_TYPE,
+    TEXT_TYPE,
+    Access,
+    Answer,
+    Call,
+    Html,
+    Parameter,
+    Pool,
+    RestError,
+    Route,
+    Text,
+    build_answer,
+    build_parameter_schema,
+    error_answer,
+)
+from penstock.server.rest.handlers import checkpoints, cluster, jobs, metrics, programs, rescales, vertices
+
+#: Error answers, for a refused path, query or body.
+_REFUSALS = {
+    "400": "A parameter, or the body, is wrong.",
+    "401": "A token is needed.",
+    "403": "Refused: another host, another site, or a token that is not good enough.",
+    "404": "There is no such thing.",
+    "409": "The job is not in a state for it.",
+    "413": "The body is too large.",
+    "429": "Too many operations are under way.",
+}
+
+#: The credentials that routes accept without requiring any; {} stands for no credentials.
+_SECURITY: dict[str, list[dict[str, list[str]]]] = {"open": [{}, {"token": []}, {"login": []}], "login": [{}]}
+
+
+@cache
+def _components(routes: tuple[Route, ...]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    kinds = list({str(kind): kind for route in routes for kind in (route.answers, route.body)}.values())
+    kinds = [kind for kind in kinds if kind is not None and kind not in (Text, Html)]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    return dict(zip(map(str, kinds), schemas, strict=True)), components
+
+
+def document(routes: Iterable[Route], cookie: str = "penstock-rest-8081") -> dict[str, Any]:
+    """Build the document of all routes, omitting their /v1 twins; `cookie` names the login cookie."""
+    listed = tuple(routes)
+    schemas, components = _components(listed)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in listed:
+        path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in route.path.split("/"))
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, schemas)
+    errors = {"type": "object", "properties": {"errors": {"type": "array", "items": {"type": "string"}}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Penstock", "version": __version__, "description": "Flink's REST API over Penstock's jobs."},
+        "servers": [{"url": "/"}, {"url": "/v1"}],
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Errors": errors | {"required": ["errors"]}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "login": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": cookie,
+                    "description": "POST /login sets it, for 12 hours. A change needs an Origin, a Referer or a "
+                    "Sec-Fetch-Site of this server, too.",
+                },
+            },
+        },
+    }
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    if route.answers is Text:
+        content = {"text/plain": {"schema": {"type": "string"}}}
+    elif route.answers is Html:
+        content = {"text/html": {"schema": {"type": "string"}}}
+    else:
+        content = {"application/json": {"schema": schemas[str(route.answers)]}}
+    refusal: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/Errors"}}}
+    if route.answers is Html:
+        refusal |= content
+    responses = {str(route.code): {"description": "As asked.", "content": content}}
+    responses |= {code: {"description": text, "content": refusal} for code, text in _REFUSALS.items()}
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": _operation_id(route),
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": build_parameter_schema(name)}
+            for name in route.parameters
+        ]
+        + [_parameter(parameter) for parameter in route.query],
+        "responses": responses,
+        "security": _SECURITY.get(route.access, [{"token": []}, {"login": []}, {}]),
+    }
+    if route.is_upload:
+        form = {"type": "object", "properties": {"jarfile": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"content": {"multipart/form-data": {"schema": form}}}
+    if route.body is not None:
+        kind = "application/x-www-form-urlencoded" if route.answers is Html else "application/json"
+        operation["requestBody"] = {"content": {kind: {"schema": schemas[str(route.body)]}}}
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    return "_".join([route.method.lower(), *(part.lstrip(":") for part in route.path.split("/") if part)])
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": parameter.kind}
+    if parameter.values:
+        schema["enum"] = list(parameter.values)
+    if parameter.kind == "integer":
+        schema |= {"minimum": 0, "maximum": 10**9 - 1}
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "required": False,
+        "description": parameter.description,
+        "schema": schema,
+    }
+
+
+def _order(route: Route) -> list[tuple[bool, str]]:
+    """Sort fixed parts of a path before parameters, so that /jobs/overview does not match /jobs/:jobid."""
+    return [(part.startswith(":"), part) for part in route.path.split("/")]
+
+
+ROUTES: Final[list[Route]] = sorted(
+    [
+        *checkpoints.ROUTES,
+        *cluster.ROUTES,
+        *jobs.ROUTES,
+        *metrics.ROUTES,
+        *programs.ROUTES,
+        *rescales.ROUTES,
+        *vertices.ROUTES,
+    ],
+    key=_order,
+)
 
 
 def parse_host(authority: str) -> str:

@@ -30,13 +30,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError
 from penstock.base.options import SHUTDOWN_ON_APPLICATION_FINISH
-from penstock.drivers.job_log import log_to_stderr_by_default
+from penstock.drivers.logs import log_to_stderr_by_default
 from penstock.server.dispatcher import Dispatcher
 from penstock.server.metrics.metric_store import MetricStore
 from penstock.server.rest.application import application
-from penstock.server.rest.calls.access import RestSettings
-from penstock.server.rest.calls.context import RestContext
-from penstock.server.session.programs import Programs
+from penstock.server.rest.calls.context import RestContext, RestSettings
+from penstock.server.session.channel import Programs
 
 #: The maximum number of connections, and their share of the descriptor limit.
 CONNECTIONS_MAX: Final = 256

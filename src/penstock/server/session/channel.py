@@ -5,6 +5,8 @@ Messages between two processes over connected sockets: a four-byte length, then 
 Both ends may send from any thread. A peer that sends an invalid message is disconnected.
 
 The program's end of the channel: reports the program's jobs to the session, and serves the session's requests.
+
+The interface between the REST API and a session that takes programs (Flink's jars, and their runs).
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,7 +28,7 @@ from penstock.base.errors import OperationError
 from penstock.base.job import JobExecutionResult, JobStatus
 from penstock.drivers.inspection import Question
 from penstock.drivers.running_job import RunningJob, completed, mapped
-from penstock.runtime.graph.job_graph import JobGraph
+from penstock.runtime.graph import JobGraph
 from penstock.runtime.job.view import JobView
 from penstock.server.dispatcher import DispatchedJob, unseen_view
 
@@ -342,3 +346,107 @@ def _answered(number: int, done: Future[Any]) -> Answered:
     if (error := done.exception()) is not None:
         return Answered(number, error=(type(error).__qualname__, str(error)[:TEXT_CHARS_MAX]))
     return Answered(number, msgspec.Raw(msgspec.msgpack.encode(done.result())))
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """An uploaded program.
+
+    Attributes:
+        upload_id: its id, such as `<uuid>_job.py`.
+        name: the file's name.
+        at_ms: the time of the upload (ms since the epoch).
+        entries: the modules that can be run; a script has one, `__main__`.
+    """
+
+    upload_id: str
+    name: str
+    at_ms: int
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """How to run a program.
+
+    Attributes:
+        arguments: the values of `sys.argv` after the program's name.
+        entry: the module to run; None for the script, or for `__main__` of an archive.
+        options: configuration that overrides the session's.
+        program_id: 32 hexadecimal digits; None to generate them.
+    """
+
+    arguments: tuple[str, ...] = ()
+    entry: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    program_id: str | None = None
+
+
+class ProgramStatus(Enum):
+    """The status of a program's process: running, or how it ended."""
+
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class ProgramView:
+    """A program that runs or has ended.
+
+    Attributes:
+        program_id: 32 hexadecimal digits.
+        name: the name of its file or module.
+        status: whether it runs, or how it ended.
+        process_id: the id of its process.
+        began_ms: when it began (ms since the epoch).
+        ended_ms: when it ended; None while it runs.
+        exit_code: its process's exit code; None while it runs. Negative for the signal that ended it.
+        jobs: the ids of its jobs, in order.
+        failure: the last output of a program that failed, or why it could not start.
+    """
+
+    program_id: str
+    name: str
+    status: ProgramStatus
+    process_id: int
+    began_ms: int
+    ended_ms: int | None
+    exit_code: int | None
+    jobs: tuple[str, ...]
+    failure: str | None
+
+
+class Programs(Protocol):
+    """Takes and runs programs. Unknown ids raise `MissingPathError`, and invalid input `WrongValueError`."""
+
+    def upload(self, name: str, data: bytes) -> Uploaded:
+        """Store a program; it is checked but not run."""
+
+    def uploads(self) -> list[Uploaded]:
+        """Return the stored programs, newest first."""
+
+    def remove(self, upload_id: str) -> None:
+        """Delete a stored program; running instances go on."""
+
+    def plan(self, upload_id: str, submission: Submission) -> dict[str, Any]:
+        """Return the plan of a program's first job without running it; raise `OperationError` if it has none."""
+
+    def run(self, upload_id: str, submission: Submission) -> ProgramView:
+        """Start a program in its own process."""
+
+    def wait_for_job(self, program_id: str, patience_seconds: float) -> ProgramView:
+        """Return a program once it has begun its first job, has ended, or the time is up."""
+
+    def programs(self) -> list[ProgramView]:
+        """Return the programs that run, and the remembered ones that have ended, in the order of their start."""
+
+    def program(self, program_id: str) -> ProgramView:
+        """Return one program."""
+
+    def output(self, program_id: str, begin: int) -> tuple[str, int]:
+        """Return a program's output from a byte offset on, and the next offset."""
+
+    def end(self, program_id: str) -> None:
+        """Cancel a program's jobs, and end its process if it does not exit then."""

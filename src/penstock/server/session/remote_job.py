@@ -20,7 +20,7 @@ from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobS
 from penstock.drivers.inspection import Answer, AskOutput, Question
 from penstock.drivers.logs import end_of_file
 from penstock.drivers.running_job import ANSWER_MS_MAX, Moves, completed, mapped
-from penstock.runtime.graph.job_graph import JobGraph, JobVertex
+from penstock.runtime.graph import JobGraph, JobVertex
 from penstock.runtime.job.slots import Bounds
 from penstock.runtime.job.view import FailureRecord, JobView
 from penstock.server.session import channel as messages

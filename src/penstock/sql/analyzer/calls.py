@@ -35,8 +35,7 @@ from penstock.sql.data.types import (
     YearMonthIntervalType,
 )
 from penstock.sql.expressions.columns import LAZY, Columns
-from penstock.sql.expressions.evaluator import Evaluator, bind_operands
-from penstock.sql.expressions.sharing import CASTS
+from penstock.sql.expressions.evaluator import CASTS, Evaluator, bind_operands
 from penstock.sql.functions.casts import supports_cast
 from penstock.sql.functions.characters import without_halves
 from penstock.sql.functions.definition import ScalarFunction, Session

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from penstock.base.deep_calls import repeats_if_deep
+from penstock.base.copies import repeats_if_deep
 from penstock.base.errors import UnsupportedError
 from penstock.sql.analyzer.calls import Calls, constant
 from penstock.sql.analyzer.expressions import ScalarAnalyser
-from penstock.sql.analyzer.from_clause import RelationAnalyser
-from penstock.sql.analyzer.hints import (
+from penstock.sql.analyzer.from_clause import (
+    RelationAnalyser,
     check_query_hints,
     collect_relation_names,
     collect_state_ttls,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
-from penstock.sql.catalogs.schema import Schema
+from penstock.sql.catalogs.columns import Schema
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser.statements import Distribution
 

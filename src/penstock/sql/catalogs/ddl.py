@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from penstock.base.config_options import STRING, ConfigOption, choice
 from penstock.base.errors import UnsupportedError
 from penstock.sql.catalogs.catalog import CatalogBaseTable
-from penstock.sql.catalogs.schema import Schema, UnresolvedColumn, UnresolvedWatermark
+from penstock.sql.catalogs.columns import Schema, UnresolvedColumn, UnresolvedWatermark
 from penstock.sql.catalogs.sinks import Path, Sinks, write_plan
 from penstock.sql.data.errors import UnknownNameError, ValidationError
 from penstock.sql.logical.nodes import Node, RejectedRows, RowSchema, Scan, WatermarkAssigner, Write

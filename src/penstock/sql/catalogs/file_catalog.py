@@ -32,14 +32,14 @@ from urllib.parse import quote, unquote
 
 from penstock.base.errors import PenstockError, UnsupportedError
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
-from penstock.sql.catalogs.manager import InlineView
-from penstock.sql.catalogs.schema import (
+from penstock.sql.catalogs.columns import (
     Schema,
     UnresolvedColumn,
     UnresolvedWatermark,
     parse_data_type,
     parse_expression,
 )
+from penstock.sql.catalogs.manager import InlineView
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser import to_sql
 from penstock.sql.parser.statements import Distribution

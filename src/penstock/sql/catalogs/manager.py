@@ -11,13 +11,20 @@ from datetime import tzinfo
 
 from penstock.base.errors import did_you_mean
 from penstock.sql.analyzer.calls import Calls, FindFunction
-from penstock.sql.analyzer.hints import options_of_hints
+from penstock.sql.analyzer.from_clause import options_of_hints
 from penstock.sql.analyzer.queries import QueryAnalyser
 from penstock.sql.analyzer.select import project
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, ObjectPath
-from penstock.sql.catalogs.columns import ColumnKind, ResolvedSchema, list_metadata_columns, resolve, row_schema
+from penstock.sql.catalogs.columns import (
+    ColumnKind,
+    ResolvedSchema,
+    Schema,
+    UnresolvedColumn,
+    list_metadata_columns,
+    resolve,
+    row_schema,
+)
 from penstock.sql.catalogs.ddl import with_null_times
-from penstock.sql.catalogs.schema import Schema, UnresolvedColumn
 from penstock.sql.data.errors import UnknownNameError, ValidationError, names_located
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import Node, PlanColumn, RowSchema, Scan, WatermarkAssigner

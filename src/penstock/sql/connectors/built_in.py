@@ -11,7 +11,7 @@ from penstock.sql.connectors.filesystem.connector import FilesystemConnector
 from penstock.sql.connectors.iceberg import IcebergConnector
 from penstock.sql.connectors.jdbc import JdbcConnector
 from penstock.sql.connectors.kafka.connector import KafkaConnector, UpsertKafkaConnector
-from penstock.sql.connectors.nexmark.connector import NexmarkConnector
+from penstock.sql.connectors.nexmark import NexmarkConnector
 from penstock.sql.connectors.postgres_cdc import PostgresCdcConnector
 from penstock.sql.connectors.spark import BlackholeConnector, PrintConnector, SocketConnector, SparkConnector
 from penstock.sql.formats.built_in import built_in_formats

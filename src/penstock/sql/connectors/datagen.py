@@ -1,4 +1,6 @@
-"""`datagen`: a table of generated rows, random or sequential, with the options of Flink's connector of this name.
+"""Random numbers that depend only on a seed and the row number (G8), for many rows at once.
+
+`datagen`: a table of generated rows, random or sequential, with the options of Flink's connector of this name.
 
 A table has the same rows in every run, except for dates and times, which follow the clock.
 
@@ -18,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +28,10 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.codecs.arrow_columns import get_map_key_type, map_array
-from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.codecs.arrow_columns import NANOSECONDS, get_map_key_type, map_array
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
 from penstock.connectors.split_reader import SeriesQueue, SeriesReader
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import (
     Boundedness,
     Source,
@@ -46,7 +47,6 @@ from penstock.sql.data.types import DataType, DecimalType
 from penstock.sql.functions.type_rules import INTEGERS
 from penstock.sql.logical.nodes import Scan
 from penstock.sql.tables.connector import TableConnector, TableOptions
-from penstock.sql.tables.counter_rng import Chance, Integers
 from penstock.sql.tables.tables import (
     NO_WATERMARKS,
     LimitPushDown,
@@ -56,6 +56,46 @@ from penstock.sql.tables.tables import (
     WatermarkPushDown,
 )
 from penstock.state.equality import canonical_values
+
+Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Bits: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
+
+_STEP: Final = 0x9E3779B97F4A7C15
+_LANE: Final = 0xD1B54A32D192ED03
+_MASK: Final = 2**64 - 1
+
+
+class Chance:
+    """Random draws for rows. Each property of a row has its own lane, so properties are independent."""
+
+    def __init__(self, seed: int, numbers: Integers) -> None:
+        self._seed = seed
+        self._bits: Bits = numbers.astype(np.uint64) * np.uint64(_STEP)
+
+    def below(self, limit: int | Integers, lane: int) -> Integers:
+        """Return integers from 0 up to a positive limit, exclusive."""
+        numbers: Integers = (self.bits(lane) % np.asarray(limit).astype(np.uint64)).astype(np.int64)
+        return numbers
+
+    def unit(self, lane: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return floats from 0 up to 1, exclusive."""
+        numbers: np.ndarray[Any, np.dtype[np.float64]] = (self.bits(lane) >> np.uint64(11)).astype(
+            np.float64
+        ) * 2.0**-53
+        return numbers
+
+    def price(self, lane: int) -> Integers:
+        """Return prices from 100 to 100 million, equally many in each power of ten."""
+        return np.rint(10.0 ** (self.unit(lane) * 6.0 + 2.0)).astype(np.int64)
+
+    def bits(self, lane: int) -> Bits:
+        """Return well-mixed 64-bit numbers (SplitMix64)."""
+        x = self._bits + np.uint64((self._seed * _STEP + lane * _LANE) & _MASK)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed: Bits = x ^ (x >> np.uint64(31))
+        return mixed
+
 
 KIND: Final = (
     ConfigOptions.key("kind").string_type().default_value("random").with_description("`random` or `sequence`.")

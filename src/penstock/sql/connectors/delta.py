@@ -24,16 +24,14 @@ from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.durable_files import check_outlives
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
-from penstock.codecs.arrow_columns import exact_cast
-from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.codecs.arrow_columns import NANOSECONDS, exact_cast
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.delta import log
 from penstock.connectors.delta.commits import PreparedFiles
-from penstock.connectors.delta.data_files import TARGET_BYTES
 from penstock.connectors.delta.log import Scanned, Start, WantedColumn, check_before_reading, check_before_writing
 from penstock.connectors.delta.sink import DeltaSink, DeltaWriter
 from penstock.connectors.delta.source import INTERVAL_MS, DeltaSource, parse_start
-from penstock.connectors.delta.table import TablePlace, require_library, stored_type
+from penstock.connectors.delta.table import TARGET_BYTES, TablePlace, require_library, stored_type
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
 from penstock.sql.data.arrow import arrow_type, columns_of_changes
 from penstock.sql.data.errors import ValidationError
@@ -46,8 +44,7 @@ from penstock.sql.formats.columnar_files import (
     statistics_filter,
 )
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
-from penstock.sql.tables.connector import TableConnector, TableOptions
-from penstock.sql.tables.lookup import TableLookup, held_lookup
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, held_lookup
 from penstock.sql.tables.tables import (
     NO_WATERMARKS,
     Filtered,

@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
-from penstock.connectors.iceberg.ledger import Staged
+from penstock.connectors.iceberg.committer import Staged
 from penstock.connectors.iceberg.scan import (
     INTERVAL_MS,
     Scanned,
@@ -51,8 +51,7 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
-from penstock.sql.tables.connector import TableConnector, TableOptions
-from penstock.sql.tables.lookup import TableLookup, held_lookup
+from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, held_lookup
 from penstock.sql.tables.tables import (
     Filtered,
     FilterPushDown,

@@ -28,8 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
-from penstock.codecs.arrow_columns import get_map_key_type, get_map_keys, map_array, map_type
-from penstock.codecs.arrow_types import DIGITS, NANOSECONDS
+from penstock.codecs.arrow_columns import DIGITS, NANOSECONDS, get_map_key_type, get_map_keys, map_array, map_type
 from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,

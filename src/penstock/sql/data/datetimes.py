@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.codecs.arrow_columns import NANOSECONDS
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
 

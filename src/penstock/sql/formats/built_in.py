@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.sql.formats.avro import AvroTableFormat
-from penstock.sql.formats.avro_confluent import AvroConfluentFormat, DebeziumAvroConfluentFormat
+from penstock.sql.formats.avro import AvroConfluentFormat, AvroTableFormat, DebeziumAvroConfluentFormat
 from penstock.sql.formats.changelog_json import CanalJsonFormat, DebeziumJsonFormat, MaxwellJsonFormat, OggJsonFormat
+from penstock.sql.formats.columnar_files import OrcTableFormat, ParquetTableFormat
 from penstock.sql.formats.csv import CsvTableFormat
 from penstock.sql.formats.format import Formats
 from penstock.sql.formats.json import JsonTableFormat
-from penstock.sql.formats.parquet import OrcTableFormat, ParquetTableFormat
 from penstock.sql.formats.protobuf import ProtobufTableFormat
-from penstock.sql.formats.raw import RawTableFormat
+from penstock.sql.formats.text_columns import RawTableFormat
 
 
 def built_in_formats() -> Formats:

@@ -23,7 +23,7 @@ from penstock.codecs.serialization import BAD_RECORD, BadMessage, Deserialized, 
 from penstock.connectors.base import refuse_or_skip
 from penstock.formats.file_format import BatchWriter, BatchWriterFactory, BulkFormat, LineDecoder, StreamFormat
 from penstock.formats.json import MessageLinesDecoder
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import (
     Boundedness,
     InputStatus,

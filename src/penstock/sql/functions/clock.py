@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
-from penstock.codecs.arrow_types import DIGITS
+from penstock.codecs.arrow_columns import DIGITS
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_scalar
 from penstock.sql.data.datetimes import (
     DAY_MS,
@@ -60,7 +60,7 @@ from penstock.sql.data.types import (
     TimestampType,
     TimeType,
 )
-from penstock.sql.datetime_format.parsing import modern_parser
+from penstock.sql.datetime_format.formatting import modern_parser
 from penstock.sql.datetime_format.patterns import UnusablePatternError, fraction_digits
 from penstock.sql.functions.datetime import UNIT
 from penstock.sql.functions.datetime_text import clocks_of_text, read_modern

@@ -37,8 +37,14 @@ from penstock.sql.data.datetimes import (
     zone_or_gmt,
 )
 from penstock.sql.data.types import DataType, DateType, LocalZonedTimestampType, NullType, TimestampType, TimeType
-from penstock.sql.datetime_format.formatting import Shown, formatter
-from penstock.sql.datetime_format.parsing import modern_parser, parse_default, parse_sql, simple_parser
+from penstock.sql.datetime_format.formatting import (
+    Shown,
+    formatter,
+    modern_parser,
+    parse_default,
+    parse_sql,
+    simple_parser,
+)
 from penstock.sql.datetime_format.patterns import Dialect, UnusablePatternError
 from penstock.sql.functions.definition import (
     AS_BIGINT,

@@ -67,11 +67,18 @@ from penstock.sql.functions.definition import (
     value_kernel,
     where,
 )
-from penstock.sql.functions.json_documents import document, key_order, scalar_text, storable, text_in_quotes, write_json
 from penstock.sql.functions.json_path import json_path
 from penstock.sql.functions.numbers import double_text
 from penstock.sql.functions.type_rules import BYTES, TEXTS
-from penstock.sql.functions.variants import Variant
+from penstock.sql.functions.variants import (
+    Variant,
+    document,
+    key_order,
+    scalar_text,
+    storable,
+    text_in_quotes,
+    write_json,
+)
 from penstock.sql.parser.types import TypeParser
 from penstock.sql.typed import FunctionCall, Typed
 

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.functions.json_documents import JsonTextError, read_json, scalar_text
+from penstock.sql.functions.variants import JsonTextError, read_json, scalar_text
 
 
 class JsonPathError(TableRuntimeError):

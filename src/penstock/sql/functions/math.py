@@ -35,7 +35,6 @@ from penstock.sql.data.types import (
     NumericType,
 )
 from penstock.sql.functions import datetime as temporal_arithmetic
-from penstock.sql.functions.decimal import RESULTS, as_decimals, decimal_kernel, fitted, quotients, remainders
 from penstock.sql.functions.definition import (
     AS_DOUBLE,
     AS_INT,
@@ -58,6 +57,7 @@ from penstock.sql.functions.definition import (
     value_kernel,
     where,
 )
+from penstock.sql.functions.numbers import RESULTS, as_decimals, decimal_kernel, fitted, quotients, remainders
 from penstock.sql.functions.type_rules import INTERVALS, TIMES, as_decimal, is_text, least_restrictive, rounded_decimal
 
 _APPROXIMATE: Final = (FloatType, DoubleType)

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.arrow_types import DIGITS
+from penstock.codecs.arrow_columns import DIGITS
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_full_array
 from penstock.sql.data.datetimes import DAY_MS, FAR_NANOSECONDS, to_local, to_moments, view
 from penstock.sql.data.errors import TableRuntimeError

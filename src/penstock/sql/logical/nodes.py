@@ -176,7 +176,7 @@ class ArrowRows(Node):
 class StreamRows(Node):
     """The records of a DataStream, as columns.
 
-    `stream` knows their origin and layout (`penstock.sql.stream.bridge.records`); a plan only checks
+    `stream` knows their origin and layout (`penstock.sql.stream.bridge`); a plan only checks
     whether it is the same stream. `key`, `changes` and the rest are as in `penstock.sql.tables.tables`.
     """
 

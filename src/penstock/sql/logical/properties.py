@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import xxhash
 
-from penstock.base.deep_calls import NESTING_MAX, SHALLOW_LEVELS, allow_deep_calls
+from penstock.base.copies import NESTING_MAX, SHALLOW_LEVELS, allow_deep_calls
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import (

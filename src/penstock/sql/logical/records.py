@@ -35,10 +35,9 @@ from penstock.base.typeinfo import (
     TypeInformation,
 )
 from penstock.base.types import Row, RowKind
-from penstock.codecs.arrow_columns import exact_cast, nullable_key_column, plain_type
-from penstock.codecs.arrow_types import exact_array
+from penstock.codecs.arrow_columns import exact_array, exact_cast, nullable_key_column, plain_type
 from penstock.codecs.pickling import make_rows
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.records import Batch
 from penstock.sql.data import types

@@ -12,7 +12,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.analyzer.subqueries import TRUE, conjoin, shifted
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.expressions.sharing import is_stable
+from penstock.sql.expressions.evaluator import is_stable
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import (
     Filter,
@@ -25,9 +25,8 @@ from penstock.sql.logical.nodes import (
     WatermarkAssigner,
 )
 from penstock.sql.logical.properties import with_inputs
-from penstock.sql.optimizer.join_conditions import are_keys, split_condition
 from penstock.sql.optimizer.pruning import collect_columns
-from penstock.sql.optimizer.pushdown import over
+from penstock.sql.optimizer.pushdown import are_keys, over, split_condition
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed
 
 

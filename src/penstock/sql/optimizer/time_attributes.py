@@ -25,8 +25,8 @@ from penstock.sql.analyzer.select import find_join_window_edges, group_keys, gro
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import INSERTS, Changes, Filter, Node, Project, RowSchema, TimeAttribute
 from penstock.sql.logical.properties import find_input, with_inputs
-from penstock.sql.optimizer.join_conditions import find_interval
 from penstock.sql.optimizer.pruning import collect_columns, columns_of_calls
+from penstock.sql.optimizer.pushdown import find_interval
 from penstock.sql.tables.tables import TableReader
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed, transformed
 

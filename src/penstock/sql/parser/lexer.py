@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
-from penstock.base.deep_calls import NESTING_MAX, SHALLOW_LEVELS, allow_deep_calls
+from penstock.base.copies import NESTING_MAX, SHALLOW_LEVELS, allow_deep_calls
 from penstock.base.errors import PenstockError
 
 

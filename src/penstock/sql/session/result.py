@@ -20,9 +20,8 @@ from typing import Any, Final, Protocol
 
 from penstock.base.errors import WrongTimeError
 from penstock.base.types import Row, RowKind
-from penstock.drivers.job_client import JobClient
-from penstock.sql.catalogs.columns import ResolvedSchema
-from penstock.sql.catalogs.schema import TableSchema
+from penstock.drivers.running_job import JobClient
+from penstock.sql.catalogs.columns import ResolvedSchema, TableSchema
 from penstock.sql.data import types
 from penstock.sql.data.types import DataType
 from penstock.sql.executor import ChangelogRow, Job

@@ -44,21 +44,20 @@ from penstock.base.options import CONFIGURATION_STRICT, GLOBAL_JOB_PARAMETERS, R
 from penstock.base.typeinfo import Types
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.data_stream import StreamExecutionEnvironment
-from penstock.drivers.job_client import JobClient
-from penstock.drivers.job_log import check_keys
-from penstock.drivers.running_job import completed
-from penstock.drivers.spark.frame_source import DataFrameSource
+from penstock.drivers.logs import check_keys
+from penstock.drivers.running_job import JobClient, completed
+from penstock.drivers.spark.frames import DataFrameSource
 from penstock.drivers.spark.handle import SparkHandle, short_reason
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.spark.table_queries import QueryThreads, arrow_batches
-from penstock.plan.description import Plan
+from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import StreamOperator
-from penstock.runtime.operators.sink.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
-from penstock.runtime.operators.source.source import SourceOperator
+from penstock.runtime.operators.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
+from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.records import Batch
-from penstock.runtime.task.channels.partitioners import GlobalPartitioner
+from penstock.runtime.task.channels.result_partition import GlobalPartitioner
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.data.arrow import to_values
 from penstock.sql.data.conversion import to_external
@@ -69,19 +68,18 @@ from penstock.sql.functions.definition import Session
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import MatchRecognize, Node, RowSchema, Scan, Write
 from penstock.sql.spark import aggregates as aggregations
-from penstock.sql.spark import match as patterns
 from penstock.sql.spark import planning as leaves
 from penstock.sql.spark import relations, windows
 from penstock.sql.spark import relations as joins
+from penstock.sql.spark import windows as patterns
 from penstock.sql.spark.kernels import BatchSession
 from penstock.sql.spark.native import RAISED
 from penstock.sql.spark.planning import BatchPlanner
 from penstock.sql.spark.stored import from_stored, is_of_spark, spark_type
 from penstock.sql.stream.executor import WritingJob
-from penstock.sql.stream.planning.options import SinkOptions, sink_options
-from penstock.sql.stream.planning.table_options import of_connector
+from penstock.sql.stream.planning.options import SinkOptions, of_connector, sink_options
 from penstock.sql.stream.rows.rows import ToRowsOperator
-from penstock.sql.stream.sinks.constraints import ConstraintOperator, collect_constraints
+from penstock.sql.stream.sinks import ConstraintOperator, collect_constraints
 from penstock.sql.tables.connector import Connectors
 from penstock.sql.tables.tables import PushDown, TableReader, TableWriter
 from penstock.sql.user_functions.definition import async_settings

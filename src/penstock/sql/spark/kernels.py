@@ -19,8 +19,8 @@ from penstock.base.metrics import MetricGroup, MetricRegistry
 from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.datetimes import to_local, to_moments
 from penstock.sql.data.types import DataType, LocalZonedTimestampType
+from penstock.sql.expressions.builder import Correlation
 from penstock.sql.expressions.columns import Columns
-from penstock.sql.expressions.correlation import Correlation
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.functions.clock import ASSIGN
 from penstock.sql.functions.definition import Session

@@ -60,9 +60,9 @@ from penstock.sql.data.types import (
     VariantType,
     YearMonthIntervalType,
 )
-from penstock.sql.functions.decimal import RESULTS
+from penstock.sql.functions.numbers import RESULTS
 from penstock.sql.functions.type_rules import as_decimal
-from penstock.sql.optimizer.join_conditions import is_key
+from penstock.sql.optimizer.pushdown import is_key
 from penstock.sql.spark.stored import MICROSECOND_DIGITS, key_text, literal_text, spark_type, text_literal
 from penstock.sql.typed import Constant, Constants, Field, FunctionCall, Typed, UserCall
 

@@ -36,7 +36,7 @@ from penstock.drivers.spark.table_queries import (
     table_of_frame,
     tables_named,
 )
-from penstock.runtime.columns.batch import as_columns
+from penstock.runtime.columns import as_columns
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.records import Batch
 from penstock.sql.analyzer.calls import Calls

@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.sql.catalogs.catalog import CatalogBaseTable, ObjectPath
+from penstock.sql.catalogs.columns import Schema, UnresolvedColumn
 from penstock.sql.catalogs.ddl import build_schema
-from penstock.sql.catalogs.schema import Schema, UnresolvedColumn
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser import statements, syntax
 from penstock.sql.parser.statements import AlterAction, Elements
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.sql.statements import results
-from penstock.sql.statements.results import renamed_path
+from penstock.sql.statements import insert as results
+from penstock.sql.statements.insert import renamed_path
 
 
 def altered(table: CatalogBaseTable, action: AlterAction) -> CatalogBaseTable:

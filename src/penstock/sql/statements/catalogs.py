@@ -17,10 +17,10 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.parser import statements
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
+from penstock.sql.statements import insert as results
 from penstock.sql.statements import objects as functions
 from penstock.sql.statements import objects as tables
 from penstock.sql.statements import objects as views
-from penstock.sql.statements import results
 
 
 def place(session: TableSession, path: tuple[str, ...]) -> tuple[str, str]:

@@ -25,8 +25,8 @@ from penstock.sql.parser import statements, to_sql
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.sql.statements import results
-from penstock.sql.statements.results import renamed_path
+from penstock.sql.statements import insert as results
+from penstock.sql.statements.insert import renamed_path
 
 
 def _create(session: TableSession, statement: statements.CreateTable) -> TableResult:

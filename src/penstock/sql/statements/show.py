@@ -40,13 +40,13 @@ from penstock.sql.parser.statements import Statement
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.sql.statements import catalogs, results
+from penstock.sql.statements import catalogs
 from penstock.sql.statements import catalogs as databases
 from penstock.sql.statements import catalogs as modules
+from penstock.sql.statements import insert as results
 from penstock.sql.statements import objects as functions
-from penstock.sql.statements.insert import plan_insert
+from penstock.sql.statements.insert import plan_insert, with_text
 from penstock.sql.statements.objects import create_as
-from penstock.sql.statements.results import with_text
 
 
 def require_table(session: TableSession, path: tuple[str, ...]) -> tuple[tuple[str, str, str], CatalogBaseTable]:

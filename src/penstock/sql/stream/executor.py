@@ -18,20 +18,18 @@ from penstock.base.errors import CallTimeoutError, ConfigurationError, Unsupport
 from penstock.base.options import STATE_BACKEND
 from penstock.datastream.closeable_iterator import CloseableIterator
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.drivers.job_client import JobClient
-from penstock.drivers.running_job import RunningJob
-from penstock.plan.description import Plan
+from penstock.drivers.running_job import JobClient, RunningJob
+from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Transformation
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.data.conversion import to_external
 from penstock.sql.executor import ChangelogRow
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import ALL, SHORT, Node, Write, shown
-from penstock.sql.stream.bridge.records import RecordTarget
+from penstock.sql.stream.bridge import RecordTarget
 from penstock.sql.stream.planner import Planned, StreamPlanner
-from penstock.sql.stream.planning.options import Lookups, plan_options
-from penstock.sql.stream.planning.table_options import of_connector
-from penstock.sql.stream.rows.evaluation import StreamSession
+from penstock.sql.stream.planning.options import Lookups, of_connector, plan_options
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.tables.connector import Connectors
 from penstock.sql.tables.tables import PushDown, TableWriter
 from penstock.sql.user_functions.definition import async_settings

@@ -18,13 +18,13 @@ from penstock.base.errors import UnsupportedError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.connectors.collect import CollectSink
 from penstock.plan.transformation import Transformation, Upstream
-from penstock.runtime.operators.sink.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
-from penstock.runtime.operators.source.source import SourceOperator
-from penstock.runtime.task.channels.partitioners import GlobalPartitioner
+from penstock.runtime.operators.sink import CommittableWriterOperator, GlobalCommit, SinkOperator
+from penstock.runtime.operators.source import SourceOperator
+from penstock.runtime.task.channels.result_partition import GlobalPartitioner
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.catalogs.ddl import NULL_TIME_TABLE
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.expressions.sharing import is_stable
+from penstock.sql.expressions.evaluator import is_stable
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import ALL, INSERTS, Changes, RowSchema, shown
@@ -33,38 +33,43 @@ from penstock.sql.optimizer.optimizer import rewritten
 from penstock.sql.optimizer.pruning import ScanKey, scan_key
 from penstock.sql.optimizer.pushdown import Calc, extract_calc
 from penstock.sql.optimizer.time_attributes import orders_by_arrival, with_late_processing_time
-from penstock.sql.stream.bridge.plan import (
+from penstock.sql.stream import sinks as plan_sinks
+from penstock.sql.stream.bridge import (
     ArrowRowsRule,
+    RecordTarget,
     RejectedRowsRule,
     ScanRule,
     StreamRowsRule,
     ValuesRule,
     WatermarkRule,
 )
-from penstock.sql.stream.bridge.records import RecordTarget
-from penstock.sql.stream.calc.plan import (
+from penstock.sql.stream.calc import (
     CalcRule,
     CorrelateRule,
     ExpandRule,
     ReplicateRule,
     UnionRule,
 )
-from penstock.sql.stream.changelog.plan import FromChangelogRule, NormalizeRule, ToChangelogRule, with_normalizers
-from penstock.sql.stream.groups.plan import AggregateRule, TableAggregateRule, is_distinct_already
+from penstock.sql.stream.changelog import FromChangelogRule, NormalizeRule, ToChangelogRule, with_normalizers
+from penstock.sql.stream.groups import AggregateRule, TableAggregateRule, is_distinct_already
 from penstock.sql.stream.joins import plan as plan_joins
 from penstock.sql.stream.joins.temporal import TemporalJoinRule
 from penstock.sql.stream.lookups.plan import LookupJoinRule
-from penstock.sql.stream.match.plan import MatchRule
-from penstock.sql.stream.over.plan import OverRule
-from penstock.sql.stream.planning.options import DEFAULTS, Lookups, Optimization, PlanOptions
-from penstock.sql.stream.planning.relational import with_relations
-from penstock.sql.stream.planning.rule import Factory, Rule, Stream, parallelism_in_order
-from penstock.sql.stream.planning.table_options import of_connector, read_parallelism
+from penstock.sql.stream.match.operator import MatchRule
+from penstock.sql.stream.over.operators import OverRule
+from penstock.sql.stream.planning.options import (
+    DEFAULTS,
+    Lookups,
+    Optimization,
+    PlanOptions,
+    of_connector,
+    read_parallelism,
+)
+from penstock.sql.stream.planning.rule import Factory, Rule, Stream, parallelism_in_order, with_relations
 from penstock.sql.stream.planning.upsert_keys import UpsertKeys
 from penstock.sql.stream.ranking.plan import RankRule, SortRule
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ToRowsOperator
-from penstock.sql.stream.sinks import plan as plan_sinks
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.windows.plan import WindowTableRule
 from penstock.sql.tables.tables import NO_PUSH_DOWN, PushDown, TableReader, TableWriter
 

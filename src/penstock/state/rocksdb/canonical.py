@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from penstock.codecs.pickling import dumps
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import decode_plain_key, key_bytes
-from penstock.state.keys import with_one_nan
+from penstock.state.keys import decode_plain_key, key_bytes, with_one_nan
 from penstock.state.loading import STACK_GLOBAL, Shapes, StateLoader
 from penstock.state.rocksdb.cache import WriteCache, read_shapes
 from penstock.state.rocksdb.store import (

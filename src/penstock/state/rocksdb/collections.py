@@ -15,8 +15,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import decode_plain_key, key_bytes
-from penstock.state.keys import key_group_of_bytes
+from penstock.state.keys import decode_plain_key, key_bytes, key_group_of_bytes
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.pane import Pane, PaneSnapshot
 from penstock.state.rocksdb.store import LIST, MAP, Batch, Row, key_end, namespace_head, pickled_keys, sized

@@ -25,8 +25,7 @@ from itertools import chain, islice
 from typing import Any
 from weakref import WeakValueDictionary
 
-from penstock.state.key_bytes import decode_plain_key, key_bytes
-from penstock.state.keys import check_key_groups, key_group_of_bytes, sample_keys
+from penstock.state.keys import check_key_groups, decode_plain_key, key_bytes, key_group_of_bytes, sample_keys
 from penstock.state.rocksdb.cache import WriteCache
 from penstock.state.rocksdb.store import Batch, Row, View, namespace_head, pickled_keys, sized
 

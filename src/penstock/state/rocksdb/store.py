@@ -41,7 +41,7 @@ from rocksdict import (
 )
 
 from penstock.state.errors import StateError
-from penstock.state.key_bytes import decode_plain_key, is_plain, key_bytes
+from penstock.state.keys import decode_plain_key, is_plain, key_bytes
 from penstock.state.rocksdb.settings import RocksDBSettings
 
 WHOLE: Final = b"\x00"

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.pickling import loads_named
-from penstock.runtime.batch.splits import enumerate_splits
+from penstock.runtime.batch.exchange import enumerate_splits
 from penstock.runtime.connector import Boundedness, InputStatus, Source
 from penstock.runtime.records import Batch
 from penstock.testing.connectors.rules import (
@@ -34,7 +34,7 @@ from penstock.testing.connectors.rules import (
     told_difference,
 )
 from penstock.testing.connectors.source_run import SourceRun, SourceSnapshot
-from penstock.testing.elements import Record
+from penstock.testing.operator_harness import Record
 
 #: The kit's test cases; each can be passed to `check_source`.
 SOURCE_CASES: Final = (

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from penstock.base.errors import short_repr
 from penstock.codecs.pickling import dumps_named, loads_named
-from penstock.runtime.columns.batch import ColumnBatch, SplitColumnBatch
+from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
 from penstock.runtime.connector import InputStatus, Source, SourceReader, SplitBatch, SplitEnumerator
 from penstock.runtime.records import Batch
 from penstock.testing.connectors.hosts import EnumeratorHost, ReaderHost, run_and_handle

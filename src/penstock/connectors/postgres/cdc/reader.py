@@ -21,7 +21,7 @@ from penstock.connectors.postgres.cdc.slots import check_publication, check_slot
 from penstock.connectors.postgres.client import connect, driver, naming
 from penstock.connectors.postgres.text_columns import SESSION, parse_batch, texts_of_csv
 from penstock.connectors.split_reader import Background
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.connector import InputStatus, SourceReader, SourceReaderContext
 from penstock.runtime.records import Batch
 

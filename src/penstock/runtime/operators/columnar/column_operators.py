@@ -10,8 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
-from penstock.runtime.columns.batch import ColumnBatch, as_columns, extract_rowtimes
-from penstock.runtime.columns.expressions import KERNEL_ERRORS, Expression, computed, full
+from penstock.runtime.columns import (
+    KERNEL_ERRORS,
+    ColumnBatch,
+    Expression,
+    as_columns,
+    computed,
+    extract_rowtimes,
+    full,
+)
 from penstock.runtime.operators.base import FunctionOperator, StreamOperator, UserCodeError
 from penstock.runtime.records import Batch
 

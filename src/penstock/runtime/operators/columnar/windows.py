@@ -30,8 +30,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
-from penstock.runtime.columns.batch import ColumnBatch, ColumnKey, as_columns
-from penstock.runtime.columns.expressions import KERNEL_ERRORS, Aggregate, Aggregates, Literal, full
+from penstock.runtime.columns import (
+    KERNEL_ERRORS,
+    Aggregate,
+    Aggregates,
+    ColumnBatch,
+    ColumnKey,
+    Literal,
+    as_columns,
+    full,
+)
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS, FIRED_WINDOWS, OPEN_WINDOWS, SESSIONS, has_windows

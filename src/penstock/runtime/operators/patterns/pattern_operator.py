@@ -42,8 +42,7 @@ from penstock.runtime.operators.base import FunctionOperator, UserCodeError
 from penstock.runtime.operators.emitting import check_results, is_side_output, split_side_outputs
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork, PatternSearch, PatternSettings
-from penstock.runtime.operators.timers import TimerQueue
-from penstock.runtime.operators.watermarks import LATE_RECORDS
+from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
 from penstock.runtime.patterns.automaton import Description, describe_pattern, differences, states_kept
 from penstock.runtime.patterns.matcher import NOTHING, Elsewhere, Found, Matcher, Memory, SkipError
 from penstock.runtime.ports import Clock

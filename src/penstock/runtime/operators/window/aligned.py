@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.operators.window.base import AggregatingContents, WindowContents, WindowOperatorBase, WindowResult
 from penstock.runtime.operators.window.kept_windows import (
     FIRED_WINDOWS,

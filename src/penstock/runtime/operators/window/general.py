@@ -50,11 +50,11 @@ from penstock.runtime.windowing.assigners import (
     EventTimeSessionWindows,
     MergingWindowAssigner,
     WindowAssigner,
+    WindowToken,
+    WindowTokens,
     time_of_sessions,
 )
-from penstock.runtime.windowing.evictors import Evictor, TimestampedValue
-from penstock.runtime.windowing.triggers import Trigger, TriggerResult
-from penstock.runtime.windowing.windows import WindowToken, WindowTokens
+from penstock.runtime.windowing.triggers import Evictor, TimestampedValue, Trigger, TriggerResult
 from penstock.state.states import NO_KEY
 
 CONTINUE = TriggerResult.CONTINUE

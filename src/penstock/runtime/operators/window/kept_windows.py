@@ -39,7 +39,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from penstock.base.metrics import MetricGroup
 from penstock.base.time import timer_ms
 from penstock.runtime.operators.function_context import OperatorContext, RuntimeContext
-from penstock.runtime.operators.timers import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
+from penstock.runtime.operators.watermarks import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.runtime.operators.window.base import (
     TRIGGER_STATES,
     WINDOW_SLOTS,
@@ -49,10 +49,8 @@ from penstock.runtime.operators.window.base import (
     runtime_map,
 )
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP
-from penstock.runtime.windowing.assigners import WindowAssigner
-from penstock.runtime.windowing.evictors import Evictor
-from penstock.runtime.windowing.triggers import Trigger
-from penstock.runtime.windowing.windows import WindowToken
+from penstock.runtime.windowing.assigners import WindowAssigner, WindowToken
+from penstock.runtime.windowing.triggers import Evictor, Trigger
 from penstock.state.backend import KeyedStateBackend, KeyedTable
 from penstock.state.errors import StateError
 from penstock.state.states import NO_KEY, StateDescriptor, ValueState, ValueStateDescriptor

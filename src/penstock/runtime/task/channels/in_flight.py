@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from penstock.codecs.pickling import dumps
 from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction
-from penstock.runtime.columns.batch import make_batch
+from penstock.runtime.columns import make_batch
 from penstock.runtime.records import MAX_WATERMARK, Batch, Buffer, Element, Watermark
 from penstock.runtime.task.channels.input_gate import InputGate
 from penstock.runtime.task.channels.result_partition import ResultPartition

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, Protocol
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.protocol import ChannelId
 from penstock.runtime.records import Batch, Buffer, CheckpointBarrier, Element, EndOfData, EndOfPartition
 

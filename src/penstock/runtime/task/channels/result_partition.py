@@ -1,4 +1,8 @@
-"""The sending end of an edge: buffers each channel, flushes by size or age, and sends as credit allows.
+"""Partitioners: they decide which records of a batch go to which channel of an edge (B3).
+
+The partitioner of `partition_custom`: a user's function chooses the channel of a key (B3).
+
+The sending end of an edge: buffers each channel, flushes by size or age, and sends as credit allows.
 
 Records and control elements of a channel leave in the order of their addition (G1). Buffers without credit wait here.
 The task stops taking input while too many wait (`is_available`), so the backlog is bounded by the output of one step of
@@ -12,15 +16,367 @@ large buffers, and many small ones never block a task. Adjacent batches in a buf
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from itertools import chain
-from typing import Final
+from collections.abc import Callable, Sequence
+from itertools import chain, compress, pairwise
+from operator import index, itemgetter
+from typing import Any, Final
 
-from penstock.runtime.columns.batch import ColumnBatch
+import numpy as np
+
+from penstock.base.errors import WrongValueError
+from penstock.runtime.columns import ColumnBatch, ColumnKey, ColumnRoutes
+from penstock.runtime.operators.base import KEY_SELECTOR, UserCodeError, refused_key, select_keys
+from penstock.runtime.operators.function_context import OperatorContext, RuntimeContext
 from penstock.runtime.protocol import ChannelId
 from penstock.runtime.records import Batch, Buffer, CheckpointBarrier, Event
 from penstock.runtime.task.channels.input_gate import ByteCount
-from penstock.runtime.task.channels.partitioners import Partitioner
+from penstock.state.errors import StateError
+from penstock.state.keys import assign_key_group, subtask_of_key_group
+
+#: The maximum number of keys whose routes are cached; beyond it, the cache is cleared.
+ROUTES_MAX = 1 << 18
+_MASK = (1 << 64) - 1
+#: With more channels, one pass over the records is faster than one pass per channel.
+MASKED_CHANNELS_MAX: Final = 8
+#: For each channel, a table that maps the channel's byte to 1 and all others to 0.
+_MASKS: Final = [bytes(int(byte == channel) for byte in range(256)) for channel in range(MASKED_CHANNELS_MAX)]
+
+
+class Partitioner:
+    """Splits batches over channels. `name` appears in plans. Broadcasts use `is_broadcast` instead of `split`."""
+
+    name = "FORWARD"
+    is_broadcast = False
+    #: Pointwise partitioners connect each producer to some consumers only, see `runtime.graph.job_graph`.
+    is_pointwise = False
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Set the number of channels, and the name of the consuming operator, before the first batch."""
+        self.channels = channels
+
+    def open(self, context: OperatorContext) -> None:
+        """Prepare for the first batch of the operator with this context."""
+
+    def close(self) -> None:
+        """Release the resources that `open` acquired; called on every path."""
+
+    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """Return (channel, records) for each channel that gets any; the order within a channel is kept."""
+        return [(0, batch)]
+
+
+class ForwardPartitioner(Partitioner):
+    """Sends subtask i to subtask i."""
+
+    name = "FORWARD"
+    is_pointwise = True
+
+
+class GlobalPartitioner(Partitioner):
+    """Sends everything to the first subtask."""
+
+    name = "GLOBAL"
+
+
+class BroadcastPartitioner(Partitioner):
+    """Sends everything to every subtask."""
+
+    name = "BROADCAST"
+    is_broadcast = True
+
+
+class RebalancePartitioner(Partitioner):
+    """Round robin, in runs: a batch is cut into one run per channel; the next batch continues where it ended."""
+
+    name = "REBALANCE"
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Begin with a channel that differs between producers."""
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
+        self._next = subtask_index % channels
+
+    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """Distribute the records in runs."""
+        size = len(batch)
+        run = -(-size // self.channels)
+        parts = []
+        for start in range(0, size, run):
+            parts.append((self._next, batch.slice(start, start + run)))
+            self._next = (self._next + 1) % self.channels
+        return parts
+
+
+class RescalePartitioner(RebalancePartitioner):
+    """Round robin over a few neighbours: the consumers fed only by this producer, or only by its group."""
+
+    name = "RESCALE"
+    is_pointwise = True
+
+
+class SelectingPartitioner(Partitioner):
+    """Chooses a channel for each record."""
+
+    def split(self, batch: Batch) -> list[tuple[int, Batch]]:
+        """Route each record; with a single channel, without looking at any record."""
+        if self.channels == 1:
+            return [(0, batch)]
+        if isinstance(batch, ColumnBatch):
+            return _split_columns(batch, self.channels_of_columns(batch), self.channels)
+        chosen = self.select_channels(batch.values)
+        if self.channels <= MASKED_CHANNELS_MAX:
+            return _split_by_masks(batch, bytes(chosen), self.channels)
+        return _split_by_loop(batch, chosen, self.channels)
+
+    def select_channels(self, values: list[Any]) -> Sequence[int]:
+        """Return the channel of each record."""
+        raise NotImplementedError
+
+    def channels_of_columns(self, batch: ColumnBatch) -> Any:
+        """Return the channel of each record of a column batch, as a numpy array."""
+        return np.asarray(self.select_channels(batch.values))
+
+
+def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple[int, Batch]]:
+    """Sort the records by channel in one go, and cut them where the next channel begins."""
+    chosen = chosen.astype(np.uint16)  # numpy sorts this type by radix
+    ends = np.cumsum(np.bincount(chosen, minlength=channels)).tolist()
+    ordered = batch.take(np.argsort(chosen, kind="stable"))
+    return [
+        (channel, ordered.slice(begin, end)) for channel, (begin, end) in enumerate(pairwise([0, *ends])) if begin < end
+    ]
+
+
+def _split_by_masks(batch: Batch, chosen: bytes, channels: int) -> list[tuple[int, Batch]]:
+    """Split with a byte per record for its channel; for each channel, C code skips the other records."""
+    values, timestamps, kinds = batch.values, batch.timestamps, batch.kinds
+    parts: list[tuple[int, Batch]] = []
+    for channel in range(channels):
+        if channel in chosen:
+            mask = chosen.translate(_MASKS[channel])
+            times = None if timestamps is None else list(compress(timestamps, mask))
+            of_part = None if kinds is None else bytes(compress(kinds, mask))
+            parts.append((channel, Batch(list(compress(values, mask)), times, of_part)))
+    return parts
+
+
+def _split_by_loop(batch: Batch, chosen: Sequence[int], channels: int) -> list[tuple[int, Batch]]:
+    """Split in one pass, however many channels there are, and another pass for kinds."""
+    if batch.kinds is not None:
+        kinds = [bytearray() for _ in range(channels)]
+        for channel, kind in zip(chosen, batch.kinds, strict=True):
+            kinds[channel].append(kind)
+        parts = _split_by_loop(Batch(batch.values, batch.timestamps), chosen, channels)
+        return [(i, Batch(part.values, part.timestamps, bytes(kinds[i]))) for i, part in parts]
+    values: list[list[Any]] = [[] for _ in range(channels)]
+    if batch.timestamps is None:
+        for channel, value in zip(chosen, batch.values, strict=True):
+            values[channel].append(value)
+        return [(i, Batch(part)) for i, part in enumerate(values) if part]
+    times: list[list[int]] = [[] for _ in range(channels)]
+    for channel, value, timestamp in zip(chosen, batch.values, batch.timestamps, strict=True):
+        values[channel].append(value)
+        times[channel].append(timestamp)
+    return [(i, Batch(part, times[i])) for i, part in enumerate(values) if part]
+
+
+class ShufflePartitioner(SelectingPartitioner):
+    """Uniformly random: a stream of pseudo-random numbers for each producer, the same in every run."""
+
+    name = "SHUFFLE"
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Begin this producer's own stream of numbers."""
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
+        self._state = (subtask_index + 1) * 0x9E3779B97F4A7C15 & _MASK
+
+    def select_channels(self, values: list[Any]) -> Sequence[int]:
+        """Return channels from a linear congruential generator (Knuth's MMIX), using the upper bits, which are good."""
+        state, channels = self._state, self.channels
+        result = []
+        for _ in values:
+            state = (state * 6364136223846793005 + 1442695040888963407) & _MASK
+            result.append((state >> 32) * channels >> 32)
+        self._state = state
+        return result
+
+
+class KeyMemory(dict[Any, int]):
+    """A number for each key, computed at the first request: a known key costs no Python call."""
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= ROUTES_MAX:
+            self.clear()
+        number = self[key] = self.work_out(key)
+        return number
+
+    def work_out(self, key: Any) -> int:
+        """Return the number of a key that is not known yet."""
+        raise NotImplementedError
+
+    def of(self, keys: list[Any]) -> Sequence[int]:
+        """Return the number of each key."""
+        return list(map(self.__getitem__, keys))
+
+    def of_records(self, key_selector: Callable[[Any], Any], values: list[Any], consumer: str) -> Sequence[int]:
+        """Return the number of each record's key; raises `UserCodeError` that names the consumer and the record."""
+        keys = select_keys(values, key_selector, consumer)
+        try:
+            return self.of(keys)
+        except Exception:  # noqa: BLE001 - hashing a key calls user code, which may raise anything
+            return self._one_by_one(keys, values, consumer)
+
+    def _one_by_one(self, keys: list[Any], values: list[Any], consumer: str) -> list[int]:
+        """Do the same one by one, after a key was refused, to name that key."""
+        numbers = []
+        for key, value in zip(keys, values, strict=True):
+            try:
+                numbers.append(self.work_out(key))
+            except Exception as error:  # noqa: BLE001 - as above
+                raise refused_key(consumer, value, key, error)  # noqa: B904 - it has its cause
+        return numbers
+
+
+class _Routes(KeyMemory):
+    """The channel of each key.
+
+    Small integers also have a table, which is a tenth of the dictionary's size and stays in the processor's cache.
+    """
+
+    def __init__(self, max_parallelism: int, channels: int) -> None:
+        super().__init__()
+        self._max_parallelism = max_parallelism
+        self._channels = channels
+        #: By key; None for keys not requested yet. The table itself is None once a key did not fit it.
+        self._table: list[int | None] | None = []
+
+    def work_out(self, key: Any) -> int:
+        """Return the subtask that owns the key, by key group."""
+        return subtask_of_key_group(assign_key_group(key, self._max_parallelism), self._max_parallelism, self._channels)
+
+    def of(self, keys: list[Any]) -> Sequence[int]:
+        """Return the channel of each key."""
+        if self._table is not None and len(keys) > 1:
+            try:
+                return self._in_table(self._table, keys)
+            except Exception:  # noqa: BLE001 - keys of users' types may raise anything when they are compared
+                self._table = None
+        return super().of(keys)
+
+    def _in_table(self, table: list[int | None], keys: list[Any]) -> Sequence[int]:
+        """Return the channel of each key; raises for keys that are not integers, or that do not fit a table."""
+        if min(keys) < 0:
+            raise IndexError
+        take: Any = itemgetter(*keys)
+        try:
+            channels = take(table)
+        except IndexError:
+            self._extend(table, max(keys) + 1)
+            channels = take(table)
+        return self._with_new_keys(table, keys, list(channels)) if None in channels else channels
+
+    def _with_new_keys(self, table: list[int | None], keys: list[Any], channels: list[Any]) -> list[int]:
+        """Complete the channels in `channels`, where keys not requested before have None."""
+        at = -1
+        for _ in range(channels.count(None)):
+            at = channels.index(None, at + 1)
+            key = keys[at]
+            channel = table[key]
+            if channel is None:
+                channel = table[key] = self[key]
+            channels[at] = channel
+        return channels
+
+    def _extend(self, table: list[int | None], size: int) -> None:
+        if size > ROUTES_MAX:
+            raise IndexError
+        table.extend([None] * (max(size, min(2 * len(table), ROUTES_MAX)) - len(table)))
+
+
+class HashPartitioner(SelectingPartitioner):
+    """Routes by the key group of the record's key (D4)."""
+
+    name = "HASH"
+
+    def __init__(self, key_selector: Callable[[Any], Any]) -> None:
+        self.key_selector = key_selector
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Set up the routes from key groups to channels."""
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
+        self._consumer = consumer
+        self._routes = _Routes(max_parallelism, channels)
+        selector, route = self.key_selector, self._routes.__getitem__
+        self._column_routes = ColumnRoutes(selector, route) if isinstance(selector, ColumnKey) else None
+
+    def channels_of_columns(self, batch: ColumnBatch) -> Any:
+        """Return the channels of keys in columns; each distinct key is hashed once."""
+        if self._column_routes is None:
+            return super().channels_of_columns(batch)
+        try:
+            return self._column_routes.select_channels(batch.columns)
+        except (TypeError, StateError) as error:
+            raise UserCodeError(self._consumer, None, KEY_SELECTOR) from error
+
+    def select_channels(self, values: list[Any]) -> Sequence[int]:
+        """Return the subtask that owns the key group of each record's key."""
+        return self._routes.of_records(self.key_selector, values, self._consumer)
+
+
+class CustomPartitioner(SelectingPartitioner):
+    """Sends a record to channel `partition(key, channels)`; no keyed state can follow it.
+
+    Args:
+        partitioner: a `Partitioner`, whose `open` and `close` are called on the sending side, or a plain callable.
+        key_selector: extracts the key from a record.
+    """
+
+    name = "CUSTOM"
+
+    def __init__(self, partitioner: Any, key_selector: Callable[[Any], Any]) -> None:
+        self._partitioner = partitioner
+        self._key_selector = key_selector
+        self._opened = False
+
+    def set_up(self, subtask_index: int, channels: int, max_parallelism: int, consumer: str = "") -> None:
+        """Remember the consumer that errors name."""
+        super().set_up(subtask_index, channels, max_parallelism, consumer)
+        self._consumer = consumer
+        self._partition: Callable[[Any, int], int] = getattr(self._partitioner, "partition", self._partitioner)
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the user's function with the runtime context of the sending operator."""
+        opener = getattr(self._partitioner, "open", None)
+        self._opened = True
+        if opener is not None:
+            try:
+                opener(RuntimeContext(context))
+            except Exception as error:
+                raise UserCodeError(context.operator_name, None, "open() of the partitioner") from error
+
+    def close(self) -> None:
+        """Close the user's function, if it was opened."""
+        closer = getattr(self._partitioner, "close", None)
+        if closer is not None and self._opened:
+            self._opened = False
+            closer()
+
+    def select_channels(self, values: list[Any]) -> list[int]:
+        """Return the channels chosen by the user's function, checked."""
+        keys = select_keys(values, self._key_selector, self._consumer)
+        partition, channels = self._partition, self.channels
+        result: list[int] = []
+        try:
+            for key in keys:
+                channel = index(partition(key, channels))
+                if not 0 <= channel < channels:
+                    raise WrongValueError(
+                        f"partition() returned {channel!r} for key {key!r}: not in 0 to {channels - 1}"
+                    )
+                result.append(channel)
+        except Exception as error:
+            raise UserCodeError(self._consumer, values[len(result)], "the partitioner") from error
+        return result
+
 
 #: Full buffers of one channel that may wait for credit before the task is blocked.
 QUEUED_BUFFERS_MAX: Final = 2

@@ -34,9 +34,8 @@ from penstock.base.options import (
 from penstock.drivers.running_job import JobHandle
 from penstock.runtime.checkpoint.statistics import CheckpointStatus
 from penstock.runtime.job.view import JobView
-from penstock.server.rest.calls.answers import bad_request, not_found
 from penstock.server.rest.calls.context import RestContext
-from penstock.server.rest.calls.routing import Call, Route
+from penstock.server.rest.calls.routing import Call, Route, bad_request, not_found
 from penstock.server.rest.handlers.jobs import QueueStatus
 from penstock.server.rest.messages.checkpoints import (
     Checkpoint,
@@ -47,7 +46,7 @@ from penstock.server.rest.messages.checkpoints import (
     find_checkpoint,
     task_checkpoint_details,
 )
-from penstock.server.rest.messages.exceptions import FailureCause, failure_cause
+from penstock.server.rest.messages.jobs import FailureCause, failure_cause
 from penstock.storage.files import absolute_url
 from penstock.storage.metadata import METADATA_NAME, MissingMetadataError
 from penstock.storage.savepoints import check_disposable, delete_snapshot, open_snapshot, real_directory

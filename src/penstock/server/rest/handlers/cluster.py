@@ -29,11 +29,11 @@ from penstock import __version__
 from penstock.base.errors import OperationError
 from penstock.base.job import JobStatus
 from penstock.base.secrets import shown
-from penstock.server.dispatcher import DispatchedJob
-from penstock.server.inspection import WorkerInsight
+from penstock.server.dispatcher import DispatchedJob, WorkerInsight
 from penstock.server.metrics.metric_store import DRIVER_ID
-from penstock.server.metrics.processes import NO_CHANNELS, channel_memory
-from penstock.server.rest.calls.access import (
+from penstock.server.metrics.scopes import NO_CHANNELS, channel_memory
+from penstock.server.rest.calls.context import (
+    LOG_NAME,
     LOGIN_SECONDS,
     Role,
     cookie_header,
@@ -41,10 +41,8 @@ from penstock.server.rest.calls.access import (
     read_cookie,
     role_of_token,
 )
-from penstock.server.rest.calls.answers import HTML_TYPE, Answer, Empty, Html, Text, not_found
-from penstock.server.rest.calls.context import LOG_NAME
-from penstock.server.rest.calls.routing import Call, Route
-from penstock.server.rest.messages.taskmanagers import (
+from penstock.server.rest.calls.routing import HTML_TYPE, Answer, Call, Empty, Html, Route, Text, not_found
+from penstock.server.rest.messages.vertices import (
     KnownWorker,
     TaskManagerDetails,
     TaskManagers,

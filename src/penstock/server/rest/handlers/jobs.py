@@ -19,17 +19,11 @@ from penstock.base.options import PARALLELISM, RESTART_STRATEGY
 from penstock.base.secrets import shown
 from penstock.runtime.job.view import MOVES_MAX, JobView
 from penstock.server.dispatcher import DispatchedJob
-from penstock.server.rest.calls.answers import Empty, bad_request, not_found
-from penstock.server.rest.calls.routing import Call, Parameter, Route
-from penstock.server.rest.messages.exceptions import (
-    FailureCause,
-    JobExceptions,
-    exception_name,
-    failure_cause,
-    job_exceptions,
-)
+from penstock.server.rest.calls.routing import Call, Empty, Parameter, Route, bad_request, not_found
 from penstock.server.rest.messages.jobs import (
+    FailureCause,
     JobDetails,
+    JobExceptions,
     JobIdAndStatus,
     JobIds,
     JobOverview,
@@ -37,8 +31,11 @@ from penstock.server.rest.messages.jobs import (
     JobsOverview,
     describe_plan,
     duration,
+    exception_name,
+    failure_cause,
     job_details,
     job_end,
+    job_exceptions,
     job_overview,
     job_start,
 )

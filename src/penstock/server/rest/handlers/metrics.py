@@ -9,9 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from penstock.server.metrics.metric_store import DRIVER_ID
-from penstock.server.rest.calls.answers import Number, bad_request, number
 from penstock.server.rest.calls.context import Values
-from penstock.server.rest.calls.routing import Call, Parameter, Route
+from penstock.server.rest.calls.routing import Call, Number, Parameter, Route, bad_request, number
 from penstock.server.rest.handlers.cluster import workers
 from penstock.server.rest.handlers.vertices import Metric
 

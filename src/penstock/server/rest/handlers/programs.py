@@ -14,10 +14,9 @@ import msgspec
 
 from penstock.base.errors import MissingPathError, OperationError, WrongValueError
 from penstock.base.options import PARALLELISM
-from penstock.server.rest.calls.answers import Empty, RestError, bad_request, not_found
-from penstock.server.rest.calls.routing import Call, Parameter, Route
+from penstock.server.rest.calls.routing import Call, Empty, Parameter, RestError, Route, bad_request, not_found
 from penstock.server.rest.messages.jobs import Plan
-from penstock.server.session.programs import Programs, ProgramStatus, ProgramView, Submission, Uploaded
+from penstock.server.session.channel import Programs, ProgramStatus, ProgramView, Submission, Uploaded
 
 #: The maximum number of parts in a form, and of header bytes in a part.
 PARTS_MAX: Final = 100

@@ -8,10 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.runtime.job.view import JobView
-from penstock.server.rest.calls.answers import Empty, RestError, bad_request, not_found
-from penstock.server.rest.calls.routing import Call, Parameter, Route
+from penstock.server.rest.calls.routing import Call, Empty, Parameter, RestError, Route, bad_request, not_found
 from penstock.server.rest.handlers.checkpoints import DisposalState, Triggered
-from penstock.server.rest.messages import rescales as shapes
+from penstock.server.rest.messages import checkpoints as shapes
 
 #: How long (s) a request waits for a refusal.
 _REFUSAL_SECONDS: Final = 2.0

@@ -14,12 +14,11 @@ import msgspec
 
 from penstock.base.errors import OperationError
 from penstock.runtime.accumulators import accumulator_values
+from penstock.runtime.job.sources import Origin, find_producer, trace_origin
 from penstock.runtime.job.view import JobView, SubtaskView, VertexView
-from penstock.runtime.job.watermark_holds import Origin, find_producer, trace_origin
 from penstock.runtime.protocol import InputWatermark, TaskFigures, WatermarkHold
 from penstock.runtime.records import MIN_TIMESTAMP
-from penstock.server.rest.calls.answers import bad_request, not_found
-from penstock.server.rest.calls.routing import Call, Parameter, Route
+from penstock.server.rest.calls.routing import Call, Parameter, Route, bad_request, not_found
 from penstock.server.rest.handlers.jobs import Accumulator, to_safe_text
 from penstock.server.rest.messages.vertices import (
     SubtaskDetails,

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.runtime.columns.expressions import Aggregates, full
+from penstock.runtime.columns import Aggregates, full
 from penstock.runtime.operators.columnar.windows import read_times
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.sql.data.arrow import arrow_type, to_column, to_values

@@ -29,7 +29,7 @@ from penstock.sql.data.types import (
 )
 from penstock.sql.functions.bitmaps import bitmap_bytes, bitmap_class, decode_bitmap
 from penstock.sql.functions.json import json_writer
-from penstock.sql.functions.json_documents import key_order, storable, text_in_quotes
+from penstock.sql.functions.variants import key_order, storable, text_in_quotes
 from penstock.sql.logical.nodes import AggregateCall
 from penstock.sql.stream.aggregates.functions import (
     NAN,

@@ -16,20 +16,20 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.logical.nodes import INSERT, JoinType
-from penstock.sql.optimizer.join_conditions import Interval
+from penstock.sql.optimizer.pushdown import Interval
 from penstock.sql.stream.joins.regular import Sent, take_rows
 from penstock.sql.stream.joins.sides import PairCondition, SideKeys
-from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.rows import build_columns, to_canonical_rows
+from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.typed import Typed
 
 #: The states: key -> [rows of both sides by time, next scan time of each side]; and timers.

@@ -12,16 +12,13 @@ from penstock.sql.analyzer.subqueries import TRUE, conjoin
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import ALL, INSERTS, Changes, Join, JoinType, Node
-from penstock.sql.optimizer.join_conditions import extract_join_keys, find_interval, settled
-from penstock.sql.optimizer.pushdown import Calc
-from penstock.sql.stream.joins.columnar import ColumnJoinOperator
+from penstock.sql.optimizer.pushdown import Calc, extract_join_keys, find_interval, settled
 from penstock.sql.stream.joins.interval import SqlIntervalJoinOperator
-from penstock.sql.stream.joins.regular import JoinOperator, SemiJoinOperator
+from penstock.sql.stream.joins.regular import ColumnJoinOperator, JoinOperator, SemiJoinOperator
 from penstock.sql.stream.joins.window import window_join
 from penstock.sql.stream.planning.options import Optimization
 from penstock.sql.stream.planning.rule import PlannedJoin, Planning, Rule, Stream, by_columns, name_columns, with_keys
-from penstock.sql.stream.rows.evaluation import StreamSession
-from penstock.sql.stream.rows.state_ttl import lasting
+from penstock.sql.stream.rows.state_ttl import StreamSession, lasting
 
 _HALF = (JoinType.SEMI, JoinType.ANTI)
 

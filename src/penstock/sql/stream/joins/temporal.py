@@ -37,9 +37,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.timers import TimerQueue
+from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.records import Batch
 from penstock.sql.analyzer.from_clause import NEEDS_TIME
 from penstock.sql.analyzer.subqueries import TRUE, conjoin
@@ -68,13 +68,13 @@ from penstock.sql.logical.nodes import (
     TimeAttribute,
     WatermarkAssigner,
 )
-from penstock.sql.optimizer.join_conditions import extract_join_keys, split_condition
+from penstock.sql.optimizer.pushdown import extract_join_keys, split_condition
 from penstock.sql.stream.joins.sides import SideKeys
 from penstock.sql.stream.planning import rule as streams
 from penstock.sql.stream.planning.rule import Planning, Rule, Stream, by_columns, with_keys
 from penstock.sql.stream.planning.upsert_keys import Keys, find_column, projected
-from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.rows import RowEquality, build_columns, pack_kinds, to_tuples
+from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.watermarks import check_times
 from penstock.sql.typed import Constant, Field, Typed
 

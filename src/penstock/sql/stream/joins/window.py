@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
-from penstock.runtime.columns.batch import ColumnBatch, ColumnKey, as_columns
+from penstock.runtime.columns import ColumnBatch, ColumnKey, as_columns
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.columnar.windows import read_times
 from penstock.runtime.operators.watermarks import LATE_RECORDS
@@ -43,13 +43,13 @@ from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.logical.nodes import Join, JoinType, WindowTable
-from penstock.sql.optimizer.join_conditions import JoinKeys
+from penstock.sql.optimizer.pushdown import JoinKeys
 from penstock.sql.stream.joins.regular import restored_rows, take_rows
 from penstock.sql.stream.joins.sides import HeldColumns, Matches, PairCondition, SideKeys
 from penstock.sql.stream.planning.rule import Factory, PlannedJoin, with_keys
 from penstock.sql.stream.rows.columns import is_own_number, key_hashes
-from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.rows import ONLY_KEY, build_columns, to_canonical_rows
+from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.stream.windows.window_aggregate import WindowEnds, WindowTime
 from penstock.sql.typed import Field, Typed
 from penstock.state.key_columns import ColumnsCapture

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from penstock.sql.stream.lookups.pairing import merged
 from penstock.sql.stream.lookups.settings import CacheSettings, LookupSettings, Reload
-from penstock.sql.tables.lookup import AsyncLookupReader, HeldTable, LookedUp, LookupReader, RowsByKey
+from penstock.sql.tables.connector import AsyncLookupReader, HeldTable, LookedUp, LookupReader, RowsByKey
 from penstock.state.equality import needs_canonical
 from penstock.state.keys import with_one_nan
 

@@ -21,18 +21,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.calls.async_wait import AsyncWaitOperator, Call
+from penstock.runtime.operators.calls import AsyncWaitOperator, Call
 from penstock.runtime.records import Batch
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.logical.nodes import DELETE, UPDATE_BEFORE
 from penstock.sql.stream.lookups.cache import ReloadingReader, wrap_async_reader, wrap_reader
 from penstock.sql.stream.lookups.pairing import Asked, LookupSpec, Pairing, merged, missing
 from penstock.sql.stream.lookups.settings import LookupSettings
-from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_columns, pack_kinds, to_canonical_rows
-from penstock.sql.tables.lookup import AsyncLookupReader, HeldTable, LookedUp, LookupReader
+from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
+from penstock.sql.tables.connector import AsyncLookupReader, HeldTable, LookedUp, LookupReader
 
 
 class LookupJoinOperator(EvaluatingOperator):

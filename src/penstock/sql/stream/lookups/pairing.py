@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.functions.definition import Session
-from penstock.sql.tables.lookup import LookedUp
+from penstock.sql.tables.connector import LookedUp
 from penstock.sql.tables.tables import column_names
 from penstock.sql.typed import Field, Typed
 from penstock.state.equality import canonical_column

@@ -9,13 +9,13 @@ from functools import partial
 from penstock.base.errors import UnsupportedError
 from penstock.plan.transformation import Upstream
 from penstock.sql.logical.nodes import INSERTS, Changes, JoinType, LookupJoin, TimeAttribute
-from penstock.sql.optimizer.join_conditions import are_keys
+from penstock.sql.optimizer.pushdown import are_keys
 from penstock.sql.stream.lookups.lookup_join import AsyncLookupJoinOperator, KeyedLookupJoinOperator, LookupJoinOperator
 from penstock.sql.stream.lookups.pairing import LookupSpec
 from penstock.sql.stream.lookups.settings import LookupSettings, lookup_settings
+from penstock.sql.stream.planning.options import of_connector
 from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, by_columns, name_columns, with_keys
-from penstock.sql.stream.planning.table_options import of_connector
-from penstock.sql.tables.lookup import TableLookup
+from penstock.sql.tables.connector import TableLookup
 from penstock.sql.typed import Constant
 
 

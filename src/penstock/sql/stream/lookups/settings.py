@@ -15,7 +15,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
 from penstock.base.time import parse_duration
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.tables.lookup import CACHE, holds_all
+from penstock.sql.tables.connector import CACHE, holds_all
 
 _STRATEGY: Final = ConfigOption("lookup.full-cache.reload-strategy", choice("PERIODIC", "TIMED"), "PERIODIC")
 _MODE: Final = ConfigOption(

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.sql.data.arrow import arrow_type, to_column, to_values
 from penstock.sql.data.errors import TableRuntimeError, ValidationError

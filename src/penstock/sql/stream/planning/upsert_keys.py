@@ -24,8 +24,7 @@ from penstock.sql.data.types import (
 )
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import INSERTS, Changes, JoinType, TimeAttribute
-from penstock.sql.optimizer.join_conditions import extract_join_keys
-from penstock.sql.optimizer.pushdown import Calc
+from penstock.sql.optimizer.pushdown import Calc, extract_join_keys
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed, conjuncts
 
 Keys = frozenset[frozenset[int]]

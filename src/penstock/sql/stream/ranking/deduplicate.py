@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import milliseconds

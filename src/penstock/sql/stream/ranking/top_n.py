@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.records import Batch
 from penstock.sql.data.types import BigIntType, DataType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey

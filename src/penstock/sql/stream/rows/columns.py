@@ -30,11 +30,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from penstock.runtime.columns.batch import ColumnBatch
+from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data.types import DataType
 from penstock.sql.stream.rows.rows import UncutRows, build_columns, cut, taken, to_tuples
-from penstock.state.key_bytes import key_bytes
 from penstock.state.key_columns import distinct_keys
+from penstock.state.keys import key_bytes
 from penstock.state.snapshot import Pack
 
 #: NumPy sorts 16-bit numbers by radix sort, several times as fast as larger ones.

@@ -29,9 +29,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
-from penstock.codecs.arrow_types import NANOSECONDS
+from penstock.codecs.arrow_columns import NANOSECONDS
 from penstock.codecs.column_data import ChosenColumns, ColumnData
-from penstock.runtime.columns.batch import ColumnBatch, ColumnKey, as_columns
+from penstock.runtime.columns import ColumnBatch, ColumnKey, as_columns
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 from penstock.sql.data.arrow import arrow_type, to_column, to_values
@@ -59,9 +59,8 @@ from penstock.sql.data.types import (
 from penstock.sql.functions.text_casts import row_text
 from penstock.sql.logical.nodes import DELETE, INSERT, SHORT, UPDATE_BEFORE, SortKey
 from penstock.state.equality import Zeros, build_canonicalizer, canonical_values
-from penstock.state.key_bytes import NAN
 from penstock.state.key_columns import distinct_keys
-from penstock.state.keys import KeyGuard
+from penstock.state.keys import NAN, KeyGuard
 
 Row = tuple[Any, ...]
 _FLOAT: Final = build_canonicalizer(pa.float64())

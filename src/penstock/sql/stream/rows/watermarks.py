@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import shorten
-from penstock.runtime.columns.batch import ColumnBatch, as_columns, describe_origin
+from penstock.runtime.columns import ColumnBatch, as_columns, describe_origin
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.watermarks import NULL_TIME_RECORDS
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -24,7 +24,7 @@ from penstock.sql.data.types import DayTimeIntervalType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.logical.nodes import DELETE, UPDATE_BEFORE
-from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
+from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed
 
 #: the tag of the side output with the rows that leave the stream

@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch, ColumnKey, as_columns
-from penstock.runtime.columns.expressions import full
+from penstock.runtime.columns import ColumnBatch, ColumnKey, as_columns, full
 from penstock.runtime.operators.columnar.windows import (
     END,
     START,
@@ -37,8 +36,8 @@ from penstock.sql.data.datetimes import to_moments
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import AggregateCall
 from penstock.sql.stream.aggregates.kernels import ColumnAggregates
-from penstock.sql.stream.rows.evaluation import StreamSession
 from penstock.sql.stream.rows.rows import ONLY_KEY
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.windows.window_aggregate import WindowEnds, WindowTime
 
 _CLOCK = pa.timestamp("ms")

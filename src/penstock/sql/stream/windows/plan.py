@@ -14,7 +14,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.runtime.operators.base import StreamOperator
 from penstock.sql.analyzer.select import EDGES, find_window_edges, is_processing
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.expressions.sharing import is_stable
+from penstock.sql.expressions.evaluator import is_stable
 from penstock.sql.logical.explain import window_aggregate_text
 from penstock.sql.logical.nodes import (
     ALL,
@@ -40,8 +40,7 @@ from penstock.sql.stream.windows.columnar import (
     ColumnWindows,
     ColumnWindowsOfRowsOperator,
 )
-from penstock.sql.stream.windows.emitting_window import EmittingWindowOperator
-from penstock.sql.stream.windows.session_table import SessionTableOperator
+from penstock.sql.stream.windows.session_table import EmittingWindowOperator, SessionTableOperator
 from penstock.sql.stream.windows.window_aggregate import WindowAggregateOperator, WindowTableOperator, WindowTime
 from penstock.sql.typed import Field, Typed, transformed
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns.batch import ColumnBatch, as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.watermarks import LATE_RECORDS
@@ -32,8 +32,8 @@ from penstock.sql.functions.clock import ASSIGN
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_BEFORE, AggregateCall, WindowTable
 from penstock.sql.stream.aggregates.accumulators import build_accumulator
 from penstock.sql.stream.aggregates.functions import read_operands
-from penstock.sql.stream.rows.evaluation import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.rows import RowKeys
+from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.state.equality import canonical_column
 
 _MILLISECOND_NS: Final = 1_000_000

@@ -1,1 +1,0 @@
-"""Operators that make external calls and wait for the answers."""

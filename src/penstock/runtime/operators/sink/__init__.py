@@ -1,1 +1,0 @@
-"""The sink operator: writes, prepares, commits."""

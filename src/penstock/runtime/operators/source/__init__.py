@@ -1,1 +1,0 @@
-"""The source operator: reads splits, makes watermarks."""

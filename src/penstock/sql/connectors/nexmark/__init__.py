@@ -1,1 +1,0 @@
-"""`nexmark`: the auction events of the Nexmark benchmark, generated as columns."""

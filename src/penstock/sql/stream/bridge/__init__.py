@@ -1,1 +1,0 @@
-"""Records of streams as rows of tables, and back."""

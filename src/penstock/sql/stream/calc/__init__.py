@@ -1,1 +1,0 @@
-"""Filters, projections, table functions and grouping sets."""

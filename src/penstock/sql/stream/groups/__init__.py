@@ -1,1 +1,0 @@
-"""Aggregates of groups, and table aggregates."""

@@ -1,1 +1,0 @@
-"""Prepares rows for tables: enforces constraints, and handles rows that share a primary key."""
