@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,31 @@ def test_a_former_name_is_the_present_module_and_no_copy() -> None:
     assert import_module("penstock.core.windowing.windows") is sys.modules["penstock.runtime.windowing.assigners"]
     assert import_module("penstock.core") is import_module("penstock.runtime")
     assert sys.modules["penstock.runtime"].__name__ == "penstock.runtime"
+
+
+IMPORTING = """
+import sys
+from importlib import import_module
+from penstock.moved_modules import moved_modules
+
+for name in set(moved_modules().values()):
+    import_module(f"penstock.{name}")
+present = {name: dict(vars(module)) for name, module in sys.modules.items() if name.startswith("penstock")}
+for name in moved_modules():
+    import_module(f"penstock.{name}")
+changed = [
+    f"{name}.{key}"
+    for name, before in present.items()
+    for key, value in before.items()
+    if key != "__builtins__" and vars(sys.modules[name]).get(key) is not value
+]
+print(changed)
+"""
+
+
+def test_each_former_name_can_be_imported_and_replaces_no_present_one() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
 
 
 def test_a_pickle_with_former_names_loads() -> None:

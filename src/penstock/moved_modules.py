@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.resources import files
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
@@ -27,12 +28,31 @@ def moved_modules() -> Mapping[str, str]:
     return dict(line.split() for line in lines)
 
 
+@cache
+def _former_packages() -> frozenset[str]:
+    """Return the modules that have former names below them, by the names of today and of then."""
+    moved = moved_modules()
+    parents = {old.rpartition(".")[0] for old in moved}
+    return frozenset(_PACKAGE + moved.get(parent, parent) for parent in parents)
+
+
 class _Alias(Loader):
     """Loads a former name as the module that has its contents now."""
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         sys.modules[name] = import_module(_PACKAGE + moved_modules()[name.removeprefix(_PACKAGE)])
+        sys.modules[name.rpartition(".")[0]].__class__ = _ParentOfFormer
+
+
+class _ParentOfFormer(ModuleType):
+    """Keeps its own names. After an import Python sets the module on its parent, where a function may have its name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        own = f"{self.__name__}.{name}"
+        is_former = isinstance(value, ModuleType) and value.__name__ != own
+        if not (is_former and (name in self.__dict__ or find_spec(own) is not None)):
+            super().__setattr__(name, value)
 
 
 class MovedModules(MetaPathFinder):
@@ -41,10 +61,20 @@ class MovedModules(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return a loader for a former name, and None for all other names."""
-        if fullname.startswith(_PACKAGE) and fullname.removeprefix(_PACKAGE) in moved_modules():
+        """Return a loader for a former name, and None for other names.
+
+        A module that once was a package gets an empty path: Python looks for former names below it only if it has one.
+        """
+        if not fullname.startswith(_PACKAGE):
+            return None
+        if fullname.removeprefix(_PACKAGE) in moved_modules():
             return ModuleSpec(fullname, _Alias())
-        return None
+        if fullname not in _former_packages():
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.submodule_search_locations is None:
+            spec.submodule_search_locations = []
+        return spec
 
 
 def install() -> None:
