@@ -38,13 +38,13 @@ PACKAGE = Path(penstock.__file__).parent
 # fmt: off
 ALLOWED = {
     "the same module catches it and raises a FormatError or a StateError with the record": (
-        ("drivers/spark/frame_records.py::_fields_of_all", "ValueError"),
+        ("drivers/spark/frames.py::_fields_of_all", "ValueError"),
         ("formats/json.py::_plain", "TypeError"),
         ("state_processor/table.py::_fields", "TypeError"),
     ),
     "readers and writers of files catch it and name the file and the line, or the record": (
         ("formats/file_format.py::get_field_values", "ValueError"),
-        ("formats/columns.py::_*", "ValueError"),
+        ("formats/file_format.py::_*", "ValueError"),
     ),
     "ConfigOption.convert catches it and raises a ConfigurationError with the key": (
         ("base/config_options.py::*", "ValueError"),
@@ -57,8 +57,8 @@ ALLOWED = {
         ("connectors/delta/commits.py::DeltaCommitter._check_files", "FileNotFoundError"),
         ("connectors/socket_text.py::_SocketReader._connect", "OSError"),
         ("storage/files.py::_write_whole", "FileExistsError"),
-        ("runtime/task/channels/partitioners.py::_Routes.*", "IndexError"),
-        ("drivers/spark/data_links.py::_listen", "OSError"),
+        ("runtime/task/channels/result_partition.py::_Routes.*", "IndexError"),
+        ("drivers/spark/sockets.py::_listen", "OSError"),
         ("sql/catalogs/file_catalog.py::_read", "KeyError"),
     ),
     "storage/files.py catches it and raises a CheckpointError": (

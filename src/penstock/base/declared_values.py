@@ -17,25 +17,19 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Final
 
+from penstock.base import typeinfo
 from penstock.base.errors import WrongValueError, short_repr
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
 from penstock.base.types import Row
 
 Rounding = Callable[[Any], Any]
 
 _FOUR_BYTES: Final = struct.Struct("f")
-_LISTS_AND_ARRAYS: Final = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
+_LISTS_AND_ARRAYS: Final = (
+    typeinfo.BasicArrayTypeInfo,
+    typeinfo.ListTypeInfo,
+    typeinfo.ObjectArrayTypeInfo,
+    typeinfo.PrimitiveArrayTypeInfo,
+)
 
 
 def single(value: Any) -> Any:
@@ -49,22 +43,22 @@ def single(value: Any) -> Any:
     return rounded
 
 
-def rounding(type_info: TypeInformation | None) -> Rounding | None:
+def rounding(type_info: typeinfo.TypeInformation | None) -> Rounding | None:
     """Return the function that rounds the FLOATs in values of this type, or None if the type contains no FLOAT."""
-    if isinstance(type_info, BasicTypeInfo):
-        return single if type_info.basic_type is BasicType.FLOAT else None
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.BasicTypeInfo):
+        return single if type_info.basic_type is typeinfo.BasicType.FLOAT else None
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         return _rounding_fields(type_info.get_field_types(), type_info.get_field_names())
-    if isinstance(type_info, TupleTypeInfo):
+    if isinstance(type_info, typeinfo.TupleTypeInfo):
         return _rounding_fields(type_info.get_field_types(), [])
     if isinstance(type_info, _LISTS_AND_ARRAYS):
         return _rounding_elements(rounding(type_info.element_type))
-    if isinstance(type_info, MapTypeInfo):
+    if isinstance(type_info, typeinfo.MapTypeInfo):
         return _rounding_maps(rounding(type_info.key_type_info), rounding(type_info.value_type_info))
     return None
 
 
-def _rounding_fields(types: list[TypeInformation], names: list[str]) -> Rounding | None:
+def _rounding_fields(types: list[typeinfo.TypeInformation], names: list[str]) -> Rounding | None:
     roundings = [
         (index, round_value) for index, round_value in enumerate(map(rounding, types)) if round_value is not None
     ]
@@ -116,10 +110,10 @@ def _rounding_maps(keys: Rounding | None, values: Rounding | None) -> Rounding |
 
 Change = Callable[[Any], Any]
 
-_ELEMENTS: Final = (ListTypeInfo, ObjectArrayTypeInfo)
+_ELEMENTS: Final = (typeinfo.ListTypeInfo, typeinfo.ObjectArrayTypeInfo)
 
 
-def fitting(type_info: TypeInformation | None, keeps_form: bool = False) -> Change | None:
+def fitting(type_info: typeinfo.TypeInformation | None, keeps_form: bool = False) -> Change | None:
     """Return the function that makes values conform to a type, or None if the type contains neither a ROW nor a FLOAT.
 
     The function returns the value itself if none of its rows change. It leaves alone values of a form unlike the
@@ -135,15 +129,15 @@ def fitting(type_info: TypeInformation | None, keeps_form: bool = False) -> Chan
     return lambda value: round_floats(make_rows(value))
 
 
-def row_making(type_info: TypeInformation | None, keeps_form: bool = False) -> Change | None:
+def row_making(type_info: typeinfo.TypeInformation | None, keeps_form: bool = False) -> Change | None:
     """Return a function that puts the rows in a value into a type's order, or None if the type contains no ROW."""
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         return RowMaker(type_info, keeps_form)
-    if isinstance(type_info, TupleTypeInfo):
+    if isinstance(type_info, typeinfo.TupleTypeInfo):
         return _of_tuples(_changes(type_info.get_field_types(), keeps_form))
     if isinstance(type_info, _ELEMENTS):
         return _of_elements(row_making(type_info.element_type, keeps_form))
-    if isinstance(type_info, MapTypeInfo):
+    if isinstance(type_info, typeinfo.MapTypeInfo):
         keys, values = type_info.key_type_info, type_info.value_type_info
         return _of_maps(row_making(keys, keeps_form), row_making(values, keeps_form))
     return None
@@ -156,7 +150,7 @@ class RowMaker:
     only rows with names change.
     """
 
-    def __init__(self, type_info: RowTypeInfo, keeps_form: bool = False) -> None:
+    def __init__(self, type_info: typeinfo.RowTypeInfo, keeps_form: bool = False) -> None:
         names = tuple(type_info.get_field_names())
         self._names = names
         self._is_named = names != tuple(f"f{index}" for index in range(len(names)))
@@ -235,7 +229,7 @@ def _other_fields(row: Row, names: tuple[str, ...]) -> WrongValueError:
     )
 
 
-def _changes(types: Sequence[TypeInformation], keeps_form: bool) -> list[tuple[int, Change]]:
+def _changes(types: Sequence[typeinfo.TypeInformation], keeps_form: bool) -> list[tuple[int, Change]]:
     """Return the positions and conversion functions of the fields that contain a ROW."""
     candidates = ((index, row_making(type_info, keeps_form)) for index, type_info in enumerate(types))
     return [(index, change) for index, change in candidates if change is not None]
@@ -302,7 +296,7 @@ def _of_maps(keys: Change | None, values: Change | None) -> Change | None:
 class TypedKey:
     """A key selector that converts keys to their declared type, so that the order of a row's fields does not matter."""
 
-    def __init__(self, selector: Change, type_info: TypeInformation) -> None:
+    def __init__(self, selector: Change, type_info: typeinfo.TypeInformation) -> None:
         change = row_making(type_info)
         if change is None:
             raise WrongValueError(f"{type_info!r} holds no ROW")
@@ -318,6 +312,6 @@ class TypedKey:
         return TypedKey, (self._selector, self._type_info)
 
 
-def typed_key(selector: Change, type_info: TypeInformation | None) -> Change:
+def typed_key(selector: Change, type_info: typeinfo.TypeInformation | None) -> Change:
     """Return the key selector, with keys in the type's order if the type contains a ROW."""
     return selector if type_info is None or row_making(type_info) is None else TypedKey(selector, type_info)

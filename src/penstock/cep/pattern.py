@@ -20,14 +20,7 @@ from typing import Any, Self
 
 from penstock.base.errors import UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.time import Duration, format_duration, to_millis
-from penstock.cep.conditions import (
-    BooleanConditions,
-    IterativeCondition,
-    RichAndCondition,
-    RichOrCondition,
-    SubtypeCondition,
-    as_condition,
-)
+from penstock.cep import conditions
 from penstock.cep.drawing import DrawnStage, render_mermaid, render_svg
 from penstock.runtime.patterns.matcher import Skip, SkipStrategy
 
@@ -311,8 +304,8 @@ class Pattern:
         self._previous = previous
         self._quantifier = Quantifier(strategy, QuantifierProperty.SINGLE)
         self._skip_strategy = after_match_skip_strategy
-        self._condition: IterativeCondition | None = None
-        self._until: IterativeCondition | None = None
+        self._condition: conditions.IterativeCondition | None = None
+        self._until: conditions.IterativeCondition | None = None
         self._windows: dict[WithinType, Duration] = {}
         self._times: Times | None = None
 
@@ -382,20 +375,24 @@ class Pattern:
         Args:
             condition: a callable that takes the event, or an `IterativeCondition`.
         """
-        return self._and(as_condition(condition))
+        return self._and(conditions.as_condition(condition))
 
     def or_(self, condition: Any) -> Self:
         """Add a condition for the stage's events, as an alternative to the previous ones."""
-        converted = as_condition(condition)
-        self._condition = converted if self._condition is None else RichOrCondition(self._condition, converted)
+        converted = conditions.as_condition(condition)
+        self._condition = (
+            converted if self._condition is None else conditions.RichOrCondition(self._condition, converted)
+        )
         return self
 
     def subtype(self, subtype: type | tuple[type, ...]) -> Self:
         """Require the stage's events to be instances of this class, in addition to the previous conditions."""
-        return self._and(SubtypeCondition(subtype))
+        return self._and(conditions.SubtypeCondition(subtype))
 
-    def _and(self, condition: IterativeCondition) -> Self:
-        self._condition = condition if self._condition is None else RichAndCondition(self._condition, condition)
+    def _and(self, condition: conditions.IterativeCondition) -> Self:
+        self._condition = (
+            condition if self._condition is None else conditions.RichAndCondition(self._condition, condition)
+        )
         return self
 
     def until(self, condition: Any) -> Self:
@@ -409,7 +406,7 @@ class Pattern:
             self._quantifier.has_property(QuantifierProperty.LOOPING),
             f"stage {self._name!r}: until() is for stages that loop: call one_or_more() or times_or_more() first",
         )
-        self._until = as_condition(condition)
+        self._until = conditions.as_condition(condition)
         return self
 
     # --- how often ---------------------------------------------------------------------------------------------------
@@ -549,11 +546,11 @@ class Pattern:
         """Return how many times the stage takes an event, or None if it does not repeat."""
         return self._times
 
-    def get_condition(self) -> IterativeCondition:
+    def get_condition(self) -> conditions.IterativeCondition:
         """Return the stage's condition, which always holds if none was set."""
-        return BooleanConditions.true_function() if self._condition is None else self._condition
+        return conditions.BooleanConditions.true_function() if self._condition is None else self._condition
 
-    def get_until_condition(self) -> IterativeCondition | None:
+    def get_until_condition(self) -> conditions.IterativeCondition | None:
         """Return the condition that ends the repetition."""
         return self._until
 

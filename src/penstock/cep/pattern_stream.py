@@ -20,14 +20,8 @@ from penstock.base.options import CEP_ALLOW_CHANGED_PATTERN, CEP_PARTIAL_MATCHES
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Duration
 from penstock.base.typeinfo import TypeInformation
+from penstock.cep import functions
 from penstock.cep.conditions import IterativeCondition
-from penstock.cep.functions import (
-    FlatSelectAdapter,
-    ProcessAdapter,
-    SelectAdapter,
-    TimeoutFlatSelectAdapter,
-    TimeoutSelectAdapter,
-)
 from penstock.cep.pattern import ConsumingStrategy, GroupPattern, Pattern, QuantifierProperty, WithinType, check
 from penstock.datastream.data_stream import DataStream, KeyedStream
 from penstock.datastream.windowed import the_one_key
@@ -188,7 +182,7 @@ class PatternStream:
         """
         function = pattern_process_function
         if not hasattr(function, "process_match"):
-            function = ProcessAdapter(function)
+            function = functions.ProcessAdapter(function)
         return self._add(function, output_type)
 
     def select(
@@ -211,9 +205,11 @@ class PatternStream:
         refuse_generator_function(pattern_select_function, "select")
         tag = _check_tag(timed_out_partial_matches_tag, pattern_timeout_function)
         if tag is None:
-            return self._add(SelectAdapter(pattern_select_function), output_type)
+            return self._add(functions.SelectAdapter(pattern_select_function), output_type)
         refuse_generator_function(pattern_timeout_function, "timeout")
-        return self._add(TimeoutSelectAdapter(pattern_select_function, pattern_timeout_function, tag), output_type)
+        return self._add(
+            functions.TimeoutSelectAdapter(pattern_select_function, pattern_timeout_function, tag), output_type
+        )
 
     def flat_select(
         self,
@@ -226,8 +222,8 @@ class PatternStream:
         """Emit any number of records for each match; the arguments are those of `select`."""
         tag = _check_tag(timed_out_partial_matches_tag, pattern_flat_timeout_function)
         if tag is None:
-            return self._add(FlatSelectAdapter(pattern_flat_select_function), output_type)
-        adapter = TimeoutFlatSelectAdapter(pattern_flat_select_function, pattern_flat_timeout_function, tag)
+            return self._add(functions.FlatSelectAdapter(pattern_flat_select_function), output_type)
+        adapter = functions.TimeoutFlatSelectAdapter(pattern_flat_select_function, pattern_flat_timeout_function, tag)
         return self._add(adapter, output_type)
 
     def _add(self, function: Any, output_type: TypeInformation | None) -> DataStream:

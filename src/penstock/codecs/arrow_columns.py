@@ -39,21 +39,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from penstock.base import typeinfo
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, WrongValueError, short_repr
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    Types,
-)
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BadMessage, Deserialized, format_reason
@@ -63,17 +50,17 @@ DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 #: nanoseconds in each of Arrow's units
 NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _BASIC = {
-    BasicType.STRING: pa.string(),
-    BasicType.CHAR: pa.string(),
-    BasicType.BOOLEAN: pa.bool_(),
-    BasicType.BYTE: pa.int8(),
-    BasicType.SHORT: pa.int16(),
-    BasicType.INT: pa.int32(),
-    BasicType.LONG: pa.int64(),
-    BasicType.FLOAT: pa.float32(),
-    BasicType.DOUBLE: pa.float64(),
-    BasicType.BIG_INT: pa.decimal128(38, 0),
-    BasicType.BIG_DEC: pa.decimal128(38, 18),
+    typeinfo.BasicType.STRING: pa.string(),
+    typeinfo.BasicType.CHAR: pa.string(),
+    typeinfo.BasicType.BOOLEAN: pa.bool_(),
+    typeinfo.BasicType.BYTE: pa.int8(),
+    typeinfo.BasicType.SHORT: pa.int16(),
+    typeinfo.BasicType.INT: pa.int32(),
+    typeinfo.BasicType.LONG: pa.int64(),
+    typeinfo.BasicType.FLOAT: pa.float32(),
+    typeinfo.BasicType.DOUBLE: pa.float64(),
+    typeinfo.BasicType.BIG_INT: pa.decimal128(38, 0),
+    typeinfo.BasicType.BIG_DEC: pa.decimal128(38, 18),
 }
 
 _PYTHON: dict[Any, Any] = {
@@ -99,26 +86,32 @@ def arrow_type(column_type: Any) -> Any:
         return column_type
     if isinstance(column_type, type) and column_type in _PYTHON:
         return _PYTHON[column_type]
-    if isinstance(column_type, BasicTypeInfo) and column_type.basic_type in _BASIC:
+    if isinstance(column_type, typeinfo.BasicTypeInfo) and column_type.basic_type in _BASIC:
         return _BASIC[column_type.basic_type]
-    if isinstance(column_type, DateTypeInfo):
+    if isinstance(column_type, typeinfo.DateTypeInfo):
         return pa.date32()
-    if isinstance(column_type, TimeTypeInfo):
+    if isinstance(column_type, typeinfo.TimeTypeInfo):
         return pa.time64("us")
-    if isinstance(column_type, TimestampTypeInfo):
+    if isinstance(column_type, typeinfo.TimestampTypeInfo):
         return pa.timestamp("us")
-    if column_type == Types.PRIMITIVE_ARRAY(Types.BYTE()):
+    if column_type == typeinfo.Types.PRIMITIVE_ARRAY(typeinfo.Types.BYTE()):
         return pa.binary()
-    if isinstance(column_type, BasicArrayTypeInfo | ListTypeInfo | ObjectArrayTypeInfo | PrimitiveArrayTypeInfo):
+    if isinstance(
+        column_type,
+        typeinfo.BasicArrayTypeInfo
+        | typeinfo.ListTypeInfo
+        | typeinfo.ObjectArrayTypeInfo
+        | typeinfo.PrimitiveArrayTypeInfo,
+    ):
         return pa.list_(arrow_type(column_type.element_type))
-    if isinstance(column_type, MapTypeInfo):
+    if isinstance(column_type, typeinfo.MapTypeInfo):
         return pa.map_(arrow_type(column_type.key_type_info), arrow_type(column_type.value_type_info))
-    if isinstance(column_type, RowTypeInfo):
+    if isinstance(column_type, typeinfo.RowTypeInfo):
         return pa.struct(list(arrow_schema(column_type)))
     raise ConfigurationError(f"Arrow has no type for {column_type!r}")
 
 
-def arrow_schema(row_type: RowTypeInfo) -> pa.Schema:
+def arrow_schema(row_type: typeinfo.RowTypeInfo) -> pa.Schema:
     """Return the Arrow schema of a row type. Raises ConfigurationError if Arrow has no type for a field."""
     fields = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
     return pa.schema([(name, arrow_type(field_type)) for name, field_type in fields])

@@ -15,45 +15,29 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
+from penstock.base import typeinfo
 from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ListTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-)
 from penstock.base.types import Row, values_by_names
+from penstock.codecs import serialization
 from penstock.codecs.arrow_columns import BAD_VALUE, arrow_schema, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import make_rows
-from penstock.codecs.serialization import (
-    BAD_RECORD,
-    DeserializationSchema,
-    Deserialized,
-    SerializationSchema,
-    decode_each,
-    format_reason,
-    number_text,
-    read_decimal,
-)
 
 __all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
-_ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
+_ARRAYS = (
+    typeinfo.BasicArrayTypeInfo,
+    typeinfo.ListTypeInfo,
+    typeinfo.ObjectArrayTypeInfo,
+    typeinfo.PrimitiveArrayTypeInfo,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
     """The CSV dialect. If `null_literal` is None, an empty field of any non-text type is null."""
 
-    row_type: RowTypeInfo
+    row_type: typeinfo.RowTypeInfo
     field_delimiter: str = ","
     array_element_delimiter: str = ";"
     quote_character: str | None = '"'
@@ -75,7 +59,7 @@ class _Dialect:
         }
 
 
-class CsvRowDeserializationSchema(DeserializationSchema[Row]):
+class CsvRowDeserializationSchema(serialization.DeserializationSchema[Row]):
     """Parses lines into rows; create one with `CsvRowDeserializationSchema.Builder(row_type)`."""
 
     def __init__(self, dialect: _Dialect) -> None:
@@ -97,20 +81,20 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         """
         try:
             return self._record(message)
-        except BAD_RECORD as error:
+        except serialization.BAD_RECORD as error:
             if self.on_error == "skip":
                 return None
             raise FormatError(f"cannot read CSV {shorten(repr(message))}: {error}") from error
 
-    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+    def deserialize_batch(self, messages: Sequence[bytes]) -> serialization.Deserialized:
         """Return the rows parsed from many lines."""
         try:
             columns = self._columns(messages)
             if self._arrow is not None:
-                return Deserialized(columns_by_name(columns, self._arrow))
-            return Deserialized(make_rows(self._names, map(list, zip(*columns, strict=True))))
-        except BAD_RECORD:
-            decoded = decode_each(self._record, messages)
+                return serialization.Deserialized(columns_by_name(columns, self._arrow))
+            return serialization.Deserialized(make_rows(self._names, map(list, zip(*columns, strict=True))))
+        except serialization.BAD_RECORD:
+            decoded = serialization.decode_each(self._record, messages)
             return decoded if self._arrow is None else to_columns(decoded, self._arrow)
 
     def _columns(self, messages: Sequence[bytes]) -> list[list[Any]]:
@@ -140,11 +124,11 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
         for name, read, field in zip(self._names, self._readers, fields, strict=True):
             try:
                 values.append(read(field))
-            except BAD_RECORD as error:
-                raise FormatError(f"field {name!r}: {format_reason(error)}") from error
+            except serialization.BAD_RECORD as error:
+                raise FormatError(f"field {name!r}: {serialization.format_reason(error)}") from error
         return make_rows(self._names, (values,))[0]
 
-    def get_produced_type(self) -> TypeInformation:
+    def get_produced_type(self) -> typeinfo.TypeInformation:
         """Return the row type."""
         return self._dialect.row_type
 
@@ -158,7 +142,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             TypeError: if `type_info` is not a row type.
         """
 
-        def __init__(self, type_info: TypeInformation) -> None:
+        def __init__(self, type_info: typeinfo.TypeInformation) -> None:
             self._dialect = _Dialect(_row_type(type_info))
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
@@ -213,7 +197,7 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row]):
             return CsvRowDeserializationSchema(self._dialect)
 
 
-class CsvRowSerializationSchema(SerializationSchema[Any]):
+class CsvRowSerializationSchema(serialization.SerializationSchema[Any]):
     """Writes rows as UTF-8 lines; create one with `CsvRowSerializationSchema.Builder(row_type)`."""
 
     def __init__(self, dialect: _Dialect) -> None:
@@ -258,7 +242,7 @@ class CsvRowSerializationSchema(SerializationSchema[Any]):
             TypeError: if `type_info` is not a row type.
         """
 
-        def __init__(self, type_info: TypeInformation) -> None:
+        def __init__(self, type_info: typeinfo.TypeInformation) -> None:
             self._dialect = _Dialect(_row_type(type_info))
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
@@ -311,7 +295,7 @@ def _is_comment(text: str) -> bool:
     return text.lstrip().startswith("#")
 
 
-def _reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:
+def _reader(type_info: typeinfo.TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:
     """Return a function that parses a field's text into a value of the type, or None."""
     null = dialect.null_literal
     if null is None:
@@ -320,12 +304,12 @@ def _reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str], An
     return lambda text: None if text == null else read(text)
 
 
-def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:
+def _value_reader(type_info: typeinfo.TypeInformation, dialect: _Dialect) -> Callable[[str], Any]:
     delimiter = dialect.array_element_delimiter
     if isinstance(type_info, _ARRAYS):
         element = _reader(type_info.element_type, dialect)
         return lambda text: [element(item) for item in text.split(delimiter)] if text else []
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         names = tuple(type_info.get_field_names())
         readers = [_reader(field, dialect) for field in type_info.get_field_types()]
 
@@ -335,13 +319,13 @@ def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[st
             return row
 
         return read_row
-    if isinstance(type_info, DateTypeInfo):
+    if isinstance(type_info, typeinfo.DateTypeInfo):
         return datetime.date.fromisoformat
-    if isinstance(type_info, TimeTypeInfo):
+    if isinstance(type_info, typeinfo.TimeTypeInfo):
         return datetime.time.fromisoformat
-    if isinstance(type_info, TimestampTypeInfo):
+    if isinstance(type_info, typeinfo.TimestampTypeInfo):
         return datetime.datetime.fromisoformat
-    if isinstance(type_info, BasicTypeInfo) and type_info.basic_type is not BasicType.INSTANT:
+    if isinstance(type_info, typeinfo.BasicTypeInfo) and type_info.basic_type is not typeinfo.BasicType.INSTANT:
         parse = _PARSERS.get(type_info.basic_type, _to_integer)
 
         def read_basic(text: str) -> Any:
@@ -354,7 +338,7 @@ def _value_reader(type_info: TypeInformation, dialect: _Dialect) -> Callable[[st
     raise WrongTypeError(f"{type_info!r} cannot be read from CSV")
 
 
-def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], str]:
+def _writer(type_info: typeinfo.TypeInformation, dialect: _Dialect) -> Callable[[Any], str]:
     """Return a function that formats a value of the type, or None, as a field's text."""
     null = dialect.null_literal or ""
     delimiter = dialect.array_element_delimiter
@@ -362,7 +346,7 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
     if isinstance(type_info, _ARRAYS):
         element = _writer(type_info.element_type, dialect)
         return lambda value: null if value is None else _join(delimiter, [element(item) for item in value])
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         writers = [_writer(field, dialect) for field in type_info.get_field_types()]
         names = tuple(type_info.get_field_names())
 
@@ -373,9 +357,11 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
             return _join(delimiter, [write(item) for write, item in zip(writers, values, strict=True)])
 
         return write_row
-    if isinstance(type_info, BasicTypeInfo) and type_info.basic_type is BasicType.INSTANT:
+    if isinstance(type_info, typeinfo.BasicTypeInfo) and type_info.basic_type is typeinfo.BasicType.INSTANT:
         raise WrongTypeError(f"{type_info!r} cannot be written as CSV")
-    if not isinstance(type_info, (BasicTypeInfo, DateTypeInfo, TimeTypeInfo, TimestampTypeInfo)):
+    if not isinstance(
+        type_info, (typeinfo.BasicTypeInfo, typeinfo.DateTypeInfo, typeinfo.TimeTypeInfo, typeinfo.TimestampTypeInfo)
+    ):
         raise WrongTypeError(f"{type_info!r} cannot be written as CSV")
 
     def write_value(value: Any) -> str:
@@ -385,7 +371,7 @@ def _writer(type_info: TypeInformation, dialect: _Dialect) -> Callable[[Any], st
             raise FormatError(f"{value!r} is not of type {type_info}")
         if isinstance(value, bool):
             return "true" if value else "false"
-        return str(value) if isinstance(type_info, BasicTypeInfo) else str(value.isoformat())
+        return str(value) if isinstance(type_info, typeinfo.BasicTypeInfo) else str(value.isoformat())
 
     return write_value
 
@@ -403,22 +389,22 @@ def _to_boolean(text: str) -> bool:
 
 
 def _to_integer(text: str) -> int:
-    return int(number_text(text))
+    return int(serialization.number_text(text))
 
 
-_TEXTS = (BasicTypeInfo(BasicType.STRING), BasicTypeInfo(BasicType.CHAR))
-_PARSERS: dict[BasicType, Callable[[str], Any]] = {
-    BasicType.STRING: str,
-    BasicType.CHAR: str,
-    BasicType.BOOLEAN: _to_boolean,
-    BasicType.FLOAT: lambda text: float(number_text(text)),
-    BasicType.DOUBLE: lambda text: float(number_text(text)),
-    BasicType.BIG_DEC: read_decimal,
+_TEXTS = (typeinfo.BasicTypeInfo(typeinfo.BasicType.STRING), typeinfo.BasicTypeInfo(typeinfo.BasicType.CHAR))
+_PARSERS: dict[typeinfo.BasicType, Callable[[str], Any]] = {
+    typeinfo.BasicType.STRING: str,
+    typeinfo.BasicType.CHAR: str,
+    typeinfo.BasicType.BOOLEAN: _to_boolean,
+    typeinfo.BasicType.FLOAT: lambda text: float(serialization.number_text(text)),
+    typeinfo.BasicType.DOUBLE: lambda text: float(serialization.number_text(text)),
+    typeinfo.BasicType.BIG_DEC: serialization.read_decimal,
 }
 
 
-def _row_type(type_info: TypeInformation) -> RowTypeInfo:
-    if not isinstance(type_info, RowTypeInfo):
+def _row_type(type_info: typeinfo.TypeInformation) -> typeinfo.RowTypeInfo:
+    if not isinstance(type_info, typeinfo.RowTypeInfo):
         raise WrongTypeError(f"CSV needs a row type such as Types.ROW_NAMED(...), not {type_info!r}")
     return type_info
 

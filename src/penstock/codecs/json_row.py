@@ -29,38 +29,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from penstock.base import typeinfo
 from penstock.base.errors import FormatError, WrongTypeError, WrongValueError, shorten
-from penstock.base.typeinfo import (
-    BasicType,
-    BasicTypeInfo,
-    MapTypeInfo,
-    RowTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
 from penstock.base.types import Row
+from penstock.codecs import json_values, serialization
 from penstock.codecs.arrow_columns import BAD_VALUE, arrow_schema, columns_by_name, fields_of_rows, to_columns
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.json_values import (
-    ARRAYS,
-    BYTES,
-    Convert,
-    check_utf8,
-    nullable,
-    parse_strictly,
-    reader,
-    row_reader,
-    writer,
-)
 from penstock.codecs.pickling import make_rows
-from penstock.codecs.serialization import (
-    BAD_RECORD,
-    DeserializationSchema,
-    Deserialized,
-    SerializationSchema,
-    decode_each,
-)
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema", "type_of_json_schema"]
 
@@ -68,7 +43,7 @@ __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema", "type_o
 _DEPTH_MAX = 64
 
 
-def type_of_json_schema(text: str) -> RowTypeInfo:
+def type_of_json_schema(text: str) -> typeinfo.RowTypeInfo:
     """Return the row type for the JSON schema of an object.
 
     Raises:
@@ -79,12 +54,12 @@ def type_of_json_schema(text: str) -> RowTypeInfo:
     except ValueError as error:
         raise FormatError(f"the JSON schema is not valid JSON: {error}") from error
     result = _convert(schema, schema, "the schema", 0)
-    if not isinstance(result, RowTypeInfo):
+    if not isinstance(result, typeinfo.RowTypeInfo):
         raise FormatError(f"the JSON schema must describe an object, not {result}")
     return result
 
 
-def _convert(schema: Any, root: Any, path: str, depth: int) -> TypeInformation:
+def _convert(schema: Any, root: Any, path: str, depth: int) -> typeinfo.TypeInformation:
     if not isinstance(schema, dict):
         raise FormatError(f"{path} is not a JSON schema: {schema!r}")
     if depth > _DEPTH_MAX:
@@ -99,27 +74,33 @@ def _convert(schema: Any, root: Any, path: str, depth: int) -> TypeInformation:
         case "object":
             fields = schema.get("properties", {})
             types = [_convert(field, root, f"{path}.{name}", depth + 1) for name, field in fields.items()]
-            return Types.ROW_NAMED(list(fields), types)
+            return typeinfo.Types.ROW_NAMED(list(fields), types)
         case "array":
             items = schema.get("items")
             if isinstance(items, list):
-                return Types.ROW([_convert(item, root, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)])
-            return Types.OBJECT_ARRAY(_convert(items, root, f"{path}[]", depth + 1))
+                return typeinfo.Types.ROW(
+                    [_convert(item, root, f"{path}[{i}]", depth + 1) for i, item in enumerate(items)]
+                )
+            return typeinfo.Types.OBJECT_ARRAY(_convert(items, root, f"{path}[]", depth + 1))
         case "string":
             return _text_type(schema)
         case "number" | "integer":
-            return Types.BIG_DEC()
+            return typeinfo.Types.BIG_DEC()
         case "boolean":
-            return Types.BOOLEAN()
+            return typeinfo.Types.BOOLEAN()
         case other:
             raise FormatError(f"{path} has a type that is not supported: {other!r}")
 
 
-def _text_type(schema: dict[str, Any]) -> TypeInformation:
+def _text_type(schema: dict[str, Any]) -> typeinfo.TypeInformation:
     if schema.get("contentEncoding") == "base64":
-        return Types.PRIMITIVE_ARRAY(Types.BYTE())
-    formats = {"date": Types.SQL_DATE, "time": Types.SQL_TIME, "date-time": Types.SQL_TIMESTAMP}
-    return formats.get(str(schema.get("format")), Types.STRING)()
+        return typeinfo.Types.PRIMITIVE_ARRAY(typeinfo.Types.BYTE())
+    formats = {
+        "date": typeinfo.Types.SQL_DATE,
+        "time": typeinfo.Types.SQL_TIME,
+        "date-time": typeinfo.Types.SQL_TIMESTAMP,
+    }
+    return formats.get(str(schema.get("format")), typeinfo.Types.STRING)()
 
 
 def _resolve(reference: Any, root: Any) -> Any:
@@ -135,14 +116,19 @@ def _resolve(reference: Any, root: Any) -> Any:
     return node
 
 
-_INTEGER_BITS: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
-_PLAIN: Final[dict[BasicType, Any]] = {
-    BasicType.STRING: str,
-    BasicType.CHAR: str,
-    BasicType.BOOLEAN: bool,
-    BasicType.FLOAT: float,
-    BasicType.DOUBLE: float,
-    BasicType.BIG_INT: int,
+_INTEGER_BITS: Final = {
+    typeinfo.BasicType.BYTE: 8,
+    typeinfo.BasicType.SHORT: 16,
+    typeinfo.BasicType.INT: 32,
+    typeinfo.BasicType.LONG: 64,
+}
+_PLAIN: Final[dict[typeinfo.BasicType, Any]] = {
+    typeinfo.BasicType.STRING: str,
+    typeinfo.BasicType.CHAR: str,
+    typeinfo.BasicType.BOOLEAN: bool,
+    typeinfo.BasicType.FLOAT: float,
+    typeinfo.BasicType.DOUBLE: float,
+    typeinfo.BasicType.BIG_INT: int,
 }
 
 
@@ -154,7 +140,7 @@ class StructReader:
         is_strict: whether every field must be present.
     """
 
-    def __init__(self, row_type: RowTypeInfo, is_strict: bool) -> None:
+    def __init__(self, row_type: typeinfo.RowTypeInfo, is_strict: bool) -> None:
         self._names = tuple(row_type.get_field_names())
         struct, self._converts = _struct(row_type, is_strict)
         self._decode = msgspec.json.Decoder(struct, float_hook=decimal.Decimal).decode
@@ -168,12 +154,12 @@ class StructReader:
         """Return the row of each object. Raises one of `BAD_RECORD` if any object does not match the type exactly."""
         if any(self._converts):
             return make_rows(self._names, map(list, zip(*self.columns(messages), strict=True)))
-        check_utf8(b"\n".join(messages))
+        json_values.check_utf8(b"\n".join(messages))
         return make_rows(self._names, map(list, map(self._values, map(self._decode, messages))))
 
     def columns(self, messages: Sequence[bytes]) -> list[Sequence[Any]]:
         """Return the values of each field. Raises one of `BAD_RECORD` if any object does not match the type exactly."""
-        check_utf8(b"\n".join(messages))
+        json_values.check_utf8(b"\n".join(messages))
         columns: list[Sequence[Any]] = list(zip(*map(self._values, map(self._decode, messages)), strict=True))
         return [
             column if convert is None else list(map(convert, column))
@@ -181,14 +167,16 @@ class StructReader:
         ]
 
 
-def _struct(row_type: RowTypeInfo, is_strict: bool) -> tuple[type[msgspec.Struct], list[Convert | None]]:
+def _struct(
+    row_type: typeinfo.RowTypeInfo, is_strict: bool
+) -> tuple[type[msgspec.Struct], list[json_values.Convert | None]]:
     """Return a struct class with fields f0, f1, ... and the converters from its field values to row values."""
     fields: list[Any] = []
-    converts: list[Convert | None] = []
+    converts: list[json_values.Convert | None] = []
     for index, field in enumerate(row_type.get_field_types()):
         kind, convert = _typed(field, is_strict)
         fields.append((f"f{index}", kind | None) if is_strict else (f"f{index}", kind | None, None))
-        converts.append(None if convert is None else nullable(convert))
+        converts.append(None if convert is None else json_values.nullable(convert))
     names = {f"f{position}": name for position, name in enumerate(row_type.get_field_names())}
     return msgspec.defstruct("Object", fields, rename=names, gc=False), converts
 
@@ -198,41 +186,44 @@ def _build_getter(struct: type[msgspec.Struct]) -> Callable[[Any], tuple[Any, ..
     return attrgetter(*names) if len(names) > 1 else msgspec.structs.astuple
 
 
-def _typed(type_info: TypeInformation, is_strict: bool) -> tuple[Any, Convert | None]:
+def _typed(type_info: typeinfo.TypeInformation, is_strict: bool) -> tuple[Any, json_values.Convert | None]:
     """Return the type that msgspec parses and a converter to the row value, or None if they are the same."""
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         return _nested(type_info, is_strict)
-    if type_info == BYTES:
-        return str, reader(type_info, is_strict)
-    if isinstance(type_info, ARRAYS):
+    if type_info == json_values.BYTES:
+        return str, json_values.reader(type_info, is_strict)
+    if isinstance(type_info, json_values.ARRAYS):
         kind, convert = _typed(type_info.element_type, is_strict)
         return list[kind | None], _each(convert)  # type: ignore[valid-type]
-    if isinstance(type_info, TupleTypeInfo):
+    if isinstance(type_info, typeinfo.TupleTypeInfo):
         parts = [_typed(field, is_strict) for field in type_info.get_field_types()]
         return tuple[tuple(kind | None for kind, _ in parts)], _tuple([convert for _, convert in parts])  # type: ignore[misc]
-    if isinstance(type_info, MapTypeInfo):
-        key, (kind, convert) = reader(type_info.key_type_info, is_strict), _typed(type_info.value_type_info, is_strict)
-        item = nullable(convert or _same)
+    if isinstance(type_info, typeinfo.MapTypeInfo):
+        key, (kind, convert) = (
+            json_values.reader(type_info.key_type_info, is_strict),
+            _typed(type_info.value_type_info, is_strict),
+        )
+        item = json_values.nullable(convert or _same)
         return dict[str, kind | None], lambda value: {key(k): item(v) for k, v in value.items()}  # type: ignore[valid-type]
-    if isinstance(type_info, BasicTypeInfo):
+    if isinstance(type_info, typeinfo.BasicTypeInfo):
         basic = type_info.basic_type
         if basic in _INTEGER_BITS:
             limit = 1 << _INTEGER_BITS[basic] - 1
             return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)], None
         if basic in _PLAIN:
             return _PLAIN[basic], None
-        if basic is BasicType.BIG_DEC:
+        if basic is typeinfo.BasicType.BIG_DEC:
             # If the type were Decimal, msgspec would accept any text that Python's class does, such as "1_0".
             return Any, _decimal_reader(type_info)
-    return str, reader(type_info, is_strict)  # dates and times
+    return str, json_values.reader(type_info, is_strict)  # dates and times
 
 
-def _decimal_reader(type_info: BasicTypeInfo) -> Convert:
-    read = reader(type_info, False)
+def _decimal_reader(type_info: typeinfo.BasicTypeInfo) -> json_values.Convert:
+    read = json_values.reader(type_info, False)
     return lambda value: value if type(value) is decimal.Decimal else read(value)
 
 
-def _nested(row_type: RowTypeInfo, is_strict: bool) -> tuple[Any, Convert]:
+def _nested(row_type: typeinfo.RowTypeInfo, is_strict: bool) -> tuple[Any, json_values.Convert]:
     names = tuple(row_type.get_field_names())
     struct, converts = _struct(row_type, is_strict)
     values_of = _build_getter(struct)
@@ -245,17 +236,17 @@ def _nested(row_type: RowTypeInfo, is_strict: bool) -> tuple[Any, Convert]:
     return struct, convert
 
 
-def _each(convert: Convert | None) -> Convert | None:
+def _each(convert: json_values.Convert | None) -> json_values.Convert | None:
     if convert is None:
         return None
-    element = nullable(convert)
+    element = json_values.nullable(convert)
     return lambda value: list(map(element, value))
 
 
-def _tuple(converts: list[Convert | None]) -> Convert | None:
+def _tuple(converts: list[json_values.Convert | None]) -> json_values.Convert | None:
     if not any(converts):
         return None
-    each = [nullable(convert or _same) for convert in converts]
+    each = [json_values.nullable(convert or _same) for convert in converts]
     return lambda value: tuple(of(part) for of, part in zip(each, value, strict=True))
 
 
@@ -270,12 +261,14 @@ class StructWriter:
         row_type: the row type.
     """
 
-    def __init__(self, row_type: RowTypeInfo) -> None:
+    def __init__(self, row_type: typeinfo.RowTypeInfo) -> None:
         names = row_type.get_field_names()
         fields = [(f"f{index}", Any) for index in range(len(names))]
         renamed = {f"f{index}": name for index, name in enumerate(names)}
         self._struct = msgspec.defstruct("Object", fields, rename=renamed, gc=False)
-        self._writes = [(_is_plain(field), nullable(writer(field))) for field in row_type.get_field_types()]
+        self._writes = [
+            (_is_plain(field), json_values.nullable(json_values.writer(field))) for field in row_type.get_field_types()
+        ]
         self._encode = msgspec.json.Encoder().encode
 
     def objects(self, columns: Sequence[Sequence[Any]]) -> list[bytes]:
@@ -287,26 +280,30 @@ class StructWriter:
         return list(map(self._encode, itertools.starmap(self._struct, zip(*encodable, strict=True))))
 
 
-def _is_plain(type_info: TypeInformation) -> Callable[[Sequence[Any]], bool]:
+def _is_plain(type_info: typeinfo.TypeInformation) -> Callable[[Sequence[Any]], bool]:
     """Return a predicate: whether msgspec writes all values of a column exactly as `writer` does."""
-    basic = type_info.basic_type if isinstance(type_info, BasicTypeInfo) else None
-    if basic in (BasicType.STRING, BasicType.CHAR):
+    basic = type_info.basic_type if isinstance(type_info, typeinfo.BasicTypeInfo) else None
+    if basic in (typeinfo.BasicType.STRING, typeinfo.BasicType.CHAR):
         return lambda column: set(map(type, column)) <= {str, type(None)}
-    if basic is BasicType.BOOLEAN:
+    if basic is typeinfo.BasicType.BOOLEAN:
         return lambda column: set(map(type, column)) <= {bool, type(None)}
     if basic in _INTEGER_BITS:
         limit = 1 << _INTEGER_BITS[basic] - 1
         return lambda column: set(map(type, column)) == {int} and -limit <= min(column) and max(column) < limit
-    if basic is BasicType.DOUBLE:
+    if basic is typeinfo.BasicType.DOUBLE:
         return lambda column: set(map(type, column)) == {float} and all(map(math.isfinite, column))
     return lambda column: False
 
 
-class JsonRowDeserializationSchema(DeserializationSchema[Row]):
+class JsonRowDeserializationSchema(serialization.DeserializationSchema[Row]):
     """Parses JSON objects into rows; create one with `JsonRowDeserializationSchema.builder()`."""
 
     def __init__(
-        self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool, as_columns: bool = False
+        self,
+        row_type: typeinfo.RowTypeInfo,
+        fail_on_missing_field: bool,
+        ignore_parse_errors: bool,
+        as_columns: bool = False,
     ) -> None:
         self._row_type = row_type
         self._fail_on_missing_field = fail_on_missing_field
@@ -314,7 +311,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             self.on_error = "skip"
         self._arrow = arrow_schema(row_type) if as_columns else None
         self._read_struct = StructReader(row_type, fail_on_missing_field)
-        self._read = row_reader(row_type, fail_on_missing_field)
+        self._read = json_values.row_reader(row_type, fail_on_missing_field)
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -332,30 +329,30 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         """
         try:
             return self._record(message)
-        except BAD_RECORD as error:
+        except serialization.BAD_RECORD as error:
             if self.on_error == "skip":
                 return None
             raise FormatError(f"cannot read JSON {shorten(repr(message))}: {error}") from error
 
-    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+    def deserialize_batch(self, messages: Sequence[bytes]) -> serialization.Deserialized:
         """Return the rows parsed from many messages."""
         try:
             if self._arrow is None:
-                return Deserialized(self._read_struct.rows(messages))
-            return Deserialized(columns_by_name(self._read_struct.columns(messages), self._arrow))
-        except BAD_RECORD:
-            decoded = decode_each(self._record, messages)
+                return serialization.Deserialized(self._read_struct.rows(messages))
+            return serialization.Deserialized(columns_by_name(self._read_struct.columns(messages), self._arrow))
+        except serialization.BAD_RECORD:
+            decoded = serialization.decode_each(self._record, messages)
             return decoded if self._arrow is None else to_columns(decoded, self._arrow)
 
     def _record(self, message: bytes) -> Row | None:
         try:
             return self._read_struct.row(message)
-        except BAD_RECORD:
+        except serialization.BAD_RECORD:
             return self._record_at_length(message)
 
     def _record_at_length(self, message: bytes) -> Row | None:
         """Parse leniently where `StructReader` fails, such as a number in place of text. Errors name the field."""
-        parsed = parse_strictly(message)
+        parsed = json_values.parse_strictly(message)
         if parsed is None:
             return None
         if not isinstance(parsed, dict):
@@ -363,7 +360,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         row: Row = self._read(parsed)
         return row
 
-    def get_produced_type(self) -> TypeInformation:
+    def get_produced_type(self) -> typeinfo.TypeInformation:
         """Return the row type."""
         return self._row_type
 
@@ -375,12 +372,12 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
         """Collects the settings of a `JsonRowDeserializationSchema`."""
 
         def __init__(self) -> None:
-            self._type_info: TypeInformation | None = None
+            self._type_info: typeinfo.TypeInformation | None = None
             self._fail_on_missing_field = False
             self._ignore_parse_errors = False
             self._as_columns = False
 
-        def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
+        def type_info(self, type_info: typeinfo.TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the row type; its field names are looked up in the objects."""
             self._type_info = type_info
             return self
@@ -423,7 +420,7 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
                 ValueError: if missing fields should fail while errors are ignored.
                 ConfigurationError: if rows are requested as columns and a field's type has no Arrow equivalent.
             """
-            if not isinstance(self._type_info, RowTypeInfo):
+            if not isinstance(self._type_info, typeinfo.RowTypeInfo):
                 raise WrongTypeError(f"set a row type with type_info or json_schema, not {self._type_info!r}")
             if self._fail_on_missing_field and self._ignore_parse_errors:
                 raise WrongValueError("fail_on_missing_field and ignore_parse_errors cannot both be set")
@@ -432,10 +429,10 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row]):
             )
 
 
-class JsonRowSerializationSchema(SerializationSchema[Any]):
+class JsonRowSerializationSchema(serialization.SerializationSchema[Any]):
     """Writes rows as UTF-8 JSON objects; create one with `JsonRowSerializationSchema.builder()`."""
 
-    def __init__(self, row_type: RowTypeInfo) -> None:
+    def __init__(self, row_type: typeinfo.RowTypeInfo) -> None:
         self._row_type = row_type
         self._write = StructWriter(row_type)
 
@@ -472,9 +469,9 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
         """Collects the settings of a `JsonRowSerializationSchema`."""
 
         def __init__(self) -> None:
-            self._type_info: TypeInformation | None = None
+            self._type_info: typeinfo.TypeInformation | None = None
 
-        def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
+        def with_type_info(self, type_info: typeinfo.TypeInformation) -> JsonRowSerializationSchema.Builder:
             """Set the row type; its field names become the objects' keys."""
             self._type_info = type_info
             return self
@@ -485,6 +482,6 @@ class JsonRowSerializationSchema(SerializationSchema[Any]):
             Raises:
                 TypeError: if no row type is set, or a field's type cannot be written as JSON.
             """
-            if not isinstance(self._type_info, RowTypeInfo):
+            if not isinstance(self._type_info, typeinfo.RowTypeInfo):
                 raise WrongTypeError(f"set a row type with with_type_info, not {self._type_info!r}")
             return JsonRowSerializationSchema(self._type_info)

@@ -24,23 +24,9 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from penstock.base import typeinfo
 from penstock.base.errors import FormatError, WrongTypeError
 from penstock.base.time import Instant
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.pickling import make_rows
 from penstock.codecs.serialization import BAD_RECORD, format_reason, number_text, read_decimal
@@ -199,38 +185,43 @@ def _joined(text: str) -> str:
 
 Convert = Callable[[Any], Any]
 
-ARRAYS: Final = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
-BYTES: Final = PrimitiveArrayTypeInfo(BasicTypeInfo(BasicType.BYTE))
+ARRAYS: Final = (
+    typeinfo.BasicArrayTypeInfo,
+    typeinfo.ListTypeInfo,
+    typeinfo.ObjectArrayTypeInfo,
+    typeinfo.PrimitiveArrayTypeInfo,
+)
+BYTES: Final = typeinfo.PrimitiveArrayTypeInfo(typeinfo.BasicTypeInfo(typeinfo.BasicType.BYTE))
 
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def reader(type_info: TypeInformation, strict: bool) -> Convert:
+def reader(type_info: typeinfo.TypeInformation, strict: bool) -> Convert:
     """Return a function that converts a parsed JSON value, not None, to a value of the type."""
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         return row_reader(type_info, strict)
     if type_info == BYTES:
         return lambda value: base64.b64decode(value, validate=True)
     if isinstance(type_info, ARRAYS):
         element = nullable(reader(type_info.element_type, strict))
         return lambda value: [element(item) for item in _expect(list, value)]
-    if isinstance(type_info, TupleTypeInfo):
+    if isinstance(type_info, typeinfo.TupleTypeInfo):
         return _tuple_reader([nullable(reader(field, strict)) for field in type_info.get_field_types()])
-    if isinstance(type_info, MapTypeInfo):
+    if isinstance(type_info, typeinfo.MapTypeInfo):
         key, item = reader(type_info.key_type_info, strict), nullable(reader(type_info.value_type_info, strict))
         return lambda value: {key(k): item(v) for k, v in _expect(dict, value).items()}
-    if isinstance(type_info, DateTypeInfo):
+    if isinstance(type_info, typeinfo.DateTypeInfo):
         return datetime.date.fromisoformat
-    if isinstance(type_info, TimeTypeInfo):
+    if isinstance(type_info, typeinfo.TimeTypeInfo):
         return lambda value: datetime.time.fromisoformat(value).replace(tzinfo=None)
-    if isinstance(type_info, TimestampTypeInfo):
+    if isinstance(type_info, typeinfo.TimestampTypeInfo):
         return _read_timestamp
-    if isinstance(type_info, BasicTypeInfo):
+    if isinstance(type_info, typeinfo.BasicTypeInfo):
         return _basic_reader(type_info)
     raise WrongTypeError(f"{type_info!r} cannot be read from JSON")
 
 
-def row_reader(row_type: RowTypeInfo, strict: bool) -> Convert:
+def row_reader(row_type: typeinfo.RowTypeInfo, strict: bool) -> Convert:
     """Return a function that converts a parsed JSON object to a row; its errors name the field."""
     names = tuple(row_type.get_field_names())
     readers = [nullable(reader(field, strict)) for field in row_type.get_field_types()]
@@ -257,17 +248,17 @@ def _tuple_reader(readers: list[Convert]) -> Convert:
     return read
 
 
-def _basic_reader(type_info: BasicTypeInfo) -> Convert:
+def _basic_reader(type_info: typeinfo.BasicTypeInfo) -> Convert:
     kind = type_info.basic_type
-    if kind is BasicType.BOOLEAN:
+    if kind is typeinfo.BasicType.BOOLEAN:
         return _read_boolean
-    if kind in (BasicType.STRING, BasicType.CHAR):
+    if kind in (typeinfo.BasicType.STRING, typeinfo.BasicType.CHAR):
         return _read_text
-    if kind in (BasicType.FLOAT, BasicType.DOUBLE):
+    if kind in (typeinfo.BasicType.FLOAT, typeinfo.BasicType.DOUBLE):
         return lambda value: float(value) if isinstance(_scalar(value), str) else convert_to_float(value)
-    if kind is BasicType.BIG_DEC:
+    if kind is typeinfo.BasicType.BIG_DEC:
         return lambda value: read_decimal(value) if isinstance(value, str) else decimal.Decimal(_scalar(value))
-    if kind is BasicType.INSTANT:
+    if kind is typeinfo.BasicType.INSTANT:
         return _read_instant
 
     def read_integer(value: Any) -> int:
@@ -328,31 +319,31 @@ def nullable(convert: Convert) -> Convert:
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
-def writer(type_info: TypeInformation) -> Convert:
+def writer(type_info: typeinfo.TypeInformation) -> Convert:
     """Return a function that converts a value of the type, not None, to one that `json.dumps` accepts."""
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         return _row_writer(type_info)
     if type_info == BYTES:
         return lambda value: base64.b64encode(bytes(b & 0xFF for b in value)).decode()
     if isinstance(type_info, ARRAYS):
         element = nullable(writer(type_info.element_type))
         return lambda value: [element(item) for item in value]
-    if isinstance(type_info, TupleTypeInfo):
+    if isinstance(type_info, typeinfo.TupleTypeInfo):
         writers = [nullable(writer(field)) for field in type_info.get_field_types()]
         return lambda value: [writer(item) for writer, item in zip(writers, value, strict=True)]
-    if isinstance(type_info, MapTypeInfo):
+    if isinstance(type_info, typeinfo.MapTypeInfo):
         item = nullable(writer(type_info.value_type_info))
         return lambda value: {str(k): item(v) for k, v in value.items()}
-    if isinstance(type_info, (DateTypeInfo, TimeTypeInfo)):
+    if isinstance(type_info, (typeinfo.DateTypeInfo, typeinfo.TimeTypeInfo)):
         return lambda value: value.isoformat()
-    if isinstance(type_info, TimestampTypeInfo):
+    if isinstance(type_info, typeinfo.TimestampTypeInfo):
         return lambda value: value.isoformat() + ("" if value.tzinfo else "Z")
-    if isinstance(type_info, BasicTypeInfo):
+    if isinstance(type_info, typeinfo.BasicTypeInfo):
         return _basic_writer(type_info)
     raise WrongTypeError(f"{type_info!r} cannot be written as JSON")
 
 
-def _row_writer(row_type: RowTypeInfo) -> Convert:
+def _row_writer(row_type: typeinfo.RowTypeInfo) -> Convert:
     names = tuple(row_type.get_field_names())
     writers = [nullable(writer(field)) for field in row_type.get_field_types()]
 
@@ -365,8 +356,8 @@ def _row_writer(row_type: RowTypeInfo) -> Convert:
     return write
 
 
-def _basic_writer(type_info: BasicTypeInfo) -> Convert:
-    if type_info.basic_type is BasicType.INSTANT:
+def _basic_writer(type_info: typeinfo.BasicTypeInfo) -> Convert:
+    if type_info.basic_type is typeinfo.BasicType.INSTANT:
         return _write_instant
 
     def write(value: Any) -> Any:

@@ -29,25 +29,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from penstock.base import typeinfo
 from penstock.base.copies import with_own_results
 from penstock.base.errors import FormatError, WrongValueError
 from penstock.base.output_tag import OutputTag
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    Types,
-)
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
 
@@ -137,30 +122,35 @@ def format_reason(error: BaseException) -> str:
 
 Renderer = Callable[[Any], str]
 
-_ELEMENTS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
+_ELEMENTS = (
+    typeinfo.BasicArrayTypeInfo,
+    typeinfo.ListTypeInfo,
+    typeinfo.ObjectArrayTypeInfo,
+    typeinfo.PrimitiveArrayTypeInfo,
+)
 
 
-def renderer(type_info: TypeInformation | None) -> Renderer:
+def renderer(type_info: typeinfo.TypeInformation | None) -> Renderer:
     """Return the function that renders a record of this type; `str` if no type is declared.
 
     A ROW is `+I[1, a]`, a TUPLE `(1,a)`, a list `[1, 2]`, a MAP `{a=1}`; None is `null`, True is `true`, 1e10 as a
     DOUBLE or FLOAT `1.0E10`, a TIMESTAMP `2026-01-31 12:00:00.0`, a TIME `12:00:00`. Arrays look like lists.
     """
-    if isinstance(type_info, RowTypeInfo):
+    if isinstance(type_info, typeinfo.RowTypeInfo):
         return _row(type_info)
-    if isinstance(type_info, TupleTypeInfo):
+    if isinstance(type_info, typeinfo.TupleTypeInfo):
         fields = [_or_null(field) for field in type_info.get_field_types()]
         return lambda value: f"({','.join([render(item) for render, item in zip(fields, value, strict=True)])})"
     if isinstance(type_info, _ELEMENTS):
         element = _or_null(type_info.element_type)
         return lambda value: f"[{', '.join(map(element, value))}]"
-    if isinstance(type_info, MapTypeInfo):
+    if isinstance(type_info, typeinfo.MapTypeInfo):
         key, item = _or_null(type_info.key_type_info), _or_null(type_info.value_type_info)
         return lambda value: f"{{{', '.join([f'{key(k)}={item(v)}' for k, v in value.items()])}}}"
-    return str if type_info is None or isinstance(type_info, PickledBytesTypeInfo) else _or_null(type_info)
+    return str if type_info is None or isinstance(type_info, typeinfo.PickledBytesTypeInfo) else _or_null(type_info)
 
 
-def _row(type_info: RowTypeInfo) -> Renderer:
+def _row(type_info: typeinfo.RowTypeInfo) -> Renderer:
     fields = [_or_null(field) for field in type_info.get_field_types()]
     names = tuple(type_info.get_field_names())
 
@@ -173,7 +163,7 @@ def _row(type_info: RowTypeInfo) -> Renderer:
     return render
 
 
-def _or_null(type_info: TypeInformation | None) -> Renderer:
+def _or_null(type_info: typeinfo.TypeInformation | None) -> Renderer:
     """Return the function that renders values within a record, and values of basic types."""
     inner = _inner(type_info)
 
@@ -187,14 +177,16 @@ def _or_null(type_info: TypeInformation | None) -> Renderer:
     return render
 
 
-def _inner(type_info: TypeInformation | None) -> Renderer:
-    if isinstance(type_info, BasicTypeInfo):
-        return {BasicType.DOUBLE: java_double, BasicType.FLOAT: java_float}.get(type_info.basic_type, str)
-    if isinstance(type_info, TimestampTypeInfo):
+def _inner(type_info: typeinfo.TypeInformation | None) -> Renderer:
+    if isinstance(type_info, typeinfo.BasicTypeInfo):
+        return {typeinfo.BasicType.DOUBLE: java_double, typeinfo.BasicType.FLOAT: java_float}.get(
+            type_info.basic_type, str
+        )
+    if isinstance(type_info, typeinfo.TimestampTypeInfo):
         return _timestamp
-    if isinstance(type_info, TimeTypeInfo):
+    if isinstance(type_info, typeinfo.TimeTypeInfo):
         return _time
-    if isinstance(type_info, (RowTypeInfo, TupleTypeInfo, MapTypeInfo, *_ELEMENTS)):
+    if isinstance(type_info, (typeinfo.RowTypeInfo, typeinfo.TupleTypeInfo, typeinfo.MapTypeInfo, *_ELEMENTS)):
         return renderer(type_info)
     return str
 
@@ -318,9 +310,9 @@ class DeserializationSchema(ABC, Generic[T]):
         """Return whether the record marks the end of the stream; False unless overridden."""
         return False
 
-    def get_produced_type(self) -> TypeInformation:
+    def get_produced_type(self) -> typeinfo.TypeInformation:
         """Return the type of the records; any Python object, unless overridden."""
-        return Types.PICKLED_BYTE_ARRAY()
+        return typeinfo.Types.PICKLED_BYTE_ARRAY()
 
 
 class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
@@ -359,9 +351,9 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
         charset = self._charset
         return Deserialized([message.decode(charset, "replace") for message in messages])
 
-    def get_produced_type(self) -> TypeInformation:
+    def get_produced_type(self) -> typeinfo.TypeInformation:
         """Text."""
-        return Types.STRING()
+        return typeinfo.Types.STRING()
 
 
 class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
@@ -382,9 +374,9 @@ class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
         """Return the messages themselves."""
         return Deserialized(list(messages))
 
-    def get_produced_type(self) -> TypeInformation:
+    def get_produced_type(self) -> typeinfo.TypeInformation:
         """Bytes."""
-        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+        return typeinfo.Types.PRIMITIVE_ARRAY(typeinfo.Types.BYTE())
 
 
 class RowFieldExtractorSchema(SerializationSchema[Any]):
@@ -432,7 +424,7 @@ class Encoder(Generic[T]):
         """
         return Encoder(_StringLine(codecs.lookup(charset_name).name))
 
-    def for_type(self, type_info: TypeInformation | None) -> Encoder[T]:
+    def for_type(self, type_info: typeinfo.TypeInformation | None) -> Encoder[T]:
         """Return the encoder for records of a declared type, or of none; by default the type has no effect."""
         encode = getattr(self, "_encode", None)  # a subclass may not set `_encode`
         return Encoder(encode.for_type(type_info)) if isinstance(encode, _StringLine) else self
@@ -445,12 +437,12 @@ class Encoder(Generic[T]):
 class _StringLine:
     """Formats a record as a line of text; a class, so that encoders can be pickled."""
 
-    def __init__(self, charset: str, type_info: TypeInformation | None = None) -> None:
+    def __init__(self, charset: str, type_info: typeinfo.TypeInformation | None = None) -> None:
         self._charset = charset
         self._type_info = type_info
         self._render: Callable[[Any], str] | None = None
 
-    def for_type(self, type_info: TypeInformation | None) -> _StringLine:
+    def for_type(self, type_info: typeinfo.TypeInformation | None) -> _StringLine:
         return _StringLine(self._charset, type_info)
 
     def __call__(self, element: Any) -> bytes:

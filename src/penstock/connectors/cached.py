@@ -17,19 +17,8 @@ from penstock.codecs.pickling import dumps
 from penstock.connectors.file.committer import FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import close_durably, create, join, list_all, open_input, remove
 from penstock.connectors.split_reader import PositionedReader, SplitQueue
+from penstock.runtime import connector
 from penstock.runtime.columns import make_batch
-from penstock.runtime.connector import (
-    Boundedness,
-    Committer,
-    Sink,
-    SinkWriter,
-    SinkWriterContext,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 
 _PART, _END = "part", "end"
@@ -50,21 +39,23 @@ def _name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-class CachingSink(Sink[Any]):
+class CachingSink(connector.Sink[Any]):
     """Writes records to files in a directory that nothing else uses."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
+    def create_writer(self, context: connector.SinkWriterContext) -> connector.SinkWriter[Any, FileCommittable]:
         """Create a writer for one subtask."""
         return _CachingWriter(self._directory, context, 0)
 
-    def restore_writer(self, context: SinkWriterContext, state: Sequence[Any]) -> SinkWriter[Any, FileCommittable]:
+    def restore_writer(
+        self, context: connector.SinkWriterContext, state: Sequence[Any]
+    ) -> connector.SinkWriter[Any, FileCommittable]:
         """Create a writer that continues with the next file number."""
         return _CachingWriter(self._directory, context, max(state, default=0))
 
-    def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
+    def create_committer(self, context: connector.SinkWriterContext) -> connector.Committer[FileCommittable]:
         """Create the committer, which makes files visible."""
         return FileCommitter()
 
@@ -72,7 +63,7 @@ class CachingSink(Sink[Any]):
 class JobCachingSink(CachingSink):
     """A `CachingSink` for consecutive jobs, each with its own directory; see `directory_of_job`."""
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
+    def create_writer(self, context: connector.SinkWriterContext) -> connector.SinkWriter[Any, FileCommittable]:
         """Create a writer for one subtask."""
         return _CachingWriter(directory_of_job(self._directory, context.job_id), context, 0)
 
@@ -82,8 +73,8 @@ def directory_of_job(directory: str, job_id: str) -> str:
     return join(directory, job_id)
 
 
-class _CachingWriter(SinkWriter[Any, FileCommittable]):
-    def __init__(self, directory: str, context: SinkWriterContext, number: int) -> None:
+class _CachingWriter(connector.SinkWriter[Any, FileCommittable]):
+    def __init__(self, directory: str, context: connector.SinkWriterContext, number: int) -> None:
         self._directory = directory
         self._context = context
         self._number = number
@@ -142,31 +133,31 @@ class CachedSplit:
     position: int = 0
 
 
-class CachedSource(Source[Any, CachedSplit]):
+class CachedSource(connector.Source[Any, CachedSplit]):
     """Reads the records that a `CachingSink` wrote, with their timestamps."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded."""
-        return Boundedness.BOUNDED
+        return connector.Boundedness.BOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[CachedSplit], restored: Any | None
-    ) -> SplitEnumerator[CachedSplit]:
+        self, context: connector.SplitEnumeratorContext[CachedSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[CachedSplit]:
         """Create the enumerator, which hands out the files."""
         paths = sorted(path for path in list_all(self._directory) if _name(path).startswith(_PART))
         return SplitQueue(context, [CachedSplit(path) for path in paths], restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CachedSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, CachedSplit]:
         """Create a reader."""
         return _CachedReader(context)
 
 
 class _CachedReader(PositionedReader[CachedSplit]):
-    def __init__(self, context: SourceReaderContext) -> None:
+    def __init__(self, context: connector.SourceReaderContext) -> None:
         super().__init__(context)
         self._file: BinaryIO | None = None
         self._open_path = ""

@@ -14,15 +14,8 @@ import pyarrow as pa
 from penstock.base.copies import separated
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.split_reader import PositionedReader, SplitQueue
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 
 T = TypeVar("T")
@@ -35,7 +28,7 @@ class CollectionSplit:
     position: int = 0
 
 
-class CollectionSource(Source[T, CollectionSplit]):
+class CollectionSource(connector.Source[T, CollectionSplit]):
     """Emits the values of a collection in order, in one subtask (G8: the position is an index).
 
     Args:
@@ -54,27 +47,27 @@ class CollectionSource(Source[T, CollectionSplit]):
             raise ConfigurationError(f"{len(self._timestamps)} timestamps for {len(self._values)} values")
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded."""
-        return Boundedness.BOUNDED
+        return connector.Boundedness.BOUNDED
 
     def max_parallelism(self) -> int | None:
         """Return 1, because one subtask reads the collection."""
         return 1
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[CollectionSplit], restored: Any | None
-    ) -> SplitEnumerator[CollectionSplit]:
+        self, context: connector.SplitEnumeratorContext[CollectionSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[CollectionSplit]:
         """Create the enumerator, which hands out the single split."""
         return SplitQueue(context, [CollectionSplit()], restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, CollectionSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[T, CollectionSplit]:
         """Create a reader."""
         return _CollectionReader(context, self._values, self._timestamps)
 
 
 class _CollectionReader(PositionedReader[CollectionSplit]):
-    def __init__(self, context: SourceReaderContext, values: list[Any], timestamps: list[int] | None) -> None:
+    def __init__(self, context: connector.SourceReaderContext, values: list[Any], timestamps: list[int] | None) -> None:
         super().__init__(context)
         self._records = Batch(values, timestamps)
 
@@ -85,7 +78,7 @@ class _CollectionReader(PositionedReader[CollectionSplit]):
         return self._records.slice(split.position, stop), replace(split, position=stop)
 
 
-class ColumnsSource(Source[Any, CollectionSplit]):
+class ColumnsSource(connector.Source[Any, CollectionSplit]):
     """Emits the rows of an Arrow batch in order, in one subtask (G8: the position is an index).
 
     Args:
@@ -105,27 +98,27 @@ class ColumnsSource(Source[Any, CollectionSplit]):
         self._rows_at_once = rows_at_once
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded."""
-        return Boundedness.BOUNDED
+        return connector.Boundedness.BOUNDED
 
     def max_parallelism(self) -> int | None:
         """Return 1, because one subtask reads the columns."""
         return 1
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[CollectionSplit], restored: Any | None
-    ) -> SplitEnumerator[CollectionSplit]:
+        self, context: connector.SplitEnumeratorContext[CollectionSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[CollectionSplit]:
         """Create the enumerator, which hands out the single split."""
         return SplitQueue(context, [CollectionSplit()], restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CollectionSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, CollectionSplit]:
         """Create a reader."""
         return _ColumnsReader(context, ColumnBatch(self._columns, None, self._kinds), self._rows_at_once)
 
 
 class _ColumnsReader(PositionedReader[CollectionSplit]):
-    def __init__(self, context: SourceReaderContext, records: ColumnBatch, rows_at_once: int | None) -> None:
+    def __init__(self, context: connector.SourceReaderContext, records: ColumnBatch, rows_at_once: int | None) -> None:
         super().__init__(context)
         self._records = records
         self._rows_at_once = rows_at_once

@@ -13,15 +13,7 @@ from typing import Any, TypeVar
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
 from penstock.connectors.split_reader import PositionedReader, SeriesQueue, SeriesReader, SplitQueue
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-    call_each,
-)
+from penstock.runtime import connector
 from penstock.runtime.operators.results import holds_objects, with_copies
 from penstock.runtime.records import Batch
 
@@ -42,7 +34,7 @@ class GeneratorSplit:
         return self.position % self.step
 
 
-class DataGeneratorSource(Source[T, GeneratorSplit]):
+class DataGeneratorSource(connector.Source[T, GeneratorSplit]):
     """Emits `function(0)`, `function(1)`, …, distributed over all subtasks (G8: the position is an index).
 
     Subtask i of n emits the series i, i + n, i + 2n, …, so that all subtasks advance together. After a restore at
@@ -81,19 +73,19 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
         self._timestamps = timestamps
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded if a count is given."""
-        return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
+        return connector.Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else connector.Boundedness.BOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[GeneratorSplit], restored: Any | None
-    ) -> SplitEnumerator[GeneratorSplit]:
+        self, context: connector.SplitEnumeratorContext[GeneratorSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[GeneratorSplit]:
         """Return an enumerator that assigns one series of indexes to each subtask."""
         step = context.parallelism
         splits = [GeneratorSplit(i, step, self._count) for i in range(step)]
         return SeriesQueue(context, splits, restored, lambda split: split.number)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, GeneratorSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[T, GeneratorSplit]:
         """Return a new reader."""
         limiter = self._strategy.create_rate_limiter(context.parallelism, context.now_ms())
         return _GeneratorReader(context, self._function, self._timestamps, limiter)
@@ -102,7 +94,7 @@ class DataGeneratorSource(Source[T, GeneratorSplit]):
 class _GeneratorReader(SeriesReader[GeneratorSplit]):
     def __init__(
         self,
-        context: SourceReaderContext,
+        context: connector.SourceReaderContext,
         function: Callable[[int], Any],
         timestamps: Callable[[int], int] | None,
         limit: RateLimiter | None,
@@ -129,10 +121,12 @@ class _GeneratorReader(SeriesReader[GeneratorSplit]):
         if self._limit is not None:
             self._limit.spend(len(indexes))
         timestamps = (
-            None if self._timestamps is None else call_each(self._timestamps, indexes, "the function of timestamps")
+            None
+            if self._timestamps is None
+            else connector.call_each(self._timestamps, indexes, "the function of timestamps")
         )
         following = replace(split, position=split.position + len(indexes) * split.step)
-        return Batch(call_each(self._function, indexes, "the generator function"), timestamps), following
+        return Batch(connector.call_each(self._function, indexes, "the generator function"), timestamps), following
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +137,7 @@ class NumberSplit:
     stop: int
 
 
-class NumberSequenceSource(Source[int, NumberSplit]):
+class NumberSequenceSource(connector.Source[int, NumberSplit]):
     """Emits the integers from `start` to `end`, both included, distributed over all subtasks (G8).
 
     There is one contiguous range for each subtask, emitted in order.
@@ -159,17 +153,17 @@ class NumberSequenceSource(Source[int, NumberSplit]):
         self._stop = end + 1
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded."""
-        return Boundedness.BOUNDED
+        return connector.Boundedness.BOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[NumberSplit], restored: Any | None
-    ) -> SplitEnumerator[NumberSplit]:
+        self, context: connector.SplitEnumeratorContext[NumberSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[NumberSplit]:
         """Return an enumerator with one range for each subtask."""
         return SplitQueue(context, even_ranges(self._start, self._stop, context.parallelism), restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[int, NumberSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[int, NumberSplit]:
         """Return a new reader."""
         return _NumberReader(context)
 

@@ -18,16 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from penstock.base.errors import ConfigurationError, ContractError
-from penstock.runtime.connector import (
-    Boundedness,
-    InputStatus,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-    late_split,
-)
+from penstock.runtime import connector
 from penstock.runtime.records import Batch
 
 T = TypeVar("T")
@@ -42,7 +33,7 @@ class HybridSplit:
     is_end: bool = False
 
 
-class HybridSource(Source[Any, HybridSplit]):
+class HybridSource(connector.Source[Any, HybridSplit]):
     """Reads several sources in sequence. Create it with `HybridSource.builder(first).add_source(next).build()`.
 
     Raises:
@@ -52,9 +43,9 @@ class HybridSource(Source[Any, HybridSplit]):
     # All readers are at the same source; a reader restarted alone could find the others at a later one.
     restarts_by_reader = False
 
-    def __init__(self, sources: Sequence[Source[Any, Any]]) -> None:
+    def __init__(self, sources: Sequence[connector.Source[Any, Any]]) -> None:
         for number, source in enumerate(sources[:-1], 1):
-            if source.boundedness is not Boundedness.BOUNDED:
+            if source.boundedness is not connector.Boundedness.BOUNDED:
                 raise ConfigurationError(
                     f"source {number} of the {len(sources)} in a HybridSource never ends, so the next would never be "
                     "read; only the last may be unbounded"
@@ -63,22 +54,22 @@ class HybridSource(Source[Any, HybridSplit]):
         self.replayable = all(source.replayable for source in self.sources)
 
     @staticmethod
-    def builder(first_source: Source[Any, Any]) -> HybridSourceBuilder:
+    def builder(first_source: connector.Source[Any, Any]) -> HybridSourceBuilder:
         """Return a builder that starts with the source to read first."""
         return HybridSourceBuilder(first_source)
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """The boundedness of the last source."""
         return self.sources[-1].boundedness
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[HybridSplit], restored: Any | None
-    ) -> SplitEnumerator[HybridSplit]:
+        self, context: connector.SplitEnumeratorContext[HybridSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[HybridSplit]:
         """Return an enumerator that starts with the first source, or resumes at the source of a snapshot."""
         return _HybridEnumerator(self.sources, context, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, HybridSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, HybridSplit]:
         """Return a new reader for one subtask."""
         return _HybridReader(self.sources, context)
 
@@ -91,17 +82,17 @@ class HybridSource(Source[Any, HybridSplit]):
 class HybridSourceBuilder:
     """Builder for `HybridSource`."""
 
-    def __init__(self, first_source: Source[Any, Any]) -> None:
-        self._sources: list[Source[Any, Any]] = []
+    def __init__(self, first_source: connector.Source[Any, Any]) -> None:
+        self._sources: list[connector.Source[Any, Any]] = []
         self.add_source(first_source)
 
-    def add_source(self, source: Source[Any, Any]) -> HybridSourceBuilder:
+    def add_source(self, source: connector.Source[Any, Any]) -> HybridSourceBuilder:
         """Append a source, to be read after the previous ones.
 
         Raises:
             ConfigurationError: if it is not a source.
         """
-        if not isinstance(source, Source):
+        if not isinstance(source, connector.Source):
             raise ConfigurationError(f"a HybridSource consists of sources, not of {source!r}")
         self._sources.append(source)
         return self
@@ -111,11 +102,11 @@ class HybridSourceBuilder:
         return HybridSource(self._sources)
 
 
-class _HybridEnumerator(SplitEnumerator[HybridSplit]):
+class _HybridEnumerator(connector.SplitEnumerator[HybridSplit]):
     def __init__(
         self,
-        sources: Sequence[Source[Any, Any]],
-        context: SplitEnumeratorContext[HybridSplit],
+        sources: Sequence[connector.Source[Any, Any]],
+        context: connector.SplitEnumeratorContext[HybridSplit],
         restored: tuple[int, Any] | None,
     ) -> None:
         self._sources = sources
@@ -128,7 +119,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
 
     def _make(self, state: Any | None) -> None:
         context = _ForOneEnumerator(self, self.number)
-        self._present: SplitEnumerator[Any] = self._sources[self.number].create_enumerator(context, state)
+        self._present: connector.SplitEnumerator[Any] = self._sources[self.number].create_enumerator(context, state)
 
     def start(self) -> None:
         self._present.start()
@@ -151,7 +142,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit]):
     def must_not_be_told(self, subtask_index: int) -> None:
         """Refuse a split for a reader that may have moved on to the next source."""
         if subtask_index in self._told:
-            raise late_split(type(self._sources[self.number]).__name__, subtask_index)
+            raise connector.late_split(type(self._sources[self.number]).__name__, subtask_index)
 
     def tell_end(self, subtask_index: int) -> None:
         """Signal to a reader that the current source has no more splits for it."""
@@ -206,12 +197,12 @@ class _ForOneEnumerator:
             self._host.context.call_async(work, handle, delay_ms)
 
 
-class _HybridReader(SourceReader[Any, HybridSplit]):
-    def __init__(self, sources: Sequence[Source[Any, Any]], context: SourceReaderContext) -> None:
+class _HybridReader(connector.SourceReader[Any, HybridSplit]):
+    def __init__(self, sources: Sequence[connector.Source[Any, Any]], context: connector.SourceReaderContext) -> None:
         self._sources = sources
         self._context = context
         self._number = 0
-        self._present: SourceReader[Any, Any] | None = None
+        self._present: connector.SourceReader[Any, Any] | None = None
         self._present_context: _ForOneReader | None = None
         self._has_started = False
         self._requested = False
@@ -223,16 +214,16 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         if self._present is not None:
             self._present.start()
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         if self._present is None:
             if self._no_more:
-                return InputStatus.END_OF_INPUT
+                return connector.InputStatus.END_OF_INPUT
             if not self._requested:
                 self._requested = True
                 self._context.request_split()
-            return InputStatus.NOTHING_AVAILABLE
+            return connector.InputStatus.NOTHING_AVAILABLE
         result = self._present.poll_next(max_records)
-        if result is not InputStatus.END_OF_INPUT or (self._no_more and not self._later):
+        if result is not connector.InputStatus.END_OF_INPUT or (self._no_more and not self._later):
             return result
         self._leave()
         later, self._later = self._later, []
@@ -319,7 +310,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
 class _ForOneReader:
     """The context of one source's reader; it stops passing on split requests when its source ends."""
 
-    def __init__(self, context: SourceReaderContext) -> None:
+    def __init__(self, context: connector.SourceReaderContext) -> None:
         self._context = context
         self._open: dict[str, None] = {}
         self.subtask_index = context.subtask_index

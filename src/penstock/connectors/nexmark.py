@@ -16,14 +16,7 @@ import numpy.typing as npt
 
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.split_reader import SeriesQueue, SeriesReader
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 from penstock.runtime.records import Batch
 
 CYCLE = 50
@@ -83,7 +76,7 @@ class NexmarkSplit:
         return self.chunk % self.step
 
 
-class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
+class NexmarkSource(connector.Source[Person | Auction | Bid, NexmarkSplit]):
     """Emits `Person`, `Auction` and `Bid` events with event times, in order within each subtask (G8).
 
     Bids go to one of 10,000 auctions by Zipf's law: the most popular one draws a tenth of all bids.
@@ -111,18 +104,20 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
         self._bids_only = bids_only
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded if the number of events is given."""
-        return Boundedness.CONTINUOUS_UNBOUNDED if self._events is None else Boundedness.BOUNDED
+        return connector.Boundedness.CONTINUOUS_UNBOUNDED if self._events is None else connector.Boundedness.BOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[NexmarkSplit], restored: Any | None
-    ) -> SplitEnumerator[NexmarkSplit]:
+        self, context: connector.SplitEnumeratorContext[NexmarkSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[NexmarkSplit]:
         """Return an enumerator that assigns one series of chunks to each subtask."""
         step = context.parallelism
         return SeriesQueue(context, [NexmarkSplit(i, step) for i in range(step)], restored, lambda split: split.number)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Person | Auction | Bid, NexmarkSplit]:
+    def create_reader(
+        self, context: connector.SourceReaderContext
+    ) -> connector.SourceReader[Person | Auction | Bid, NexmarkSplit]:
         """Return a new reader."""
         return _NexmarkReader(context, self)
 
@@ -186,7 +181,7 @@ class NexmarkSource(Source[Person | Auction | Bid, NexmarkSplit]):
 
 
 class _NexmarkReader(SeriesReader[NexmarkSplit]):
-    def __init__(self, context: SourceReaderContext, source: NexmarkSource) -> None:
+    def __init__(self, context: connector.SourceReaderContext, source: NexmarkSource) -> None:
         super().__init__(context)
         self._source = source
         self._number = -1

@@ -11,15 +11,7 @@ from typing import Any, Final
 
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.connectors.split_reader import SplitQueue
-from penstock.runtime.connector import (
-    Boundedness,
-    InputStatus,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 from penstock.runtime.records import Batch
 
 #: The pause between two attempts to connect.
@@ -34,7 +26,7 @@ class SocketSplit:
     """The only connection; it does not have a position to return to."""
 
 
-class SocketTextSource(Source[str, SocketSplit]):
+class SocketTextSource(connector.Source[str, SocketSplit]):
     """Connects to a server and reads the text that it sends, split at a delimiter, in one subtask.
 
     Args:
@@ -62,29 +54,29 @@ class SocketTextSource(Source[str, SocketSplit]):
         self.max_retry = max_retry
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Unbounded, because it is unknown when the server will close the connection."""
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return connector.Boundedness.CONTINUOUS_UNBOUNDED
 
     def max_parallelism(self) -> int | None:
         """Return 1, because the source has a single connection."""
         return 1
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[SocketSplit], restored: Any | None
-    ) -> SplitEnumerator[SocketSplit]:
+        self, context: connector.SplitEnumeratorContext[SocketSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[SocketSplit]:
         """Return an enumerator that assigns the connection."""
         return SplitQueue(context, [SocketSplit()], restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[str, SocketSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[str, SocketSplit]:
         """Return a new reader, not connected yet."""
         return _SocketReader(self, context)
 
 
-class _SocketReader(SourceReader[str, SocketSplit]):
+class _SocketReader(connector.SourceReader[str, SocketSplit]):
     """Never waits for the network: it connects and receives only as far as possible without blocking."""
 
-    def __init__(self, source: SocketTextSource, context: SourceReaderContext) -> None:
+    def __init__(self, source: SocketTextSource, context: connector.SourceReaderContext) -> None:
         self._source = source
         self._context = context
         self._delimiter = source.delimiter.encode()
@@ -98,7 +90,7 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         self._records: list[str] = []
         self._has_ended = self._no_more = False
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         if not self._records and not self._has_ended:
             if not self._splits:
                 return self._ask()
@@ -107,16 +99,16 @@ class _SocketReader(SourceReader[str, SocketSplit]):
         if self._records:
             records, self._records = self._records[:max_records], self._records[max_records:]
             return Batch(records)
-        return self._ask() if self._has_ended else InputStatus.NOTHING_AVAILABLE
+        return self._ask() if self._has_ended else connector.InputStatus.NOTHING_AVAILABLE
 
-    def _ask(self) -> InputStatus:
+    def _ask(self) -> connector.InputStatus:
         """Request a split, once; return END_OF_INPUT if no more splits will come."""
         if self._no_more:
-            return InputStatus.END_OF_INPUT
+            return connector.InputStatus.END_OF_INPUT
         if not self._requested:
             self._requested = True
             self._context.request_split()
-        return InputStatus.NOTHING_AVAILABLE
+        return connector.InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
         if self._retry_at_ms is None:

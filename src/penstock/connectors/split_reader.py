@@ -18,58 +18,51 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from penstock.connectors.rate_limiter import RateLimiter
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch, SplitColumnBatch
-from penstock.runtime.connector import (
-    InputStatus,
-    SourceReader,
-    SourceReaderContext,
-    SplitBatch,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 
 SplitT = TypeVar("SplitT")
 
 
-class PositionedReader(SourceReader[Any, SplitT], Generic[SplitT]):
+class PositionedReader(connector.SourceReader[Any, SplitT], Generic[SplitT]):
     """Reads splits in order; a split is immutable and holds its own position (G8)."""
 
     #: set by readers with a rate limit
     _limit: RateLimiter | None = None
 
-    def __init__(self, context: SourceReaderContext) -> None:
+    def __init__(self, context: connector.SourceReaderContext) -> None:
         self._context = context
         self._splits: deque[SplitT] = deque()
         self._requested = False
         self._no_more = False
 
     @abstractmethod
-    def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | InputStatus | None:
+    def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | connector.InputStatus | None:
         """Return the next records, at least one, and the split after them; None at the end of the split.
 
         Return NOTHING_AVAILABLE if no record is ready yet.
         """
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """Return at most `max_records` records, or a status if no record is ready."""
         max_records = self.allowance(max_records)
         if max_records <= 0:
-            return InputStatus.NOTHING_AVAILABLE
+            return connector.InputStatus.NOTHING_AVAILABLE
         while self._splits:
             result = self.read(self._splits[0], max_records)
-            if isinstance(result, InputStatus):
+            if isinstance(result, connector.InputStatus):
                 return result
             if result is not None:
                 batch, self._splits[0] = result
                 return batch
             self.end_split(self._splits.popleft())
         if self._no_more:
-            return InputStatus.END_OF_INPUT
+            return connector.InputStatus.END_OF_INPUT
         if not self._requested:
             self._requested = True
             self._context.request_split()
-        return InputStatus.NOTHING_AVAILABLE
+        return connector.InputStatus.NOTHING_AVAILABLE
 
     def allowance(self, max_records: int) -> int:
         """Return how many records may be emitted now: at most as many as the rate allows."""
@@ -120,7 +113,7 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
     several series. Each has its own watermark, so no series is late because another one is ahead.
     """
 
-    def __init__(self, context: SourceReaderContext) -> None:
+    def __init__(self, context: connector.SourceReaderContext) -> None:
         super().__init__(context)
         self._paused: frozenset[str] = frozenset()
 
@@ -154,7 +147,7 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         """See `PositionedReader`."""
         self._context.close_split(self.get_series_name(split))
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """Return records of the series with the lowest place that is not paused."""
         if not self._requested and not self._no_more:
             # This subtask may have another split; requested only when the current ones end, it would never arrive.
@@ -163,14 +156,14 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         if len(self._splits) > 1 or self._paused:
             self._splits = deque(sorted(self._splits, key=self._get_priority))
             if self._splits and self.get_series_name(self._splits[0]) in self._paused:
-                return InputStatus.NOTHING_AVAILABLE
+                return connector.InputStatus.NOTHING_AVAILABLE
         result = super().poll_next(max_records)
         if not isinstance(result, Batch):
             return result
         name = self.get_series_name(self._splits[0])
         if isinstance(result, ColumnBatch):
             return SplitColumnBatch(result, name)
-        return SplitBatch(result.values, result.timestamps, name, result.kinds)
+        return connector.SplitBatch(result.values, result.timestamps, name, result.kinds)
 
     def _get_priority(self, split: SplitT) -> tuple[bool, Any]:
         return self.get_series_name(split) in self._paused, self.get_series_position(split)
@@ -180,10 +173,12 @@ class SeriesReader(PositionedReader[SplitT], Generic[SplitT]):
         self._paused = (self._paused | {*splits_to_pause}) - {*splits_to_resume}
 
 
-class SplitQueue(SplitEnumerator[SplitT], Generic[SplitT]):
+class SplitQueue(connector.SplitEnumerator[SplitT], Generic[SplitT]):
     """Assigns a fixed list of splits, each to the next reader that asks; its state is the remaining splits (G8)."""
 
-    def __init__(self, context: SplitEnumeratorContext[SplitT], splits: Iterable[SplitT], restored: Any | None) -> None:
+    def __init__(
+        self, context: connector.SplitEnumeratorContext[SplitT], splits: Iterable[SplitT], restored: Any | None
+    ) -> None:
         self._context = context
         self._splits: deque[SplitT] = deque(splits if restored is None else restored)
 
@@ -218,7 +213,7 @@ class SeriesQueue(SplitQueue[SplitT]):
 
     def __init__(
         self,
-        context: SplitEnumeratorContext[SplitT],
+        context: connector.SplitEnumeratorContext[SplitT],
         splits: Iterable[SplitT],
         restored: Any | None,
         number_of: Callable[[SplitT], int],
@@ -323,7 +318,7 @@ WAIT_S: Final = 0.01
 class ReadAheadReader(PositionedReader[SplitT], Generic[SplitT, RowsT]):
     """Reads its splits one after the other."""
 
-    def __init__(self, context: SourceReaderContext) -> None:
+    def __init__(self, context: connector.SourceReaderContext) -> None:
         super().__init__(context)
         self._background: Background[RowsT] | None = None
         #: rows that were read but not handed out yet
@@ -340,7 +335,7 @@ class ReadAheadReader(PositionedReader[SplitT], Generic[SplitT, RowsT]):
     def on_end(self, split: SplitT) -> None:
         """Called when a split was read to its end; a hook."""
 
-    def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | InputStatus | None:
+    def read(self, split: SplitT, max_records: int) -> tuple[Batch, SplitT] | connector.InputStatus | None:
         """See `PositionedReader`."""
         if self._rows is None:
             if self._background is None:
@@ -348,7 +343,7 @@ class ReadAheadReader(PositionedReader[SplitT], Generic[SplitT, RowsT]):
             self._rows = self._background.take(WAIT_S)
             if self._rows is None:
                 if not self._background.is_done:
-                    return InputStatus.NOTHING_AVAILABLE
+                    return connector.InputStatus.NOTHING_AVAILABLE
                 self.close_split()
                 self.on_end(split)
                 return None

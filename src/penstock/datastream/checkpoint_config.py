@@ -6,20 +6,8 @@ import datetime
 import logging
 from typing import Final
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.base.options import (
-    ALIGNED_TIMEOUT_MS,
-    CHECKPOINT_RETENTION,
-    CHECKPOINTING_DIR,
-    CHECKPOINTING_INTERVAL_MS,
-    CHECKPOINTING_MAX_CONCURRENT,
-    CHECKPOINTING_MIN_PAUSE_MS,
-    CHECKPOINTING_MODE,
-    CHECKPOINTING_TIMEOUT_MS,
-    CHECKPOINTING_TOLERABLE_FAILURES,
-    FORCE_UNALIGNED,
-    UNALIGNED_ENABLED,
-)
 from penstock.base.time import Duration, to_millis
 from penstock.datastream.checkpointing_mode import CheckpointingMode
 from penstock.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -40,17 +28,17 @@ class CheckpointConfig:
 
     def is_checkpointing_enabled(self) -> bool:
         """Return whether an interval is set."""
-        return self._configuration.read(CHECKPOINTING_INTERVAL_MS) is not None
+        return self._configuration.read(options.CHECKPOINTING_INTERVAL_MS) is not None
 
     def get_checkpoint_interval(self) -> int:
         """Return the interval in ms; -1 if checkpointing is off."""
-        interval = self._configuration.read(CHECKPOINTING_INTERVAL_MS)
+        interval = self._configuration.read(options.CHECKPOINTING_INTERVAL_MS)
         return -1 if interval is None else interval
 
     def set_checkpoint_interval(self, checkpoint_interval: DurationLike) -> CheckpointConfig:
         """Set the interval between the starts of checkpoints. An interval below 10 ms logs a warning."""
         interval_ms = to_millis(checkpoint_interval)
-        self._configuration.write(CHECKPOINTING_INTERVAL_MS, interval_ms)
+        self._configuration.write(options.CHECKPOINTING_INTERVAL_MS, interval_ms)
         if interval_ms < SHORT_INTERVAL_MS:
             log_to_stderr_by_default()
             _log.warning(
@@ -63,54 +51,54 @@ class CheckpointConfig:
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Return the guarantee of checkpoints."""
-        return CheckpointingMode(self._configuration.read(CHECKPOINTING_MODE))
+        return CheckpointingMode(self._configuration.read(options.CHECKPOINTING_MODE))
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
         """Set the guarantee: after a failure, a record counts in state exactly once (default) or at least once."""
-        self._configuration.write(CHECKPOINTING_MODE, checkpointing_mode.value)
+        self._configuration.write(options.CHECKPOINTING_MODE, checkpointing_mode.value)
         return self
 
     def get_checkpoint_timeout(self) -> int:
         """Return the time (ms) after which a checkpoint is aborted."""
-        return self._configuration.read(CHECKPOINTING_TIMEOUT_MS)
+        return self._configuration.read(options.CHECKPOINTING_TIMEOUT_MS)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: DurationLike) -> CheckpointConfig:
         """Set the time after which a checkpoint is aborted."""
-        self._configuration.write(CHECKPOINTING_TIMEOUT_MS, to_millis(checkpoint_timeout))
+        self._configuration.write(options.CHECKPOINTING_TIMEOUT_MS, to_millis(checkpoint_timeout))
         return self
 
     def get_min_pause_between_checkpoints(self) -> int:
         """Return the minimum time (ms) from the end of one checkpoint to the start of the next."""
-        return self._configuration.read(CHECKPOINTING_MIN_PAUSE_MS)
+        return self._configuration.read(options.CHECKPOINTING_MIN_PAUSE_MS)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: DurationLike) -> CheckpointConfig:
         """Set the minimum time from the end of one checkpoint to the start of the next."""
-        self._configuration.write(CHECKPOINTING_MIN_PAUSE_MS, to_millis(min_pause_between_checkpoints))
+        self._configuration.write(options.CHECKPOINTING_MIN_PAUSE_MS, to_millis(min_pause_between_checkpoints))
         return self
 
     def get_max_concurrent_checkpoints(self) -> int:
         """Return how many checkpoints may be in progress at once."""
-        return self._configuration.read(CHECKPOINTING_MAX_CONCURRENT)
+        return self._configuration.read(options.CHECKPOINTING_MAX_CONCURRENT)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Set how many checkpoints may be in progress at once."""
-        self._configuration.write(CHECKPOINTING_MAX_CONCURRENT, max_concurrent_checkpoints)
+        self._configuration.write(options.CHECKPOINTING_MAX_CONCURRENT, max_concurrent_checkpoints)
         return self
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
         """Return how many consecutive checkpoints may fail before the job fails."""
-        return self._configuration.read(CHECKPOINTING_TOLERABLE_FAILURES)
+        return self._configuration.read(options.CHECKPOINTING_TOLERABLE_FAILURES)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
         """Set how many consecutive checkpoints may fail before the job fails."""
-        self._configuration.write(CHECKPOINTING_TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
+        self._configuration.write(options.CHECKPOINTING_TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
         return self
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
         """Set whether checkpoints are kept when the job is cancelled."""
-        self._configuration.write(CHECKPOINT_RETENTION, retention_mode.value)
+        self._configuration.write(options.CHECKPOINT_RETENTION, retention_mode.value)
         return self
 
     def is_externalized_checkpoints_enabled(self) -> bool:
@@ -120,7 +108,7 @@ class CheckpointConfig:
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
         """Let barriers overtake records, which then become part of the checkpoint (G5); savepoints stay aligned."""
-        self._configuration.write(UNALIGNED_ENABLED, enabled)
+        self._configuration.write(options.UNALIGNED_ENABLED, enabled)
         return self
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
@@ -129,25 +117,25 @@ class CheckpointConfig:
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         """Return whether barriers overtake records."""
-        return self._configuration.read(UNALIGNED_ENABLED)
+        return self._configuration.read(options.UNALIGNED_ENABLED)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: DurationLike) -> CheckpointConfig:
         """Set how long an unaligned checkpoint first tries to align; 0 skips that. Requires unaligned checkpoints."""
-        self._configuration.write(ALIGNED_TIMEOUT_MS, to_millis(alignment_timeout))
+        self._configuration.write(options.ALIGNED_TIMEOUT_MS, to_millis(alignment_timeout))
         return self
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         """Return how long an unaligned checkpoint first tries to align."""
-        return Duration.of_millis(self._configuration.read(ALIGNED_TIMEOUT_MS))
+        return Duration.of_millis(self._configuration.read(options.ALIGNED_TIMEOUT_MS))
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
         """Take unaligned checkpoints even where Flink would not. No such case exists here, so this is only stored."""
-        self._configuration.write(FORCE_UNALIGNED, force_unaligned_checkpoints)
+        self._configuration.write(options.FORCE_UNALIGNED, force_unaligned_checkpoints)
         return self
 
     def is_force_unaligned_checkpoints(self) -> bool:
         """Return whether unaligned checkpoints are forced."""
-        return self._configuration.read(FORCE_UNALIGNED)
+        return self._configuration.read(options.FORCE_UNALIGNED)
 
     def set_alignment_timeout(self, alignment_timeout: DurationLike) -> CheckpointConfig:
         """Older name of `set_aligned_checkpoint_timeout`."""
@@ -167,9 +155,9 @@ class CheckpointConfig:
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
         """Return whether checkpoints are kept when the job is cancelled."""
-        return ExternalizedCheckpointRetention(self._configuration.read(CHECKPOINT_RETENTION))
+        return ExternalizedCheckpointRetention(self._configuration.read(options.CHECKPOINT_RETENTION))
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
         """Set the directory of checkpoints, on any fsspec file system that all workers can reach."""
-        self._configuration.write(CHECKPOINTING_DIR, checkpoint_path)
+        self._configuration.write(options.CHECKPOINTING_DIR, checkpoint_path)
         return self

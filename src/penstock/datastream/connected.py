@@ -12,13 +12,8 @@ from typing import Any, Generic
 
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.typeinfo import TypeInformation
+from penstock.datastream import functions
 from penstock.datastream.environment import StreamT
-from penstock.datastream.functions import (
-    BroadcastProcessFunction,
-    CoProcessFunction,
-    KeyedBroadcastProcessFunction,
-    KeyedCoProcessFunction,
-)
 from penstock.datastream.stream import Keyed, Stream, check_needs_no_key
 from penstock.plan.transformation import Transformation, Upstream, declared
 from penstock.runtime.operators.record.process import (
@@ -58,7 +53,7 @@ class Connected(Generic[StreamT]):
             factory: Any = partial(KeyedCoProcessOperator, func, kind, first.key_selector, other.key_selector)
         else:
             remedy = "one.key_by(…).connect(other.key_by(…)).process(…)"
-            check_needs_no_key(func, KeyedCoProcessFunction, CoProcessFunction, remedy)
+            check_needs_no_key(func, functions.KeyedCoProcessFunction, functions.CoProcessFunction, remedy)
             factory = partial(CoProcessOperator, func, kind)
         inputs = tuple(
             replace(u, input_index=input_index)
@@ -105,7 +100,7 @@ class BroadcastConnected(Generic[StreamT]):
 
     def process(
         self,
-        func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
+        func: functions.BroadcastProcessFunction | functions.KeyedBroadcastProcessFunction,
         output_type: TypeInformation | None = None,
     ) -> StreamT:
         """Apply a `KeyedBroadcastProcessFunction` if the stream is keyed, or else a `BroadcastProcessFunction`.
@@ -115,11 +110,11 @@ class BroadcastConnected(Generic[StreamT]):
         """
         stream, descriptors = self._stream, self.broadcast_state_descriptors
         if isinstance(stream, Keyed):
-            _check(func, KeyedBroadcastProcessFunction, "the stream is keyed")
+            _check(func, functions.KeyedBroadcastProcessFunction, "the stream is keyed")
             factory: Any = partial(KeyedBroadcastProcessOperator, func, stream.key_selector, descriptors)
             kind = "Keyed Broadcast Process"
         else:
-            _check(func, BroadcastProcessFunction, "the stream is not keyed")
+            _check(func, functions.BroadcastProcessFunction, "the stream is not keyed")
             factory = partial(BroadcastProcessOperator, func, descriptors)
             kind = "Broadcast Process"
         inputs = tuple(

@@ -39,24 +39,12 @@ from penstock.datastream.windowed import AllWindows, KeyedWindows, the_one_key
 from penstock.drivers.global_configuration import default_configuration
 from penstock.plan.transformation import Transformation, Upstream, with_declared_side
 from penstock.runtime.columns import ColumnKey, Expression, col
-from penstock.runtime.operators.columnar.column_operators import (
-    BATCH_FORMATS,
-    MapBatchesOperator,
-    SelectOperator,
-    WhereOperator,
-)
+from penstock.runtime.operators.columnar import column_operators
 from penstock.runtime.operators.emitting import refuse_generator_function
 from penstock.runtime.operators.function_context import CheckpointedFunction, is_listener
 from penstock.runtime.operators.keyed.aggregates import KeyedFunctionOperator
+from penstock.runtime.operators.record import stateless
 from penstock.runtime.operators.record.process import KeyedProcessOperator, ProcessOperator
-from penstock.runtime.operators.record.stateless import (
-    FilterOperator,
-    FlatMapOperator,
-    MapOperator,
-    Projection,
-    TimestampsAndWatermarksOperator,
-    method,
-)
 from penstock.runtime.task.channels.result_partition import BroadcastPartitioner, HashPartitioner, Partitioner
 from penstock.runtime.windowing import WindowAssigner
 from penstock.runtime.windowing.assigners import count_windows
@@ -149,21 +137,21 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Emit one record per input record, using a function or a `MapFunction`."""
         refuse_generator_function(func, "map")
-        return self._add("Map", partial(MapOperator, func), output_type=output_type)
+        return self._add("Map", partial(stateless.MapOperator, func), output_type=output_type)
 
     def flat_map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Emit any number of records per input record.
 
         Takes a function that yields them or returns any iterable of them, or a `FlatMapFunction`.
         """
-        return self._add("Flat Map", partial(FlatMapOperator, func), output_type=output_type)
+        return self._add("Flat Map", partial(stateless.FlatMapOperator, func), output_type=output_type)
 
     def filter(self, func: Function | Expression) -> DataStream:
         """Keep the records for which a function, a `FilterFunction`, or an expression over columns is true."""
         if isinstance(func, Expression):
-            return self._add("Where", partial(WhereOperator, func), keeps_type=True)
+            return self._add("Where", partial(column_operators.WhereOperator, func), keeps_type=True)
         refuse_generator_function(func, "filter")
-        return self._add("Filter", partial(FilterOperator, func), keeps_type=True)
+        return self._add("Filter", partial(stateless.FilterOperator, func), keeps_type=True)
 
     def map_batches(
         self,
@@ -187,9 +175,9 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         Raises:
             ValueError: for another format.
         """
-        if format not in BATCH_FORMATS:
-            raise WrongValueError(f"map_batches hands over {', '.join(BATCH_FORMATS)}, not {format!r}")
-        factory = partial(MapBatchesOperator, func, format, timestamp_column)
+        if format not in column_operators.BATCH_FORMATS:
+            raise WrongValueError(f"map_batches hands over {', '.join(column_operators.BATCH_FORMATS)}, not {format!r}")
+        factory = partial(column_operators.MapBatchesOperator, func, format, timestamp_column)
         return self._add("Map Batches", factory, output_type=output_type)
 
     def select(self, *expressions: Expression | str) -> DataStream:
@@ -204,7 +192,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         names = [expression.name for expression in chosen]
         if not names or len(set(names)) < len(names):
             raise WrongValueError(f"select needs expressions with distinct names, not {names}: name them with alias()")
-        return self._add("Select", partial(SelectOperator, chosen))
+        return self._add("Select", partial(column_operators.SelectOperator, chosen))
 
     def process(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Apply a `ProcessFunction`, which can read timestamps and write to side outputs.
@@ -225,7 +213,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
             raise WrongValueError(f"project takes the positions of fields, from 0 on, not {field_indexes!r}")
         return self._add(
             "Projection",
-            partial(MapOperator, Projection(field_indexes)),
+            partial(stateless.MapOperator, stateless.Projection(field_indexes)),
             output_type=projected_type(self.declared_type, field_indexes),
         )
 
@@ -242,7 +230,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         """
         refuse_generator_function(key_selector, "get_key")
         selector: Callable[[Any], Any] = _column_key(key_selector) or typed_key(
-            method(key_selector, "get_key"), key_type
+            stateless.method(key_selector, "get_key"), key_type
         )
         upstreams = tuple(replace(u, key_type=key_type) for u in self._partition_upstreams(HashPartitioner(selector)))
         return KeyedStream(self._environment, upstreams, selector, self)
@@ -278,7 +266,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         Directly after a source, the operator has the source's parallelism unless another one is set, so it sees the
         records in read order.
         """
-        factory = partial(TimestampsAndWatermarksOperator, watermark_strategy)
+        factory = partial(stateless.TimestampsAndWatermarksOperator, watermark_strategy)
         stream = self._add("Timestamps/Watermarks", factory, keeps_type=True)
         stream._transformation.follows_source = True
         return stream

@@ -32,30 +32,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
+from penstock.base import options
 from penstock.base.configuration import Configuration, ExecutionConfig
 from penstock.base.declared_values import fitting
 from penstock.base.errors import ConfigurationError, MissingPathError, UnsupportedError, WrongTypeError, WrongValueError
 from penstock.base.job import JobExecutionResult
-from penstock.base.options import (
-    BUFFER_TIMEOUT_MS,
-    CACHE_DIR,
-    CHECKPOINTING_INTERVAL_MS,
-    CHECKPOINTING_MODE,
-    CONFIGURATION_STRICT,
-    MAX_PARALLELISM,
-    OPERATOR_CHAINING_ENABLED,
-    PARALLELISM,
-    PIPELINE_NAME,
-    PYTHON_ARCHIVES,
-    PYTHON_EXECUTABLE,
-    PYTHON_FILES,
-    RECOVERY_FROM_LATEST,
-    RECOVERY_PATH,
-    RUNTIME_MODE,
-    SAVEPOINT_DIR,
-    SPARK_JARS,
-    Option,
-)
 from penstock.base.restart_strategy import RestartStrategyConfiguration
 from penstock.base.time import Duration, to_millis
 from penstock.base.typeinfo import TypeInformation
@@ -96,7 +77,7 @@ class Dependencies:
         Raises:
             FileNotFoundError: if it does not exist.
         """
-        self._append(PYTHON_FILES, [_existing(file_path)])
+        self._append(options.PYTHON_FILES, [_existing(file_path)])
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
         """Ship an archive (.zip, .tar.gz, .tgz, .jar), which is unpacked where functions run; on Spark only.
@@ -112,11 +93,11 @@ class Dependencies:
             FileNotFoundError: if it does not exist.
         """
         path = _existing(archive_path)
-        self._append(PYTHON_ARCHIVES, [f"{path}#{target_dir or os.path.basename(path)}"])
+        self._append(options.PYTHON_ARCHIVES, [f"{path}#{target_dir or os.path.basename(path)}"])
 
     def set_python_executable(self, python_exec: str) -> None:
         """Set the Python that runs the workers of a Spark session started by the job: a path on Spark's machines."""
-        self._configuration.write(PYTHON_EXECUTABLE, python_exec)
+        self._configuration.write(options.PYTHON_EXECUTABLE, python_exec)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
         """Install packages on the workers. This is not supported and raises NotImplementedError."""
@@ -131,13 +112,13 @@ class Dependencies:
 
         Penstock itself runs no JVM code, so Flink's Java connectors and functions have no effect.
         """
-        self._append(SPARK_JARS, jars_path)
+        self._append(options.SPARK_JARS, jars_path)
 
     def add_classpaths(self, *classpaths: str) -> None:
         """Add URLs to the class path of Java user code. Penstock runs none, so this raises NotImplementedError."""
         raise UnsupportedError("Penstock does not run a user's JVM code; add jars for Spark itself with add_jars")
 
-    def _append(self, option: Option[Any], values: Iterable[str]) -> None:
+    def _append(self, option: options.Option[Any], values: Iterable[str]) -> None:
         before = self._configuration.read(option)
         self._configuration.write(option, ",".join([*([before] if before else []), *values]))
 
@@ -280,45 +261,45 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Set the number of subtasks for operators that do not set their own."""
-        self._configuration.write(PARALLELISM, parallelism)
+        self._configuration.write(options.PARALLELISM, parallelism)
         return self
 
     def get_parallelism(self) -> int:
         """Return the default parallelism."""
-        return self._configuration.read(PARALLELISM)
+        return self._configuration.read(options.PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups of keyed state; it is fixed for the lifetime of a job's state."""
-        self._configuration.write(MAX_PARALLELISM, max_parallelism)
+        self._configuration.write(options.MAX_PARALLELISM, max_parallelism)
         return self
 
     def get_max_parallelism(self) -> int:
         """Return the number of key groups."""
-        return self._configuration.read(MAX_PARALLELISM)
+        return self._configuration.read(options.MAX_PARALLELISM)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
         """Set the execution mode of the program: streaming (the default), batch, automatic or micro-batch (I1)."""
-        self._configuration.write(RUNTIME_MODE, execution_mode.value)
+        self._configuration.write(options.RUNTIME_MODE, execution_mode.value)
         return self
 
     def set_buffer_timeout(self, timeout_millis: int | Duration | datetime.timedelta) -> Self:
         """Set the age (ms) at which a network buffer is sent even if not full; 0 sends immediately, -1 never."""
         value = timeout_millis if isinstance(timeout_millis, int) else to_millis(timeout_millis)
-        self._configuration.write(BUFFER_TIMEOUT_MS, value)
+        self._configuration.write(options.BUFFER_TIMEOUT_MS, value)
         return self
 
     def get_buffer_timeout(self) -> int:
         """Return the buffer timeout in ms."""
-        return self._configuration.read(BUFFER_TIMEOUT_MS)
+        return self._configuration.read(options.BUFFER_TIMEOUT_MS)
 
     def disable_operator_chaining(self) -> Self:
         """Run every operator as its own task (B4)."""
-        self._configuration.write(OPERATOR_CHAINING_ENABLED, False)
+        self._configuration.write(options.OPERATOR_CHAINING_ENABLED, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
         """Return whether operators are chained."""
-        return self._configuration.read(OPERATOR_CHAINING_ENABLED)
+        return self._configuration.read(options.OPERATOR_CHAINING_ENABLED)
 
     def enable_checkpointing(
         self,
@@ -331,7 +312,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         """
         self.get_checkpoint_config().set_checkpoint_interval(interval)
         if mode is not None:
-            self._configuration.write(CHECKPOINTING_MODE, mode.value)
+            self._configuration.write(options.CHECKPOINTING_MODE, mode.value)
         return self
 
     def get_checkpoint_interval(self) -> int:
@@ -360,12 +341,12 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
         """Set the directory for savepoints without one of their own."""
-        self._configuration.write(SAVEPOINT_DIR, directory)
+        self._configuration.write(options.SAVEPOINT_DIR, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
         """Return the directory for savepoints without one of their own; None if not set."""
-        return self._configuration.read(SAVEPOINT_DIR)
+        return self._configuration.read(options.SAVEPOINT_DIR)
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
         """Register a group by its name; an unregistered group can be used by name alone.
@@ -387,7 +368,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     @property
     def is_checkpointed(self) -> bool:
         """Whether checkpointing is on."""
-        return self._configuration.read(CHECKPOINTING_INTERVAL_MS) is not None
+        return self._configuration.read(options.CHECKPOINTING_INTERVAL_MS) is not None
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
@@ -527,9 +508,9 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         for transformation in list(program):
             cache, writer = writers.get(id(transformation), (None, None))
             if cache is not None and writer is not None:
-                is_latest = self._configuration.read(RECOVERY_FROM_LATEST)
-                if is_latest or self._configuration.read(RECOVERY_PATH) is not None:
-                    option = RECOVERY_FROM_LATEST.key() if is_latest else RECOVERY_PATH.key()
+                is_latest = self._configuration.read(options.RECOVERY_FROM_LATEST)
+                if is_latest or self._configuration.read(options.RECOVERY_PATH) is not None:
+                    option = options.RECOVERY_FROM_LATEST.key() if is_latest else options.RECOVERY_PATH.key()
                     raise ConfigurationError(
                         f"{option}: a job that resumes from a savepoint reads only the remaining records, so it cannot "
                         "cache a stream"
@@ -544,23 +525,24 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         Args:
             keys: keys of options that are not in the configuration, such as options of tables.
         """
-        is_strict = self._configuration.read(CONFIGURATION_STRICT)
+        is_strict = self._configuration.read(options.CONFIGURATION_STRICT)
         check_keys({*self._configuration.key_set(), *keys}, is_strict, self._reported_keys)
 
     def create_cache(self, upstreams: tuple[Upstream, ...]) -> Cache:
         """Create a cache for the records of a stream; called by `DataStream.cache`."""
-        cache = Cache(upstreams, self._configuration.read(CACHE_DIR))
+        cache = Cache(upstreams, self._configuration.read(options.CACHE_DIR))
         self._caches.append(cache)
         return cache
 
     def _name(self, job_name: str | None) -> str:
-        return job_name or self._configuration.read(PIPELINE_NAME) or DEFAULT_JOB_NAME
+        return job_name or self._configuration.read(options.PIPELINE_NAME) or DEFAULT_JOB_NAME
 
     def _check_name(self, job_name: str | None) -> None:
-        if self._name(job_name) == DEFAULT_JOB_NAME and self._configuration.read(RECOVERY_FROM_LATEST):
+        if self._name(job_name) == DEFAULT_JOB_NAME and self._configuration.read(options.RECOVERY_FROM_LATEST):
             raise ConfigurationError(
-                f"{RECOVERY_FROM_LATEST.key()} finds jobs by their name: give this job its own name with execute(name) "
-                f"or {PIPELINE_NAME.key()}"
+                f"{options.RECOVERY_FROM_LATEST.key()} finds jobs by their name: give this job its own name with "
+                "execute(name) "
+                f"or {options.PIPELINE_NAME.key()}"
             )
 
     def _check_not_empty(self) -> None:

@@ -24,15 +24,7 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.datastream.environment import Environment, StreamT
 from penstock.datastream.stream import Stream
 from penstock.drivers.client.iterations import Iteration, IterationSource, LoopRules
-from penstock.plan.job_graph import (
-    PARTIAL_SOLUTION,
-    SOLUTION_SET,
-    TERMINATION,
-    WORKSET,
-    IterationHead,
-    LoopPlan,
-    check_bounded,
-)
+from penstock.plan import job_graph
 from penstock.plan.transformation import Upstream, upstream_first
 from penstock.runtime.operators.record.stateless import method
 
@@ -51,11 +43,11 @@ class _Loop(Generic[StreamT]):
             raise WrongValueError(f"the maximum number of iterations must be 0 or more, not {max_iterations}")
         for stream in initial.values():
             _check_outside(stream)
-            check_bounded(stream.upstreams, "an iteration")
+            job_graph.check_bounded(stream.upstreams, "an iteration")
         self.environment = environment
         self.initial = initial
         self.rules = LoopRules(kind, max_iterations)
-        self.heads = {role: IterationHead(f"{kind} {role.title()}") for role in initial}
+        self.heads = {role: job_graph.IterationHead(f"{kind} {role.title()}") for role in initial}
         self.is_closed = False
 
     def build_stream(self, role: str) -> tuple[Upstream, ...]:
@@ -94,9 +86,9 @@ class _Loop(Generic[StreamT]):
             raise WrongValueError(f"iteration {self.rules.name!r} is already closed")
         upstreams = {role: stream.upstreams for role, stream in results.items()}
         initial = {role: stream.upstreams for role, stream in self.initial.items()}
-        plan = LoopPlan(initial, self.heads, upstreams, key_selector)
+        plan = job_graph.LoopPlan(initial, self.heads, upstreams, key_selector)
         everything = plan.transformations
-        check_bounded(map(Upstream, everything), f"iteration {self.rules.name!r}")
+        job_graph.check_bounded(map(Upstream, everything), f"iteration {self.rules.name!r}")
         self.is_closed = True
         self.environment.leave_out(everything)
         source = IterationSource(Iteration(plan, self.rules, result, goes_on))
@@ -109,8 +101,8 @@ class BulkLoop(Stream[StreamT]):
 
     def __init__(self, stream: Stream[StreamT], max_iterations: int) -> None:
         environment = stream.get_execution_environment()
-        self._loop = _Loop(environment, "Bulk Iteration", {PARTIAL_SOLUTION: stream}, max_iterations)
-        super().__init__(environment, self._loop.build_stream(PARTIAL_SOLUTION), stream.declared_type)
+        self._loop = _Loop(environment, "Bulk Iteration", {job_graph.PARTIAL_SOLUTION: stream}, max_iterations)
+        super().__init__(environment, self._loop.build_stream(job_graph.PARTIAL_SOLUTION), stream.declared_type)
 
     def name(self, name: str) -> Self:
         """Set the name of the iteration in plans, logs and errors."""
@@ -165,11 +157,11 @@ class BulkLoop(Stream[StreamT]):
             ConfigurationError: if the step reads an unbounded stream.
             NotImplementedError: if the step reads the data of another loop.
         """
-        results = {PARTIAL_SOLUTION: iteration_result}
+        results = {job_graph.PARTIAL_SOLUTION: iteration_result}
         if termination_criterion is not None:
-            results[TERMINATION] = termination_criterion
-        goes_on = None if termination_criterion is None else TERMINATION
-        return self._loop.close(results, PARTIAL_SOLUTION, goes_on)
+            results[job_graph.TERMINATION] = termination_criterion
+        goes_on = None if termination_criterion is None else job_graph.TERMINATION
+        return self._loop.close(results, job_graph.PARTIAL_SOLUTION, goes_on)
 
 
 class DeltaLoop(Generic[StreamT]):
@@ -186,7 +178,7 @@ class DeltaLoop(Generic[StreamT]):
         self._loop = _Loop(
             initial_solution_set.get_execution_environment(),
             "Delta Iteration",
-            {SOLUTION_SET: initial_solution_set, WORKSET: initial_workset},
+            {job_graph.SOLUTION_SET: initial_solution_set, job_graph.WORKSET: initial_workset},
             max_iterations,
         )
 
@@ -197,12 +189,12 @@ class DeltaLoop(Generic[StreamT]):
     @property
     def solution_set(self) -> StreamT:
         """The solution set at the start of a superstep: one record per key."""
-        return self._stream(SOLUTION_SET)
+        return self._stream(job_graph.SOLUTION_SET)
 
     @property
     def workset(self) -> StreamT:
         """The workset at the start of a superstep."""
-        return self._stream(WORKSET)
+        return self._stream(job_graph.WORKSET)
 
     def get_solution_set(self) -> StreamT:
         """Return the solution set at the start of a superstep: one record per key."""
@@ -245,13 +237,13 @@ class DeltaLoop(Generic[StreamT]):
             ConfigurationError: if the step reads an unbounded stream.
             NotImplementedError: if the step reads the data of another loop.
         """
-        results = {SOLUTION_SET: solution_set_delta, WORKSET: new_workset}
-        return self._loop.close(results, SOLUTION_SET, WORKSET, self._key_selector)
+        results = {job_graph.SOLUTION_SET: solution_set_delta, job_graph.WORKSET: new_workset}
+        return self._loop.close(results, job_graph.SOLUTION_SET, job_graph.WORKSET, self._key_selector)
 
 
 def _check_outside(stream: Stream[StreamT]) -> None:
     for transformation in upstream_first(upstream.transformation for upstream in stream.upstreams):
-        if isinstance(transformation, IterationHead):
+        if isinstance(transformation, job_graph.IterationHead):
             raise UnsupportedError(
                 f"a loop cannot begin with {transformation.display_name!r}, the data of another loop's superstep: "
                 "loops cannot be nested, but one can follow another"

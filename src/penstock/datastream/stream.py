@@ -24,22 +24,9 @@ from penstock.datastream.operator_settings import OperatorSettings
 from penstock.plan.stream_graph import Plan
 from penstock.plan.transformation import Node, Transformation, Upstream, declared
 from penstock.runtime.operators.emitting import refuse_generator_function
-from penstock.runtime.operators.keyed.aggregates import (
-    AccumulateType,
-    KeyedAggregateOperator,
-    KeyedReduceOperator,
-    check_field,
-)
+from penstock.runtime.operators.keyed import aggregates
 from penstock.runtime.operators.record.stateless import method
-from penstock.runtime.task.channels.result_partition import (
-    CustomPartitioner,
-    ForwardPartitioner,
-    GlobalPartitioner,
-    Partitioner,
-    RebalancePartitioner,
-    RescalePartitioner,
-    ShufflePartitioner,
-)
+from penstock.runtime.task.channels import result_partition
 
 
 class Stream(OperatorSettings, Generic[StreamT]):
@@ -102,7 +89,7 @@ class Stream(OperatorSettings, Generic[StreamT]):
         """The type of the records if the program declares it."""
         return self._type_info or self._upstreams[0].transformation.output_type
 
-    def _partition_upstreams(self, partitioner: Partitioner) -> tuple[Upstream, ...]:
+    def _partition_upstreams(self, partitioner: result_partition.Partitioner) -> tuple[Upstream, ...]:
         return tuple(Upstream(u.transformation, partitioner, u.side_tag) for u in self._upstreams)
 
     def _add(
@@ -125,7 +112,7 @@ class Stream(OperatorSettings, Generic[StreamT]):
 class Keyed(Stream[StreamT]):
     """A stream partitioned by key, whose records can be aggregated."""
 
-    AccumulateType: TypeAlias = AccumulateType
+    AccumulateType: TypeAlias = aggregates.AccumulateType
 
     _key_selector: Callable[[Any], Any]
 
@@ -137,7 +124,7 @@ class Keyed(Stream[StreamT]):
     def reduce(self, func: Any) -> StreamT:
         """Fold each record into its key's value, and emit the new value for every record."""
         refuse_generator_function(func, "reduce")
-        factory = partial(KeyedReduceOperator, func, self._key_selector, self.declared_type)
+        factory = partial(aggregates.KeyedReduceOperator, func, self._key_selector, self.declared_type)
         return self._add("Keyed Reduce", factory, is_stateful=True, keeps_type=True)
 
     def sum(self, position_to_sum: int | str = 0) -> StreamT:
@@ -166,8 +153,8 @@ class Keyed(Stream[StreamT]):
         return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:
-        check_field(field)
-        factory = partial(KeyedAggregateOperator, kind, field, self._key_selector, self.declared_type)
+        aggregates.check_field(field)
+        factory = partial(aggregates.KeyedAggregateOperator, kind, field, self._key_selector, self.declared_type)
         name = f"Keyed {kind.name.replace('_', ' ').title()}"
         return self._add(name, factory, is_stateful=True, keeps_type=True)
 
@@ -188,12 +175,12 @@ def check_needs_no_key(function: Any, keyed_class: type, plain_class: type, reme
 class Partitioning(Stream[StreamT]):
     """A stream that can be repartitioned for the next operator."""
 
-    def _partitioned(self, partitioner: Partitioner) -> StreamT:
+    def _partitioned(self, partitioner: result_partition.Partitioner) -> StreamT:
         return self._environment.build_stream(self._partition_upstreams(partitioner), self._type_info)
 
     def rebalance(self) -> StreamT:
         """Distribute records evenly, round robin."""
-        return self._partitioned(RebalancePartitioner())
+        return self._partitioned(result_partition.RebalancePartitioner())
 
     def rescale(self) -> StreamT:
         """Distribute records round robin within groups: each subtask of the side with fewer subtasks has its own group.
@@ -202,26 +189,26 @@ class Partitioning(Stream[StreamT]):
         to 2, each of the two reads from its own two. This is cheaper than `rebalance`, but balances the load within a
         group only.
         """
-        return self._partitioned(RescalePartitioner())
+        return self._partitioned(result_partition.RescalePartitioner())
 
     def shuffle(self) -> StreamT:
         """Send each record to a random subtask, uniformly. Each sender draws the same random numbers in every run."""
-        return self._partitioned(ShufflePartitioner())
+        return self._partitioned(result_partition.ShufflePartitioner())
 
     def partition_custom(
         self, partitioner: PartitionerFunction | Callable[[Any, int], int], key_selector: Any
     ) -> StreamT:
         """Send each record to the subtask that a `Partitioner`, or a function of (key, number of subtasks), returns."""
         selector: Callable[[Any], Any] = method(key_selector, "get_key")
-        return self._partitioned(CustomPartitioner(partitioner, selector))
+        return self._partitioned(result_partition.CustomPartitioner(partitioner, selector))
 
     def forward(self) -> StreamT:
         """Send records from subtask i to subtask i; both sides must have the same parallelism."""
-        return self._partitioned(ForwardPartitioner())
+        return self._partitioned(result_partition.ForwardPartitioner())
 
     def global_(self) -> StreamT:
         """Send every record to the first subtask."""
-        return self._partitioned(GlobalPartitioner())
+        return self._partitioned(result_partition.GlobalPartitioner())
 
 
 def projected_type(type_info: TypeInformation | None, indexes: Sequence[int]) -> TypeInformation | None:

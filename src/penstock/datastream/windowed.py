@@ -24,26 +24,15 @@ from penstock.plan.transformation import ColumnWindowNode, WindowNode
 from penstock.runtime.columns import Aggregate, ColumnKey
 from penstock.runtime.operators.emitting import refuse_generator_function
 from penstock.runtime.operators.keyed.aggregates import AccumulateType, FieldReduce, check_field
-from penstock.runtime.operators.window.base import (
-    AggregatingContents,
-    ApplyAllResult,
-    ApplyResult,
-    FieldContents,
-    ListContents,
-    ProcessAllResult,
-    ProcessResult,
-    ReducingContents,
-    WindowContents,
-    WindowResult,
-)
+from penstock.runtime.operators.window import base
 from penstock.runtime.windowing import EventTimeTrigger, Evictor, MergingWindowAssigner, Trigger, WindowAssigner
 
 
 class Windows(Generic[StreamT]):
     """Base class of windows of keyed and non-keyed streams."""
 
-    _process_result: ClassVar[type[WindowResult]]
-    _apply_result: ClassVar[type[WindowResult]]
+    _process_result: ClassVar[type[base.WindowResult]]
+    _apply_result: ClassVar[type[base.WindowResult]]
 
     def __init__(
         self, stream: Stream[StreamT], key_selector: Callable[[Any], Any], assigner: WindowAssigner[Any, Any]
@@ -118,7 +107,10 @@ class Windows(Generic[StreamT]):
         if window_function is None and output_type is None:
             output_type = self._stream.declared_type
         return self._add(
-            "Window Reduce", ReducingContents(reduce_function, self._stream.declared_type), window_function, output_type
+            "Window Reduce",
+            base.ReducingContents(reduce_function, self._stream.declared_type),
+            window_function,
+            output_type,
         )
 
     def aggregate(
@@ -129,7 +121,7 @@ class Windows(Generic[StreamT]):
         output_type: TypeInformation | None = None,
     ) -> StreamT:
         """Aggregate each window's records, and optionally pass the result to `window_function` with its window."""
-        return self._add("Window Aggregate", AggregatingContents(aggregate_function), window_function, output_type)
+        return self._add("Window Aggregate", base.AggregatingContents(aggregate_function), window_function, output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> StreamT:
         """Compute the sum of a field over each window; other fields keep the values of the window's first record.
@@ -158,22 +150,24 @@ class Windows(Generic[StreamT]):
     def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:
         check_field(field)
         type_info = self._stream.declared_type
-        contents = FieldContents(FieldReduce(kind, field, type_info))
+        contents = base.FieldContents(FieldReduce(kind, field, type_info))
         return self._add(f"Window {kind.name.replace('_', ' ').title()}", contents, None, type_info)
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Store each window's records and pass them to a process window function."""
-        return self._add("Window Process", ListContents(), process_window_function, output_type)
+        return self._add("Window Process", base.ListContents(), process_window_function, output_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Store each window's records and pass them to a window function."""
-        return self._add("Window Apply", ListContents(), window_function, output_type)
+        return self._add("Window Apply", base.ListContents(), window_function, output_type)
 
-    def _add(self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None) -> StreamT:
-        result: WindowResult | None = None
+    def _add(
+        self, kind: str, contents: base.WindowContents, function: Any, output_type: TypeInformation | None
+    ) -> StreamT:
+        result: base.WindowResult | None = None
         if function is not None:
             kind_of_result = self._process_result if hasattr(function, "process") else self._apply_result
-            result = kind_of_result(function, isinstance(contents, ListContents))
+            result = kind_of_result(function, isinstance(contents, base.ListContents))
         node = WindowNode(
             self._key_selector,
             self._assigner,
@@ -200,8 +194,8 @@ def _clears(function: Any) -> bool:
 class KeyedWindows(Windows[StreamT]):
     """Windows of a keyed stream: each key has its own."""
 
-    _process_result = ProcessResult
-    _apply_result = ApplyResult
+    _process_result = base.ProcessResult
+    _apply_result = base.ApplyResult
 
     def select(self, *aggregates: Aggregate, output_type: TypeInformation | None = None) -> StreamT:
         """Aggregate the columns of each window with kernels: `lit(1).count`, `col("price").max.alias("highest")`, ….
@@ -240,10 +234,12 @@ class KeyedWindows(Windows[StreamT]):
 class AllWindows(Windows[StreamT]):
     """Windows of all records of a stream that is partitioned by `the_one_key`."""
 
-    _process_result = ProcessAllResult
-    _apply_result = ApplyAllResult
+    _process_result = base.ProcessAllResult
+    _apply_result = base.ApplyAllResult
 
-    def _add(self, kind: str, contents: WindowContents, function: Any, output_type: TypeInformation | None) -> StreamT:
+    def _add(
+        self, kind: str, contents: base.WindowContents, function: Any, output_type: TypeInformation | None
+    ) -> StreamT:
         stream = super()._add(f"All-{kind}", contents, function, output_type)
         transformation = stream._transformation
         transformation.parallelism = transformation.parallelism_limit = 1

@@ -33,15 +33,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from penstock.base import errors
 from penstock.base.configuration import Configuration
-from penstock.base.errors import (
-    CheckpointError,
-    ConfigurationError,
-    JobExecutionError,
-    OperationError,
-    PenstockError,
-    shorten,
-)
 from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobStatus
 from penstock.base.options import ON_SIGTERM, SAVEPOINT_DIR
 from penstock.drivers.cancellation import CancellationWatch, ends_on_second_interrupt, wait_until_done
@@ -284,7 +277,9 @@ class RunningJob(JobClient):
     def ask_worker(self, worker_id: str, question: Question, timeout_ms: int = ANSWER_MS_MAX) -> Future[Answer]:
         """Ask a worker's process a diagnostic question; the future fails with an `OperationError` without an answer."""
         future: Future[Answer] = Future()
-        future.set_exception(OperationError(f"the job has no worker {shorten(worker_id)!r}: its tasks are Spark's own"))
+        future.set_exception(
+            errors.OperationError(f"the job has no worker {errors.shorten(worker_id)!r}: its tasks are Spark's own")
+        )
         return future
 
     def engine_page(self, worker_id: str | None = None) -> str | None:
@@ -418,12 +413,12 @@ class RunningJob(JobClient):
         if refusal is None and directory is not None:
             try:
                 where = absolute_url(directory)
-            except ConfigurationError as error:
+            except errors.ConfigurationError as error:
                 refusal = str(error)
             else:
                 return self.take_savepoint(TakeSavepoint(where, stop, cancels))
         refused: CompletableFuture[str] = CompletableFuture()
-        refused.complete_exceptionally(CheckpointError(refusal))
+        refused.complete_exceptionally(errors.CheckpointError(refusal))
         return refused
 
     def rescale(self, parallelism: Mapping[str, int]) -> Future[Mapping[str, int]]:
@@ -448,7 +443,7 @@ class RunningJob(JobClient):
             if result is not None:
                 future.complete(result)
             else:
-                future.complete_exceptionally(OperationError(f"job {self._job_name!r} is not rescaled: {error}"))
+                future.complete_exceptionally(errors.OperationError(f"job {self._job_name!r} is not rescaled: {error}"))
 
         def refused(request: Future[None]) -> None:
             if request.cancelled():
@@ -476,7 +471,9 @@ class RunningJob(JobClient):
             if path is not None:
                 future.complete(path)
             else:
-                future.complete_exceptionally(CheckpointError(f"no savepoint under {command.directory}: {error}"))
+                future.complete_exceptionally(
+                    errors.CheckpointError(f"no savepoint under {command.directory}: {error}")
+                )
 
         def refused(request: Future[None]) -> None:
             if request.cancelled():
@@ -491,7 +488,7 @@ def settle(
     job_id: JobID,
     job_name: str,
     status: JobStatus,
-    failure: PenstockError | None,
+    failure: errors.PenstockError | None,
     runtime_ms: int,
     accumulators: dict[str, Any] | None = None,
     directory: str | None = None,
@@ -505,9 +502,9 @@ def settle(
     if status is JobStatus.FINISHED:
         result.complete(JobExecutionResult(job_id, runtime_ms, accumulators))
     elif status is JobStatus.CANCELED:
-        result.complete_exceptionally(JobExecutionError(job_name, "it was cancelled"))
+        result.complete_exceptionally(errors.JobExecutionError(job_name, "it was cancelled"))
     else:
-        result.complete_exceptionally(failure or JobExecutionError(job_name, "for an unknown reason"))
+        result.complete_exceptionally(failure or errors.JobExecutionError(job_name, "for an unknown reason"))
 
 
 def _record_end(directory: str, job_id: str) -> None:
@@ -602,7 +599,7 @@ _job_log = logging.getLogger("penstock.job")
 def check_on_sigterm(configuration: Configuration) -> None:
     """Raise `ConfigurationError` if SIGTERM takes a savepoint but no savepoint directory is set."""
     if configuration.read(ON_SIGTERM) == "stop-with-savepoint" and configuration.read(SAVEPOINT_DIR) is None:
-        raise ConfigurationError(f"{ON_SIGTERM.key()} is stop-with-savepoint: set {SAVEPOINT_DIR.key()} too")
+        raise errors.ConfigurationError(f"{ON_SIGTERM.key()} is stop-with-savepoint: set {SAVEPOINT_DIR.key()} too")
 
 
 @contextmanager

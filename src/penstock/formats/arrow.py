@@ -18,17 +18,10 @@ from penstock.base.typeinfo import RowTypeInfo
 from penstock.base.types import Row
 from penstock.codecs.arrow_columns import arrow_schema, arrow_type, exact_array, exact_cast_columns
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
-from penstock.formats.file_format import (
-    BatchWriter,
-    BatchWriterFactory,
-    BulkFile,
-    BulkFormat,
-    chosen_columns,
-    get_field_values,
-)
+from penstock.formats import file_format
 
 
-class ColumnarFormat(BulkFormat[Any]):
+class ColumnarFormat(file_format.BulkFormat[Any]):
     """A format of whole columns. Each row is a `dict`, a `Row` with names if `columns` is a row type, or a tuple.
 
     Args:
@@ -51,7 +44,7 @@ class ColumnarFormat(BulkFormat[Any]):
         leaves: Sequence[str] | None = None,
         allows_missing: bool = False,
     ) -> None:
-        self.columns, self.output = chosen_columns(columns, as_tuple, as_columns)
+        self.columns, self.output = file_format.chosen_columns(columns, as_tuple, as_columns)
         self.leaves = None if leaves is None else list(leaves)
         self.allows_missing = allows_missing
 
@@ -96,7 +89,7 @@ def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
 _LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
-class ArrowWriterFactory(BatchWriterFactory[Any]):
+class ArrowWriterFactory(file_format.BatchWriterFactory[Any]):
     """Base class of factories.
 
     Args:
@@ -123,7 +116,7 @@ class ArrowWriterFactory(BatchWriterFactory[Any]):
         self.group_rows = group_rows
 
 
-class ArrowWriter(BatchWriter[Any]):
+class ArrowWriter(file_format.BatchWriter[Any]):
     """Base class of writers."""
 
     def __init__(self, factory: ArrowWriterFactory) -> None:
@@ -147,7 +140,7 @@ class ArrowWriter(BatchWriter[Any]):
         names = self.schema.names
         for element in elements:
             try:
-                self._rows.append(get_field_values(element, names))
+                self._rows.append(file_format.get_field_values(element, names))
             except (TypeError, ValueError) as error:
                 raise FormatError(f"cannot write {shorten(repr(element))} to {self._name}: {error}") from error
         if len(self._rows) >= self._group_rows:
@@ -212,7 +205,7 @@ def _of_struct(kind: pa.StructType) -> Callable[[Any], Any]:
             return None
         if isinstance(value, Row) and value.has_field_names and not {*value.as_dict()} <= {*names}:
             raise WrongValueError(f"{short_repr(value)} has other fields than {', '.join(names)}")
-        fields = dict(zip(names, get_field_values(value, names), strict=True))
+        fields = dict(zip(names, file_format.get_field_values(value, names), strict=True))
         for name, make in makers.items():
             fields[name] = make(fields[name])
         return fields
@@ -239,7 +232,7 @@ def _of_map(
     return entries
 
 
-class ArrowIpcFormat(BulkFormat[Any]):
+class ArrowIpcFormat(file_format.BulkFormat[Any]):
     """Reads Arrow IPC files as columns; operators that work record by record get rows with names.
 
     A file is read by one subtask.
@@ -251,14 +244,14 @@ class ArrowIpcFormat(BulkFormat[Any]):
     def __init__(self, columns: Sequence[str] | None = None) -> None:
         self.columns = None if columns is None else list(columns)
 
-    def open(self, file: BinaryIO) -> BulkFile[Any]:
+    def open(self, file: BinaryIO) -> file_format.BulkFile[Any]:
         try:
             return _ArrowIpcFile(pa.ipc.open_file(file), self.columns)
         except pa.ArrowException as error:
             raise FormatError(f"not an Arrow IPC file: {error}") from error
 
 
-class _ArrowIpcFile(BulkFile[Any]):
+class _ArrowIpcFile(file_format.BulkFile[Any]):
     """An open file; each record batch is a unit."""
 
     def __init__(self, file: Any, columns: list[str] | None) -> None:

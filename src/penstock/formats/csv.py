@@ -36,32 +36,12 @@ from penstock.base.types import Row
 from penstock.codecs.arrow_columns import arrow_type, exact_cast_columns
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS, ColumnData
 from penstock.codecs.serialization import BAD_RECORD, OnError, format_reason
-from penstock.formats.file_format import (
-    NO_RECORD,
-    Assemble,
-    BatchWriter,
-    BatchWriterFactory,
-    BulkFile,
-    BulkFormat,
-    Columns,
-    ColumnType,
-    Convert,
-    DecodedBlock,
-    LineDecoder,
-    Malformed,
-    StreamFormat,
-    assembler,
-    check_charset,
-    column_types,
-    converter,
-    get_field_values,
-    unify_line_ends,
-)
+from penstock.formats import file_format
 
 _UNCLOSED = "a quoted field does not end on its line (multiline=True allows for that)"
 
 
-class CsvFormat(StreamFormat[Any]):
+class CsvFormat(file_format.StreamFormat[Any]):
     """Reads CSV: each record a `dict`, a `Row` with names if `columns` is a row type, or a tuple.
 
     >>> CsvFormat({"origin": str, "dep_delay": float}, null_values=["NA"])  # doctest: +ELLIPSIS
@@ -95,7 +75,7 @@ class CsvFormat(StreamFormat[Any]):
 
     def __init__(
         self,
-        columns: Columns | None = None,
+        columns: file_format.Columns | None = None,
         *,
         header: bool = True,
         skip_first_row: bool = False,
@@ -120,7 +100,7 @@ class CsvFormat(StreamFormat[Any]):
             raise ConfigurationError("comments and multiline cannot be combined: a # may be inside quotes")
         if any(len(c) != 1 for c in (delimiter, quote, escape) if c is not None):
             raise ConfigurationError("the delimiter, the quote and the escape of CSV are one character each")
-        self.columns = None if columns is None else column_types(columns)
+        self.columns = None if columns is None else file_format.column_types(columns)
         self.output = "tuple" if as_tuple else "row" if isinstance(columns, RowTypeInfo) else "dict"
         self.has_header = header
         self.header_lines = header + skip_first_row
@@ -134,15 +114,15 @@ class CsvFormat(StreamFormat[Any]):
         self.array_separator = array_separator
         self.array_separators = dict(array_separators or {})
         self.extra_fields = extra_fields
-        self.charset = check_charset(charset)
+        self.charset = file_format.check_charset(charset)
 
-    def create_decoder(self, header: bytes) -> LineDecoder[Any]:
+    def create_decoder(self, header: bytes) -> file_format.LineDecoder[Any]:
         decoder = _MultilineCsvDecoder if self.multiline else _CsvDecoder
         if not self.has_header:
             assert self.columns is not None
             return decoder(self, list(self.columns), self.columns)
-        names = next(self.reader([unify_line_ends(header).decode(self.charset).split("\n")[0]]), [])
-        columns: dict[str, ColumnType] = dict.fromkeys(names, str) if self.columns is None else self.columns
+        names = next(self.reader([file_format.unify_line_ends(header).decode(self.charset).split("\n")[0]]), [])
+        columns: dict[str, file_format.ColumnType] = dict.fromkeys(names, str) if self.columns is None else self.columns
         if missing := [name for name in columns if name not in names]:
             raise FormatError(f"the header has no column {', '.join(map(repr, missing))}")
         if twice := [name for name in columns if names.count(name) > 1]:
@@ -159,18 +139,19 @@ class CsvFormat(StreamFormat[Any]):
         )
 
 
-class _CsvDecoder(LineDecoder[Any]):
-    def __init__(self, csv_format: CsvFormat, names: Sequence[str], columns: dict[str, ColumnType]) -> None:
+class _CsvDecoder(file_format.LineDecoder[Any]):
+    def __init__(self, csv_format: CsvFormat, names: Sequence[str], columns: dict[str, file_format.ColumnType]) -> None:
         self._format = csv_format
         self._width = len(names)
         self._commas = {self._width - 1}
         self._picked = [names.index(name) for name in columns]
         self._names = list(columns)
         default, own = csv_format.array_separator, csv_format.array_separators
-        self._converters: list[Convert] = [
-            converter(name, kind, csv_format.null_values, own.get(name, default)) for name, kind in columns.items()
+        self._converters: list[file_format.Convert] = [
+            file_format.converter(name, kind, csv_format.null_values, own.get(name, default))
+            for name, kind in columns.items()
         ]
-        self._assemble: Assemble = assembler(self._names, csv_format.output)
+        self._assemble: file_format.Assemble = file_format.assembler(self._names, csv_format.output)
         self._special = ["\r", *filter(None, (csv_format.quote, csv_format.escape))]
         self._count = methodcaller("count", csv_format.delimiter)
 
@@ -190,14 +171,14 @@ class _CsvDecoder(LineDecoder[Any]):
     def decode_line(self, line: bytes) -> Any:
         texts = self._texts(line)
         rows = [row for row in self._format.reader(texts) if row] if texts else []
-        return self._from_rows(rows)[0] if rows else NO_RECORD
+        return self._from_rows(rows)[0] if rows else file_format.NO_RECORD
 
-    def _decode_each(self, block: bytes) -> DecodedBlock:
+    def _decode_each(self, block: bytes) -> file_format.DecodedBlock:
         decoded = super()._decode_each(block)
         return decoded._replace(malformed=[_explain(record) for record in decoded.malformed])
 
     def _texts(self, block: bytes) -> list[str]:
-        lines = unify_line_ends(block).decode(self._format.charset).split("\n")
+        lines = file_format.unify_line_ends(block).decode(self._format.charset).split("\n")
         if not lines[-1]:
             lines.pop()
         return [line for line in lines if not line.startswith("#")] if self._format.comments else lines
@@ -229,7 +210,7 @@ class _CsvDecoder(LineDecoder[Any]):
 class _MultilineCsvDecoder(_CsvDecoder):
     """Consumes a block up to the end of its last whole record, because records may span lines."""
 
-    def decode(self, block: bytes, last: bool) -> DecodedBlock:
+    def decode(self, block: bytes, last: bool) -> file_format.DecodedBlock:
         quote = self._format.quote
         if quote is None or quote.encode(self._format.charset) not in block:
             return super().decode(block, last)
@@ -246,15 +227,19 @@ class _MultilineCsvDecoder(_CsvDecoder):
                 try:
                     values += self._from_rows([row])
                 except BAD_RECORD as error:
-                    malformed.append(Malformed(start, format_reason(error), self._format.delimiter.join(row)))
+                    malformed.append(
+                        file_format.Malformed(start, format_reason(error), self._format.delimiter.join(row))
+                    )
             malformed.sort()
-        return DecodedBlock(values, malformed, sum(map(len, lines[:done])))
+        return file_format.DecodedBlock(values, malformed, sum(map(len, lines[:done])))
 
-    def _split_records(self, lines: list[bytes], last: bool) -> tuple[list[list[str]], list[int], list[Malformed], int]:
+    def _split_records(
+        self, lines: list[bytes], last: bool
+    ) -> tuple[list[list[str]], list[int], list[file_format.Malformed], int]:
         """Return the rows, the first line of each, the malformed records, and the number of lines consumed."""
         rows: list[list[str]] = []
         starts: list[int] = []
-        malformed: list[Malformed] = []
+        malformed: list[file_format.Malformed] = []
         done = 0
         while done < len(lines):
             source = _Lines(lines, done, self._format.charset)
@@ -268,7 +253,7 @@ class _MultilineCsvDecoder(_CsvDecoder):
                 if source.ran_out and not last:
                     break
                 text = b"".join(lines[done : source.position]).decode("utf-8", "replace")
-                malformed.append(Malformed(done, format_reason(error), text.rstrip("\r\n")))
+                malformed.append(file_format.Malformed(done, format_reason(error), text.rstrip("\r\n")))
                 done = source.position
         return rows, starts, malformed, done
 
@@ -293,7 +278,7 @@ class _Lines:
         return self._lines[self.position - 1].decode(self._charset)
 
 
-def _explain(record: Malformed) -> Malformed:
+def _explain(record: file_format.Malformed) -> file_format.Malformed:
     """Replace Python's `unexpected end of data` by the precise reason."""
     return record._replace(reason=_UNCLOSED) if record.reason == "unexpected end of data" else record
 
@@ -302,7 +287,7 @@ def _explain(record: Malformed) -> Malformed:
 _NULLS: Final = pa.array(pyarrow.csv.ConvertOptions().null_values)
 
 
-class CsvColumnsFormat(BulkFormat[Any]):
+class CsvColumnsFormat(file_format.BulkFormat[Any]):
     """Reads CSV as columns with Arrow's parser; operators that work record by record get rows with names.
 
     A file is read by one subtask, from its beginning: a position is a number of records, which are parsed again and
@@ -320,11 +305,11 @@ class CsvColumnsFormat(BulkFormat[Any]):
         self.delimiter = delimiter
         self.has_header = has_header
 
-    def open(self, file: BinaryIO) -> BulkFile[Any]:
+    def open(self, file: BinaryIO) -> file_format.BulkFile[Any]:
         return _CsvFile(file, self)
 
 
-class _CsvFile(BulkFile[Any]):
+class _CsvFile(file_format.BulkFile[Any]):
     """An open file; the whole file is one unit."""
 
     def __init__(self, file: BinaryIO, csv_format: CsvColumnsFormat) -> None:
@@ -373,7 +358,7 @@ def _read_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_decimal(kind) else kind
 
 
-class CsvWriterFactory(BatchWriterFactory[Any]):
+class CsvWriterFactory(file_format.BatchWriterFactory[Any]):
     """Writes records as lines of CSV, for `FileSink.for_bulk_format`.
 
     Args:
@@ -394,7 +379,7 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
 
     def __init__(
         self,
-        columns: Columns,
+        columns: file_format.Columns,
         *,
         header: bool = False,
         delimiter: str = ",",
@@ -406,7 +391,7 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         line_end: str = "\n",
         charset: str = "utf-8",
     ) -> None:
-        self.names = list(column_types(columns))
+        self.names = list(file_format.column_types(columns))
         if not self.names:
             raise ConfigurationError("a CSV file needs columns")
         self.header = header
@@ -417,14 +402,14 @@ class CsvWriterFactory(BatchWriterFactory[Any]):
         self.array_separator = array_separator
         self.array_separators = dict(array_separators or {})
         self.line_end = line_end
-        self.charset = check_charset(charset)
+        self.charset = file_format.check_charset(charset)
 
-    def create(self, stream: BinaryIO) -> BatchWriter[Any]:
+    def create(self, stream: BinaryIO) -> file_format.BatchWriter[Any]:
         """Create a writer for a new, empty file."""
         return _CsvWriter(self, stream)
 
 
-class _CsvWriter(BatchWriter[Any]):
+class _CsvWriter(file_format.BatchWriter[Any]):
     def __init__(self, factory: CsvWriterFactory, stream: BinaryIO) -> None:
         self._factory = factory
         self._stream = stream
@@ -448,7 +433,7 @@ class _CsvWriter(BatchWriter[Any]):
         for element in elements:
             try:
                 if type(element) is not tuple or len(element) != width:
-                    element = get_field_values(element, self._factory.names)
+                    element = file_format.get_field_values(element, self._factory.names)
                 if self._has_own_separators:
                     element = map(self._join_own, element, self._own_separators)
                 write([value if type(value) is str or type(value) is int else render(value) for value in element])

@@ -29,20 +29,10 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from penstock.base import typeinfo
 from penstock.base.errors import ConfigurationError, FormatError, shorten
 from penstock.base.output_tag import OutputTag
 from penstock.base.time import Instant
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ObjectArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TypeInformation,
-)
 from penstock.base.types import Row, values_by_names
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import make_rows
@@ -331,9 +321,9 @@ class MalformedMessageError(FormatError):
         return type(self), (self.split, self.position, self.reason, self.excerpt)
 
 
-ColumnType: TypeAlias = type | TypeInformation | Callable[[str], Any]
+ColumnType: TypeAlias = type | typeinfo.TypeInformation | Callable[[str], Any]
 #: Names alone (all text), names with their `ColumnType`, or a row type.
-Columns: TypeAlias = Sequence[str] | Mapping[str, Any] | RowTypeInfo
+Columns: TypeAlias = Sequence[str] | Mapping[str, Any] | typeinfo.RowTypeInfo
 Convert: TypeAlias = Callable[[Sequence[str]], Sequence[Any]]
 Assemble: TypeAlias = Callable[[Iterable[Sequence[Any]]], list[Any]]
 
@@ -347,7 +337,7 @@ def column_types(columns: Columns) -> dict[str, ColumnType]:
     Raises:
         ConfigurationError: if a name occurs twice or a type is invalid.
     """
-    if isinstance(columns, RowTypeInfo):
+    if isinstance(columns, typeinfo.RowTypeInfo):
         return dict(zip(columns.get_field_names(), columns.get_field_types(), strict=True))
     if isinstance(columns, Mapping):
         for name, column_type in columns.items():
@@ -369,7 +359,7 @@ def converter(name: str, column_type: ColumnType, null_values: frozenset[str], a
             texts if null_values.isdisjoint(texts) else [None if t in null_values else t for t in texts]
         )
     nulls = null_values | {""}
-    if isinstance(column_type, BasicTypeInfo) or parse in _PARSERS.values():
+    if isinstance(column_type, typeinfo.BasicTypeInfo) or parse in _PARSERS.values():
         return _by_distinct_text(parse, nulls)
     return lambda texts: [None if t in nulls else parse(t) for t in texts]
 
@@ -390,9 +380,9 @@ def build_parser(column_type: ColumnType, name: str, array_separator: str = ";")
     Raises:
         ConfigurationError: if text cannot be converted to that type.
     """
-    if isinstance(column_type, BasicTypeInfo):
+    if isinstance(column_type, typeinfo.BasicTypeInfo):
         return _basic_parser(column_type)
-    if isinstance(column_type, BasicArrayTypeInfo | ObjectArrayTypeInfo):
+    if isinstance(column_type, typeinfo.BasicArrayTypeInfo | typeinfo.ObjectArrayTypeInfo):
         element = build_parser(column_type.element_type, name, array_separator)
         return lambda text: [element(item) for item in text.split(array_separator)]
     for kind, python_type in _PYTHON_TYPES.items():
@@ -416,11 +406,11 @@ def assembler(names: Sequence[str], output: str) -> Assemble:
 
 
 def chosen_columns(
-    columns: Sequence[str] | RowTypeInfo | None, as_tuple: bool, as_columns: bool
+    columns: Sequence[str] | typeinfo.RowTypeInfo | None, as_tuple: bool, as_columns: bool
 ) -> tuple[list[str] | None, str]:
     """Return the names of the columns to read (None for all), and the type of their records, as for `to_records`."""
-    is_row = isinstance(columns, RowTypeInfo)
-    names = columns.get_field_names() if isinstance(columns, RowTypeInfo) else columns
+    is_row = isinstance(columns, typeinfo.RowTypeInfo)
+    names = columns.get_field_names() if isinstance(columns, typeinfo.RowTypeInfo) else columns
     output = "columns" if as_columns else "tuple" if as_tuple else "row" if is_row else "dict"
     return None if names is None else list(names), output
 
@@ -462,9 +452,9 @@ def _parse_decimal(text: str) -> decimal.Decimal:
         raise ValueError(f"not a decimal number: {text!r}") from None
 
 
-def _basic_parser(info: BasicTypeInfo) -> Callable[[str], Any]:
+def _basic_parser(info: typeinfo.BasicTypeInfo) -> Callable[[str], Any]:
     kind = info.basic_type
-    if kind not in (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG):
+    if kind not in (typeinfo.BasicType.BYTE, typeinfo.BasicType.SHORT, typeinfo.BasicType.INT, typeinfo.BasicType.LONG):
         return _PARSERS[_BASIC_TYPES[kind]]
     accepts = info.accepts
 
@@ -489,19 +479,19 @@ _PARSERS: dict[type, Callable[[str], Any]] = {
     Instant: _parse_instant,
 }
 
-_BASIC_TYPES: dict[BasicType, type] = {
-    BasicType.STRING: str,
-    BasicType.CHAR: str,
-    BasicType.BOOLEAN: bool,
-    BasicType.FLOAT: float,
-    BasicType.DOUBLE: float,
-    BasicType.BIG_INT: int,
-    BasicType.BIG_DEC: decimal.Decimal,
-    BasicType.INSTANT: Instant,
+_BASIC_TYPES: dict[typeinfo.BasicType, type] = {
+    typeinfo.BasicType.STRING: str,
+    typeinfo.BasicType.CHAR: str,
+    typeinfo.BasicType.BOOLEAN: bool,
+    typeinfo.BasicType.FLOAT: float,
+    typeinfo.BasicType.DOUBLE: float,
+    typeinfo.BasicType.BIG_INT: int,
+    typeinfo.BasicType.BIG_DEC: decimal.Decimal,
+    typeinfo.BasicType.INSTANT: Instant,
 }
 
-_PYTHON_TYPES: dict[type[TypeInformation], type] = {
-    DateTypeInfo: datetime.date,
-    TimeTypeInfo: datetime.time,
-    TimestampTypeInfo: datetime.datetime,
+_PYTHON_TYPES: dict[type[typeinfo.TypeInformation], type] = {
+    typeinfo.DateTypeInfo: datetime.date,
+    typeinfo.TimeTypeInfo: datetime.time,
+    typeinfo.TimestampTypeInfo: datetime.datetime,
 }

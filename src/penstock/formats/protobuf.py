@@ -16,15 +16,8 @@ from typing import Any, Final, Protocol
 
 from penstock.base.errors import ConfigurationError, FormatError, UnsupportedError, shorten
 from penstock.base.types import Row
+from penstock.codecs import serialization
 from penstock.codecs.pickling import make_rows
-from penstock.codecs.serialization import (
-    BAD_RECORD,
-    DeserializationSchema,
-    Deserialized,
-    SerializationSchema,
-    decode_each,
-    format_reason,
-)
 from penstock.formats.file_format import get_field_values
 
 
@@ -211,8 +204,8 @@ class MessageReader:
         for name, read in self._fields:
             try:
                 values.append(read(message))
-            except BAD_RECORD as error:
-                raise FormatError(f"field {name!r}: {format_reason(error)}") from error
+            except serialization.BAD_RECORD as error:
+                raise FormatError(f"field {name!r}: {serialization.format_reason(error)}") from error
         return values
 
     def columns(self, messages: Sequence[Any]) -> list[list[Any]]:
@@ -278,8 +271,8 @@ class MessageWriter:
             if value is not None:
                 try:
                     write(message, value)
-                except BAD_RECORD as error:
-                    raise FormatError(f"field {name!r}: {format_reason(error)}") from error
+                except serialization.BAD_RECORD as error:
+                    raise FormatError(f"field {name!r}: {serialization.format_reason(error)}") from error
 
     def _field(self, field: Any, projection: Wanted) -> Write:
         name = field.name
@@ -404,7 +397,7 @@ class RowShapes:
         return items
 
 
-class ProtobufRowDeserializationSchema(DeserializationSchema[Row]):
+class ProtobufRowDeserializationSchema(serialization.DeserializationSchema[Row]):
     """Reads rows from messages of Protocol Buffers: each field of the message becomes a field of the same name.
 
     Nested messages become rows, repeated fields lists, maps dicts, and enum values their names. A missing field becomes
@@ -434,20 +427,20 @@ class ProtobufRowDeserializationSchema(DeserializationSchema[Row]):
         """
         try:
             return self._record(message)
-        except BAD_RECORD as error:
+        except serialization.BAD_RECORD as error:
             if self.on_error == "skip":
                 return None
             raise FormatError(
                 f"cannot read {self._type.descriptor.full_name} {shorten(repr(message))}: {error}"
             ) from error
 
-    def deserialize_batch(self, messages: Sequence[bytes]) -> Deserialized:
+    def deserialize_batch(self, messages: Sequence[bytes]) -> serialization.Deserialized:
         """Return the rows of many messages."""
         try:
             columns = self._reader.columns(list(map(self._parse, messages)))
-            return Deserialized(make_rows(self._names, map(list, zip(*columns, strict=True))))
-        except BAD_RECORD:
-            return decode_each(self._record, messages)
+            return serialization.Deserialized(make_rows(self._names, map(list, zip(*columns, strict=True))))
+        except serialization.BAD_RECORD:
+            return serialization.decode_each(self._record, messages)
 
     def _record(self, message: bytes) -> Row:
         return make_rows(self._names, (self._reader.values(self._parse(message)),))[0]
@@ -456,7 +449,7 @@ class ProtobufRowDeserializationSchema(DeserializationSchema[Row]):
         return type(self), (self._type, self._reads_defaults), self.malformed_handling()
 
 
-class ProtobufRowSerializationSchema(SerializationSchema[Any]):
+class ProtobufRowSerializationSchema(serialization.SerializationSchema[Any]):
     """Writes rows, tuples or dicts as messages of Protocol Buffers; the counterpart of reading them.
 
     Args:
@@ -479,7 +472,7 @@ class ProtobufRowSerializationSchema(SerializationSchema[Any]):
         message = self._type.message_class()
         try:
             self._writer.fill(message, element)
-        except BAD_RECORD as error:
+        except serialization.BAD_RECORD as error:
             name = self._type.descriptor.full_name
             raise FormatError(f"cannot write {shorten(repr(element))} as {name}: {error}") from error
         data: bytes = message.SerializeToString()

@@ -33,19 +33,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from penstock.base.errors import WrongTypeError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.base import (
-    BOTH,
-    FIRST,
-    SECOND,
-    Edge,
-    GraphAlgorithm,
-    Vertex,
-    co_grouped,
-    flag,
-    of_groups,
-    whole,
-    without,
-)
+from penstock.gelly import base
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 
@@ -90,12 +78,12 @@ class Higher(NamedTuple):
 def with_degrees(edges: DataStream, is_directed: bool) -> DataStream:
     """Return a `Neighbour` for each pair of vertex and neighbour."""
     masked = both_ways(edges) if is_directed else edges.map(_one_way).name("Neighbours")
-    return of_groups(masked, FIRST, _tell_neighbours).name("Neighbours' Degrees")
+    return base.of_groups(masked, base.FIRST, _tell_neighbours).name("Neighbours' Degrees")
 
 
 def higher_neighbours(edges: DataStream, is_directed: bool) -> DataStream:
     """Return a `Higher` for each vertex that has a neighbour."""
-    return of_groups(with_degrees(edges, is_directed), FIRST, _higher).name("Neighbours Of Higher Degree")
+    return base.of_groups(with_degrees(edges, is_directed), base.FIRST, _higher).name("Neighbours Of Higher Degree")
 
 
 def both_ways(edges: DataStream) -> DataStream:
@@ -245,7 +233,7 @@ class Degrees(NamedTuple):
         return self.in_degree
 
 
-class _VertexDegrees(GraphAlgorithm[DataStream]):
+class _VertexDegrees(base.GraphAlgorithm[DataStream]):
     """Base class of the algorithms for vertex degrees."""
 
     #: The value of a vertex without edges.
@@ -254,7 +242,7 @@ class _VertexDegrees(GraphAlgorithm[DataStream]):
 
     def set_include_zero_degree_vertices(self, include_zero_degree_vertices: bool) -> Self:
         """Set whether to include vertices of degree zero. False by default, which saves a join."""
-        self._includes_zero = flag(self, "set_include_zero_degree_vertices", include_zero_degree_vertices)
+        self._includes_zero = base.flag(self, "set_include_zero_degree_vertices", include_zero_degree_vertices)
         return self
 
     def run(self, graph: Any) -> DataStream:
@@ -263,7 +251,9 @@ class _VertexDegrees(GraphAlgorithm[DataStream]):
         if not self._includes_zero:
             return degrees
         make = partial(_with_zero, self.zero)
-        return co_grouped(graph.get_vertices(), degrees, (FIRST, FIRST), make).name(f"{degrees.get_name()} With Zero")
+        return base.co_grouped(graph.get_vertices(), degrees, (base.FIRST, base.FIRST), make).name(
+            f"{degrees.get_name()} With Zero"
+        )
 
     def degrees(self, edges: DataStream) -> DataStream:
         """Return the degrees of the vertices that have edges."""
@@ -279,7 +269,7 @@ class _CountedEnds(_VertexDegrees):
         """Count in each subtask, then add up the counts."""
         name = type(self).__name__
         counts = partials(edges, partial(Counts, partial(_ends, self.end)), f"{name} Counts")
-        return of_groups(counts, FIRST, _added).name(name)
+        return base.of_groups(counts, base.FIRST, _added).name(name)
 
 
 class VertexOutDegree(_CountedEnds):
@@ -301,7 +291,7 @@ class VertexDegree(_CountedEnds):
 
     def set_reduce_on_target_id(self, reduce_on_target_id: bool) -> Self:
         """Set whether to count edges at their targets; the result is the same. False by default."""
-        self.end = int(flag(self, "set_reduce_on_target_id", reduce_on_target_id))  # type: ignore[misc]
+        self.end = int(base.flag(self, "set_reduce_on_target_id", reduce_on_target_id))  # type: ignore[misc]
         return self
 
 
@@ -312,31 +302,31 @@ class VertexDegrees(_VertexDegrees):
 
     def degrees(self, edges: DataStream) -> DataStream:
         """Find the degrees from the neighbours of each vertex."""
-        return of_groups(both_ways(edges), FIRST, _degrees).name("Vertex Degrees")
+        return base.of_groups(both_ways(edges), base.FIRST, _degrees).name("Vertex Degrees")
 
 
 def _ends(end: int, edges: Sequence[Any]) -> Iterable[Any]:
     return [edge[end] for edge in edges]
 
 
-def _added(_: Any, key: Any, counts: Iterable[tuple[Any, int]]) -> list[Vertex]:
-    return [Vertex(key, sum(count for _, count in counts))]
+def _added(_: Any, key: Any, counts: Iterable[tuple[Any, int]]) -> list[base.Vertex]:
+    return [base.Vertex(key, sum(count for _, count in counts))]
 
 
-def _degrees(_: Any, key: Any, ends: Iterable[Any]) -> list[Vertex]:
+def _degrees(_: Any, key: Any, ends: Iterable[Any]) -> list[base.Vertex]:
     masks = combine_masks(ends).values()
     out_degree = sum(mask != REVERSE for mask in masks)
     in_degree = sum(mask != FORWARD for mask in masks)
-    return [Vertex(key, Degrees(len(masks), out_degree, in_degree))]
+    return [base.Vertex(key, Degrees(len(masks), out_degree, in_degree))]
 
 
-def _with_zero(zero: Any, _: Any, vertices: Iterable[Any], degrees: Iterable[Any]) -> Iterator[Vertex]:
+def _with_zero(zero: Any, _: Any, vertices: Iterable[Any], degrees: Iterable[Any]) -> Iterator[base.Vertex]:
     matches = list(degrees)
     for vertex_id, _ in vertices:
-        yield matches[0] if matches else Vertex(vertex_id, zero)
+        yield matches[0] if matches else base.Vertex(vertex_id, zero)
 
 
-class _EdgeDegrees(GraphAlgorithm[DataStream]):
+class _EdgeDegrees(base.GraphAlgorithm[DataStream]):
     """Base class of the algorithms for edges with degrees."""
 
     vertex_degrees: ClassVar[type[Any]]
@@ -349,8 +339,8 @@ class _EdgeDegrees(GraphAlgorithm[DataStream]):
         edges: DataStream = graph.get_edges()
         for end in self.ends:
             make = partial(_annotated, end == self.ends[0])
-            key = SECOND if end else FIRST
-            edges = co_grouped(edges, degrees, (key, FIRST), make).name(type(self).__name__)
+            key = base.SECOND if end else base.FIRST
+            edges = base.co_grouped(edges, degrees, (key, base.FIRST), make).name(type(self).__name__)
         return edges
 
 
@@ -396,14 +386,14 @@ class EdgeDegreePair(_EdgeDegrees):
     ends = (0, 1)
 
 
-def _annotated(is_first: bool, _: Any, edges: Iterable[Any], degrees: Iterable[Any]) -> list[Edge]:
+def _annotated(is_first: bool, _: Any, edges: Iterable[Any], degrees: Iterable[Any]) -> list[base.Edge]:
     degree_values = [degree for _, degree in degrees]
     if is_first:
-        return [Edge(source, target, (value, *degree_values)) for source, target, value in edges]
-    return [Edge(source, target, (*values, *degree_values)) for source, target, values in edges]
+        return [base.Edge(source, target, (value, *degree_values)) for source, target, value in edges]
+    return [base.Edge(source, target, (*values, *degree_values)) for source, target, values in edges]
 
 
-class Simplify(GraphAlgorithm[Any]):
+class Simplify(base.GraphAlgorithm[Any]):
     """Removes loops and repeated edges; one of several edges between the same two vertices remains, with its value.
 
     Args:
@@ -422,11 +412,11 @@ class Simplify(GraphAlgorithm[Any]):
     def run(self, graph: Any) -> Any:
         """Return the simple graph, with the same vertices."""
         edges = graph.get_edges().flat_map(partial(_simple, self._clip_and_flip)).name("Remove Loops")
-        simple = of_groups(edges, BOTH, _first_of_all).name("Remove Repeated Edges")
+        simple = base.of_groups(edges, base.BOTH, _first_of_all).name("Remove Repeated Edges")
         return type(graph).from_data_stream(simple, graph.get_vertices())
 
 
-class MaximumDegree(GraphAlgorithm[Any]):
+class MaximumDegree(base.GraphAlgorithm[Any]):
     """Removes the vertices of an undirected graph that have more edges than a maximum, and their edges.
 
     Args:
@@ -434,25 +424,25 @@ class MaximumDegree(GraphAlgorithm[Any]):
     """
 
     def __init__(self, maximum_degree: int) -> None:
-        self._maximum = whole(self, "maximum_degree", maximum_degree, 1)
+        self._maximum = base.whole(self, "maximum_degree", maximum_degree, 1)
 
     def run(self, graph: Any) -> Any:
         """Return the graph without those vertices."""
         high = VertexDegree().run(graph).filter(partial(_is_above, self._maximum)).name("High Degree")
-        vertices = without(graph.get_vertices(), high, FIRST, FIRST).name("Vertices Of Low Degree")
-        edges = without(graph.get_edges(), high, FIRST, FIRST).name("Sources Of Low Degree")
-        edges = without(edges, high, SECOND, FIRST).name("Targets Of Low Degree")
+        vertices = base.without(graph.get_vertices(), high, base.FIRST, base.FIRST).name("Vertices Of Low Degree")
+        edges = base.without(graph.get_edges(), high, base.FIRST, base.FIRST).name("Sources Of Low Degree")
+        edges = base.without(edges, high, base.SECOND, base.FIRST).name("Targets Of Low Degree")
         return type(graph).from_data_stream(edges, vertices)
 
 
-def _simple(clip_and_flip: bool | None, edge: Edge) -> list[Edge]:
+def _simple(clip_and_flip: bool | None, edge: base.Edge) -> list[base.Edge]:
     source, target, value = edge
     if source == target or (clip_and_flip and source < target):
         return []
-    return [edge] if clip_and_flip is None else [edge, Edge(target, source, value)]
+    return [edge] if clip_and_flip is None else [edge, base.Edge(target, source, value)]
 
 
-def _first_of_all(_: Any, key: Any, edges: Iterable[Edge]) -> list[Edge]:
+def _first_of_all(_: Any, key: Any, edges: Iterable[base.Edge]) -> list[base.Edge]:
     return [next(iter(edges))]
 
 
@@ -460,7 +450,7 @@ def _is_above(maximum: int, vertex: Any) -> bool:
     return bool(vertex[1] > maximum)
 
 
-class _Translate(GraphAlgorithm[Any]):
+class _Translate(base.GraphAlgorithm[Any]):
     """Base class of translations.
 
     Args:

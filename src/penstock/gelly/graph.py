@@ -13,53 +13,16 @@ from typing import Any, Self, TypeVar
 
 from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
-from penstock.gelly import spargel
-from penstock.gelly.base import (
-    FIRST,
-    Edge,
-    EdgeDirection,
-    GraphAlgorithm,
-    GraphAnalytic,
-    GraphBase,
-    GraphValidator,
-    Input,
-    Origin,
-    Vertex,
-    by_id,
-    check_stream,
-    in_step,
-    run_algorithm,
-    to_all,
-    without,
-)
+from penstock.gelly import base, gsa, spargel, supersteps
 from penstock.gelly.csv_reader import GraphCsvReader
 from penstock.gelly.graph_transformations import GraphChanges, GraphValues, Neighbourhoods, extract_vertices
-from penstock.gelly.gsa import (
-    ApplyFunction,
-    CalledApply,
-    CalledGather,
-    CalledSum,
-    GatherFunction,
-    GatherSumApply,
-    GSAConfiguration,
-    SumFunction,
-)
 from penstock.gelly.pregel import CalledCompute, ComputeFunction, VertexCentric, VertexCentricConfiguration
 from penstock.gelly.spargel import ScatterGather
-from penstock.gelly.supersteps import (
-    BROADCAST,
-    BY_SOURCE,
-    BY_TARGET,
-    VERTICES,
-    IterationConfiguration,
-    SuperstepOperator,
-    SuperstepSettings,
-)
 
 Function = Any
 
 
-class GraphIterations(GraphBase):
+class GraphIterations(base.GraphBase):
     """See the module docstring. Each method returns the graph with the final vertex values."""
 
     def run_vertex_centric_iteration(
@@ -112,7 +75,7 @@ class GraphIterations(GraphBase):
         sum_function: Function,
         apply_function: Function,
         maximum_number_of_iterations: int,
-        parameters: GSAConfiguration | None = None,
+        parameters: gsa.GSAConfiguration | None = None,
     ) -> Self:
         """Run a `gsa.GatherFunction`, a `gsa.SumFunction` and a `gsa.ApplyFunction`.
 
@@ -124,29 +87,33 @@ class GraphIterations(GraphBase):
             maximum_number_of_iterations: the maximum number of supersteps.
             parameters: further settings.
         """
-        configuration = _configuration(parameters, GSAConfiguration)
+        configuration = _configuration(parameters, gsa.GSAConfiguration)
         model = partial(
-            GatherSumApply,
-            _function(gather_function, GatherFunction, CalledGather),
-            _function(sum_function, SumFunction, CalledSum),
-            _function(apply_function, ApplyFunction, CalledApply),
+            gsa.GatherSumApply,
+            _function(gather_function, gsa.GatherFunction, gsa.CalledGather),
+            _function(sum_function, gsa.SumFunction, gsa.CalledSum),
+            _function(apply_function, gsa.ApplyFunction, gsa.CalledApply),
         )
-        return self._run(model, GatherSumApply.name, maximum_number_of_iterations, configuration)
+        return self._run(model, gsa.GatherSumApply.name, maximum_number_of_iterations, configuration)
 
-    def _run(self, model: Any, kind: str, max_iterations: int, configuration: IterationConfiguration) -> Self:
+    def _run(
+        self, model: Any, kind: str, max_iterations: int, configuration: supersteps.IterationConfiguration
+    ) -> Self:
         if max_iterations < 0:
             raise WrongValueError(f"the maximum number of iterations must be 0 or more, not {max_iterations}")
         direction, with_degrees = configuration.direction, configuration.wants_degrees
-        inputs = [Input(self._vertices, by_id(0), VERTICES)]
-        if direction is not EdgeDirection.IN or with_degrees:
-            inputs.append(Input(self._edges, by_id(0), BY_SOURCE))
-        if direction is not EdgeDirection.OUT or with_degrees:
-            inputs.append(Input(self._edges, by_id(1), BY_TARGET))
+        inputs = [base.Input(self._vertices, base.by_id(0), supersteps.VERTICES)]
+        if direction is not base.EdgeDirection.IN or with_degrees:
+            inputs.append(base.Input(self._edges, base.by_id(0), supersteps.BY_SOURCE))
+        if direction is not base.EdgeDirection.OUT or with_degrees:
+            inputs.append(base.Input(self._edges, base.by_id(1), supersteps.BY_TARGET))
         for number, stream in enumerate(configuration.broadcast.values()):
-            inputs.append(Input(stream, to_all(), BROADCAST + number))
+            inputs.append(base.Input(stream, base.to_all(), supersteps.BROADCAST + number))
         name = configuration.get_name(kind)
-        operator = partial(SuperstepOperator, model, SuperstepSettings.of(name, configuration, max_iterations))
-        return self._replace_streams(vertices=in_step(operator, inputs, name, configuration.parallelism))
+        operator = partial(
+            supersteps.SuperstepOperator, model, supersteps.SuperstepSettings.of(name, configuration, max_iterations)
+        )
+        return self._replace_streams(vertices=base.in_step(operator, inputs, name, configuration.parallelism))
 
 
 def _configuration(parameters: Any, kind: type) -> Any:
@@ -193,8 +160,10 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         Raises:
             ValueError: if both vertices and an initializer are given.
         """
-        vertex_stream = None if vertices is None else context.from_collection([Vertex(*vertex) for vertex in vertices])
-        edge_stream = context.from_collection([Edge(*edge) for edge in edges])
+        vertex_stream = (
+            None if vertices is None else context.from_collection([base.Vertex(*vertex) for vertex in vertices])
+        )
+        edge_stream = context.from_collection([base.Edge(*edge) for edge in edges])
         return _build_graph(edge_stream, vertex_stream, vertex_value_initializer)
 
     @staticmethod
@@ -237,11 +206,11 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
 
     # --- algorithms --------------------------------------------------------------------------------------------------
 
-    def run(self, algorithm: GraphAlgorithm[T] | GraphAnalytic[T]) -> Any:
+    def run(self, algorithm: base.GraphAlgorithm[T] | base.GraphAnalytic[T]) -> Any:
         """Run an algorithm and return its result, a graph or a stream. Return an analytic itself, to `execute`."""
-        return run_algorithm(algorithm, self)
+        return base.run_algorithm(algorithm, self)
 
-    def validate(self, validator: GraphValidator) -> bool:
+    def validate(self, validator: base.GraphValidator) -> bool:
         """Return whether the graph passes a validator. Runs a job."""
         return validator.validate(self)
 
@@ -250,46 +219,48 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
 
 
 def _build_graph(
-    edges: DataStream, vertices: DataStream | None, initializer: Any, origin: Origin | None = None
+    edges: DataStream, vertices: DataStream | None, initializer: Any, origin: base.Origin | None = None
 ) -> Graph:
-    check_stream(edges, "the edges")
+    base.check_stream(edges, "the edges")
     if vertices is None:
         vertices = extract_vertices(edges, initializer)
-        origin = origin or Origin(edges, None, initializer)
+        origin = origin or base.Origin(edges, None, initializer)
     elif initializer is not None:
         raise WrongValueError("vertex_value_initializer: the vertices are given, and have values; use map_vertices")
     else:
-        check_stream(vertices, "the vertices")
+        base.check_stream(vertices, "the vertices")
     return Graph(vertices, edges, edges.get_execution_environment(), origin)
 
 
 def _graph_of_tuples(
-    edges: DataStream, vertices: DataStream | None, initializer: Any, edge_of: Callable[[Any], Edge]
+    edges: DataStream, vertices: DataStream | None, initializer: Any, edge_of: Callable[[Any], base.Edge]
 ) -> Graph:
-    origin = Origin(check_stream(edges, "the edges"), vertices, initializer)
-    vertex_stream = None if vertices is None else check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
+    origin = base.Origin(base.check_stream(edges, "the edges"), vertices, initializer)
+    vertex_stream = (
+        None if vertices is None else base.check_stream(vertices, "the vertices").map(_vertex).name("Vertices")
+    )
     return _build_graph(edges.map(edge_of).name("Edges"), vertex_stream, initializer, origin)
 
 
-def _vertex(record: Any) -> Vertex:
-    return Vertex(*record)
+def _vertex(record: Any) -> base.Vertex:
+    return base.Vertex(*record)
 
 
-def _edge(record: Any) -> Edge:
-    return Edge(*record)
+def _edge(record: Any) -> base.Edge:
+    return base.Edge(*record)
 
 
-def _edge_without_value(record: Any) -> Edge:
-    return Edge(record[0], record[1], None)
+def _edge_without_value(record: Any) -> base.Edge:
+    return base.Edge(record[0], record[1], None)
 
 
-class InvalidVertexIdsValidator(GraphValidator):
+class InvalidVertexIdsValidator(base.GraphValidator):
     """Checks that both ends of every edge are vertices of the graph."""
 
-    def validate(self, graph: GraphBase) -> bool:
+    def validate(self, graph: base.GraphBase) -> bool:
         """Return whether the graph is valid. Runs a job."""
         ids = graph.get_edges().flat_map(_get_endpoint_ids).name("Edge Ids")
-        missing = without(ids, graph.get_vertices(), _itself, FIRST).name("Missing Vertices")
+        missing = base.without(ids, graph.get_vertices(), _itself, base.FIRST).name("Missing Vertices")
         return not missing.execute_and_collect("Validate vertex ids", 1)
 
 

@@ -25,25 +25,16 @@ from typing import Any, Self
 
 from penstock.base.errors import WrongTimeError
 from penstock.datastream.data_stream import DataStream
+from penstock.gelly import supersteps
 from penstock.gelly.base import Edge, EdgeDirection, Vertex
-from penstock.gelly.supersteps import (
-    Box,
-    IterationConfiguration,
-    Model,
-    Outboxes,
-    Partition,
-    SuperstepFunction,
-    each,
-    merged,
-)
 
 
-class ComputeFunction(SuperstepFunction, ABC):
+class ComputeFunction(supersteps.SuperstepFunction, ABC):
     """Computes an active vertex in a superstep."""
 
     _edges: list[Edge]
     _new_value: tuple[Any] | None = None
-    _outboxes: Outboxes
+    _outboxes: supersteps.Outboxes
 
     @abstractmethod
     def compute(self, vertex: Vertex, messages: Iterable[Any]) -> None:
@@ -88,7 +79,7 @@ class MessageCombiner(ABC):
         self._combined.append(combined_message)
 
 
-class VertexCentricConfiguration(IterationConfiguration):
+class VertexCentricConfiguration(supersteps.IterationConfiguration):
     """Settings of a vertex-centric iteration."""
 
     functions = ("compute",)
@@ -112,7 +103,7 @@ class CalledCompute(ComputeFunction):
 __all__ = ["ComputeFunction", "MessageCombiner", "VertexCentricConfiguration"]
 
 
-class VertexCentric(Model):
+class VertexCentric(supersteps.Model):
     """Computes, then sends. Messages belong to the next superstep."""
 
     name = "Vertex-centric Iteration"
@@ -122,14 +113,14 @@ class VertexCentric(Model):
         self.functions = {"compute": compute}
         self._compute = compute
         self._combiner = combiner
-        self._inbox: Box = {}
+        self._inbox: supersteps.Box = {}
 
-    def set_up(self, partition: Partition, direction: EdgeDirection) -> None:
+    def set_up(self, partition: supersteps.Partition, direction: EdgeDirection) -> None:
         """Set up the model with a complete partition."""
         super().set_up(partition, direction)
         self._compute._outboxes = self.outboxes
 
-    def send(self) -> list[Box | None]:
+    def send(self) -> list[supersteps.Box | None]:
         """Compute each active vertex."""
         compute, partition, inbox = self._compute, self.partition, self._inbox
         edges, ids, values = partition.out_edges, partition.ids, partition.values
@@ -142,13 +133,13 @@ class VertexCentric(Model):
                 values[position] = compute._new_value[0]
 
         compute.pre_superstep()
-        each(call, self.active, self.operator_name, partition.vertex)
+        supersteps.each(call, self.active, self.operator_name, partition.vertex)
         compute.post_superstep()
         return self.outboxes.take(self._combine if self._combiner is not None else None)
 
-    def receive(self, boxes: list[Box | None]) -> None:
+    def receive(self, boxes: list[supersteps.Box | None]) -> None:
         """Activate the vertices that received messages."""
-        self._inbox = merged(boxes, self._combine if self._combiner is not None else None)
+        self._inbox = supersteps.merged(boxes, self._combine if self._combiner is not None else None)
         index = self.partition.index
         self.active = [index[target] for target in self._inbox if target in index]
 

@@ -19,19 +19,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError, shorten
-from penstock.base.options import (
-    BATCH_SAVEPOINT_PATH,
-    BUFFER_TIMEOUT_MS,
-    EXECUTION_TARGET,
-    GLOBAL_JOB_PARAMETERS,
-    MAX_PARALLELISM,
-    OPERATOR_CHAINING_ENABLED,
-    PARALLELISM,
-    RUNTIME_MODE,
-    TIMERS_AFTER_END_MAX,
-)
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs import cloud
 from penstock.codecs.cloud import pack_script
@@ -101,32 +91,34 @@ def build_plan(transformations: Iterable[Transformation], configuration: Configu
 
 def plan_stream_graph(transformations: Iterable[Transformation], configuration: Configuration) -> StreamGraph:
     """Build the stream graph of a program with these settings."""
-    return build_stream_graph(transformations, configuration.read(PARALLELISM), configuration.read(MAX_PARALLELISM))
+    return build_stream_graph(
+        transformations, configuration.read(options.PARALLELISM), configuration.read(options.MAX_PARALLELISM)
+    )
 
 
 def _build(graph: StreamGraph, configuration: Configuration, job_name: str) -> JobGraph:
-    job_parameters = configuration.read(GLOBAL_JOB_PARAMETERS)
+    job_parameters = configuration.read(options.GLOBAL_JOB_PARAMETERS)
     builder = _JobGraphBuilder(
         graph,
-        configuration.read(OPERATOR_CHAINING_ENABLED),
-        configuration.read(BUFFER_TIMEOUT_MS),
+        configuration.read(options.OPERATOR_CHAINING_ENABLED),
+        configuration.read(options.BUFFER_TIMEOUT_MS),
         dict(job_parameters),
-        configuration.read(TIMERS_AFTER_END_MAX),
+        configuration.read(options.TIMERS_AFTER_END_MAX),
     )
-    is_local = configuration.read(EXECUTION_TARGET) == "local"
+    is_local = configuration.read(options.EXECUTION_TARGET) == "local"
     script = b"" if is_local else pack_script()
     return replace(builder.build(job_name), mode=_mode(graph, configuration), script=script)
 
 
 def _mode(graph: StreamGraph, configuration: Configuration) -> str:
     """Return the job's execution mode: as configured; in automatic mode, BATCH if all sources are bounded."""
-    mode, savepoint_path = configuration.read(RUNTIME_MODE), configuration.read(BATCH_SAVEPOINT_PATH)
+    mode, savepoint_path = configuration.read(options.RUNTIME_MODE), configuration.read(options.BATCH_SAVEPOINT_PATH)
     unbounded = [
         node.name
         for node in graph.nodes
         if (source := node.transformation.source) is not None and source.boundedness is not Boundedness.BOUNDED
     ]
-    is_local = configuration.read(EXECUTION_TARGET) == "local"
+    is_local = configuration.read(options.EXECUTION_TARGET) == "local"
     for node in graph.nodes:
         if node.transformation.source is not None:
             node.transformation.source.check_tempo(mode, is_local)
@@ -134,13 +126,15 @@ def _mode(graph: StreamGraph, configuration: Configuration) -> str:
         if mode == "BATCH" or (mode == "AUTOMATIC" and not unbounded):
             return BACK_FILL
         raise ConfigurationError(
-            f"{BATCH_SAVEPOINT_PATH.key()} is set, but execution.runtime-mode is {mode}: set it to BATCH, or remove "
+            f"{options.BATCH_SAVEPOINT_PATH.key()} is set, but execution.runtime-mode is {mode}: set it to BATCH, or "
+            "remove "
             "the path"
         )
     if mode == "BATCH" and unbounded:
         raise ConfigurationError(
             f"execution.runtime-mode is BATCH, but the source {unbounded[0]!r} is unbounded; set it to STREAMING or "
-            f"AUTOMATIC, or bound the source; with {BATCH_SAVEPOINT_PATH.key()} it is read up to its current end"
+            f"AUTOMATIC, or bound the source; with {options.BATCH_SAVEPOINT_PATH.key()} it is read up to its current "
+            "end"
         )
     if mode == "AUTOMATIC":
         return "STREAMING" if unbounded else "BATCH"

@@ -24,6 +24,7 @@ from penstock.base.declared_values import fitting, rounding
 from penstock.base.errors import MisuseError, UnsupportedError
 from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.base.watermark_strategy import WatermarkAlignment
+from penstock.runtime import windowing
 from penstock.runtime.columns import Aggregate, ColumnKey
 from penstock.runtime.connector import Sink, Source
 from penstock.runtime.operators.base import StreamOperator
@@ -33,16 +34,6 @@ from penstock.runtime.operators.window.aligned import AlignedWindowOperator, Ses
 from penstock.runtime.operators.window.base import WindowContents, WindowResult
 from penstock.runtime.operators.window.general import WindowOperator
 from penstock.runtime.task.channels.result_partition import Partitioner
-from penstock.runtime.windowing import (
-    CumulativeEventTimeWindows,
-    EventTimeSessionWindows,
-    EventTimeTrigger,
-    Evictor,
-    SlidingEventTimeWindows,
-    Trigger,
-    TumblingEventTimeWindows,
-    WindowAssigner,
-)
 
 Factory: TypeAlias = Callable[[], StreamOperator]
 
@@ -214,17 +205,17 @@ def upstream_first(transformations: Iterable[Transformation]) -> list[Transforma
 
 #: The assigners whose windows have specialized operators.
 _FAST: Final[dict[type[Any], Callable[..., Any]]] = {
-    TumblingEventTimeWindows: AlignedWindowOperator,
-    SlidingEventTimeWindows: AlignedWindowOperator,
-    CumulativeEventTimeWindows: AlignedWindowOperator,
-    EventTimeSessionWindows: SessionWindowOperator,
+    windowing.TumblingEventTimeWindows: AlignedWindowOperator,
+    windowing.SlidingEventTimeWindows: AlignedWindowOperator,
+    windowing.CumulativeEventTimeWindows: AlignedWindowOperator,
+    windowing.EventTimeSessionWindows: SessionWindowOperator,
 }
 #: The operators for windows of columns.
 _COLUMNAR: Final[dict[type[Any], Callable[..., Any]]] = {
-    TumblingEventTimeWindows: ColumnarWindowOperator,
-    SlidingEventTimeWindows: ColumnarWindowOperator,
-    CumulativeEventTimeWindows: ColumnarWindowOperator,
-    EventTimeSessionWindows: ColumnarSessionOperator,
+    windowing.TumblingEventTimeWindows: ColumnarWindowOperator,
+    windowing.SlidingEventTimeWindows: ColumnarWindowOperator,
+    windowing.CumulativeEventTimeWindows: ColumnarWindowOperator,
+    windowing.EventTimeSessionWindows: ColumnarSessionOperator,
 }
 
 
@@ -233,15 +224,15 @@ class WindowNode(OperatorNode):
     """Keyed windows of records."""
 
     key_selector: Callable[[Any], Any]
-    assigner: WindowAssigner[Any, Any]
+    assigner: windowing.WindowAssigner[Any, Any]
     #: the assigner's default trigger, unless the program sets another
-    trigger: Trigger[Any, Any]
+    trigger: windowing.Trigger[Any, Any]
     contents: WindowContents
     result: WindowResult | None = None
     #: how long (ms) after its end a window accepts late records
     lateness_ms: int = 0
     late_tag: str | None = None
-    evictor: Evictor | None = None
+    evictor: windowing.Evictor | None = None
     #: whether the window function is notified when windows are cleaned up
     clears: bool = False
 
@@ -249,7 +240,7 @@ class WindowNode(OperatorNode):
         """Return a fast operator if windows fire once at their end, without evictor or `clear`, else the general."""
         arguments = (self.contents, self.result, self.lateness_ms, self.late_tag)
         fast = _FAST.get(type(self.assigner))
-        fires_at_end = type(self.trigger) is EventTimeTrigger
+        fires_at_end = type(self.trigger) is windowing.EventTimeTrigger
         if fast is not None and fires_at_end and self.evictor is None and not self.clears:
             return partial(fast, self.key_selector, self.assigner, *arguments)
         return partial(WindowOperator, self.key_selector, self.assigner, self.trigger, *arguments, evictor=self.evictor)
@@ -268,7 +259,7 @@ class ColumnWindowNode(OperatorNode):
     """
 
     key: ColumnKey
-    assigner: WindowAssigner[Any, Any]
+    assigner: windowing.WindowAssigner[Any, Any]
     aggregates: Sequence[Aggregate]
     late_tag: str | None = None
 

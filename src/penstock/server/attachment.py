@@ -11,15 +11,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
-from penstock.base.options import (
-    REST_BIND_PORT,
-    REST_PORT,
-    REST_READER_TOKEN,
-    REST_TOKEN,
-    SHUTDOWN_ON_APPLICATION_FINISH,
-)
 from penstock.drivers import running_job as job_pages
 from penstock.drivers.client import submit as announcement
 from penstock.drivers.running_job import RunningJob
@@ -77,7 +71,10 @@ class Attachment:
                 from penstock.server.reporters.reporting import start_reporters
 
                 start_reporters(self.dispatcher(), configuration)
-            asks = configuration.read(REST_PORT) is not None or configuration.read(REST_BIND_PORT) is not None
+            asks = (
+                configuration.read(options.REST_PORT) is not None
+                or configuration.read(options.REST_BIND_PORT) is not None
+            )
             if asks and self._server is not None:
                 _check_tokens(configuration, self._server.settings)
             if not asks or self._server is not None:
@@ -85,14 +82,14 @@ class Attachment:
             if self._is_served_elsewhere:
                 _log.warning(
                     "%s and %s are options of the session, which serves this job; the program starts no server",
-                    REST_PORT.key(),
-                    REST_BIND_PORT.key(),
+                    options.REST_PORT.key(),
+                    options.REST_BIND_PORT.key(),
                 )
                 return
             from penstock.server.rest.server import serve
 
             self._server = serve(self.dispatcher(), configuration)
-            if not configuration.read(SHUTDOWN_ON_APPLICATION_FINISH):
+            if not configuration.read(options.SHUTDOWN_ON_APPLICATION_FINISH):
                 self._server.stay()
             from penstock.server.reporters.reporting import keep_looking
 
@@ -123,7 +120,7 @@ class Attachment:
 
 def _check_tokens(configuration: Configuration, settings: RestSettings) -> None:
     """Reject a token that the server does not use: it would protect nothing."""
-    for option, known in ((REST_TOKEN, settings.token), (REST_READER_TOKEN, settings.reader_token)):
+    for option, known in ((options.REST_TOKEN, settings.token), (options.REST_READER_TOKEN, settings.reader_token)):
         if configuration.read(option) not in (None, known):
             raise ConfigurationError(
                 f"{option.key()} differs from that of the REST API of this process, which began with an earlier job "

@@ -24,21 +24,7 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import OperationError, WrongValueError, shorten
 from penstock.base.job import JobStatus
 from penstock.base.secrets import remember
-from penstock.drivers.inspection import (
-    Answer,
-    AskLog,
-    AskLogs,
-    AskOutput,
-    AskSamples,
-    AskThreads,
-    FileText,
-    LogFiles,
-    Question,
-    Refused,
-    Samples,
-    StackSample,
-    Threads,
-)
+from penstock.drivers import inspection
 from penstock.drivers.running_job import JobHandle
 from penstock.runtime.checkpoint.statistics import CheckpointStatistics
 from penstock.runtime.graph import ExecutionState, JobGraph
@@ -213,7 +199,7 @@ def unseen_view(job: DispatchedJob) -> JobView:
     )
 
 
-T = TypeVar("T", bound=Answer)
+T = TypeVar("T", bound=inspection.Answer)
 
 KINDS: Final = ("full", "on_cpu", "off_cpu")
 #: Flink's `rest.flamegraph.num-samples`, and `delay-between-samples` in ms.
@@ -273,7 +259,7 @@ class FlameGraph:
 class _Sampled:
     """The latest samples of one vertex, and whether new ones are being fetched."""
 
-    stacks: tuple[StackSample, ...] = ()
+    stacks: tuple[inspection.StackSample, ...] = ()
     end_ms: int = 0
     at: float = 0.0
     is_under_way: bool = False
@@ -292,20 +278,20 @@ class WorkerInsight:
 
     def thread_dump(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, str]]:
         """Return the name and stack of each thread of a process."""
-        return list(_ask(job, worker_id, AskThreads(), Threads).stacks)
+        return list(_ask(job, worker_id, inspection.AskThreads(), inspection.Threads).stacks)
 
     def logs(self, job: DispatchedJob, worker_id: str | None) -> list[tuple[str, int, int]]:
         """Return the log files, newest first: name, size in bytes, and modification time (ms since the epoch)."""
-        files = _ask(job, worker_id, AskLogs(), LogFiles).files
+        files = _ask(job, worker_id, inspection.AskLogs(), inspection.LogFiles).files
         return [(file.name, file.size, file.modified_ms) for file in files]
 
     def log(self, job: DispatchedJob, worker_id: str | None, name: str = "") -> bytes:
         """Return the end of a log file, at most the last 2 MB; without a name, of the newest file."""
-        return _text(_ask(job, worker_id, AskLog(name), FileText))
+        return _text(_ask(job, worker_id, inspection.AskLog(name), inspection.FileText))
 
     def stdout(self, job: DispatchedJob, worker_id: str | None) -> bytes:
         """Return the output of functions, or of the driver's program, at most the last 2 MB."""
-        return _text(_ask(job, worker_id, AskOutput(), FileText))
+        return _text(_ask(job, worker_id, inspection.AskOutput(), inspection.FileText))
 
     def flame_graph(
         self, job: DispatchedJob, vertex_id: str, kind: str = "full", subtask: int | None = None
@@ -363,13 +349,13 @@ class WorkerInsight:
 
     def _fetch(self, job: DispatchedJob, vertex: VertexView, sampled: _Sampled) -> None:
         workers = sorted({subtask.worker_id for subtask in vertex.subtasks if subtask.worker_id is not None})
-        question = AskSamples(vertex.index, SAMPLES, INTERVAL_MS)
+        question = inspection.AskSamples(vertex.index, SAMPLES, INTERVAL_MS)
         patience = INSPECTION_PATIENCE_SECONDS + SAMPLES * INTERVAL_MS / 1000
         futures = [job.handle.ask_worker(name, question, int(patience * 1000)) for name in workers[:WORKERS_MAX]]
         wait(futures, patience)
         answers = [_result(future) for future in futures]
-        stacks = [stack for answer in answers if isinstance(answer, Samples) for stack in answer.stacks]
-        refusals = [answer.reason for answer in answers if isinstance(answer, Refused)]
+        stacks = [stack for answer in answers if isinstance(answer, inspection.Samples) for stack in answer.stacks]
+        refusals = [answer.reason for answer in answers if isinstance(answer, inspection.Refused)]
         with self._lock:
             sampled.is_under_way, sampled.at = False, time.monotonic()
             sampled.error = None
@@ -379,7 +365,7 @@ class WorkerInsight:
             sampled.stacks, sampled.end_ms = tuple(stacks), int(time.time() * 1000)
 
 
-def _ask(job: DispatchedJob, worker_id: str | None, question: Question, expected: type[T]) -> T:
+def _ask(job: DispatchedJob, worker_id: str | None, question: inspection.Question, expected: type[T]) -> T:
     if worker_id is not None:
         view = job.view()
         if view is None or worker_id not in {worker.worker_id for worker in view.workers}:
@@ -390,19 +376,19 @@ def _ask(job: DispatchedJob, worker_id: str | None, question: Question, expected
     answer = _result(future)
     if isinstance(answer, expected):
         return answer
-    reason = answer.reason if isinstance(answer, Refused) else f"it answered {type(answer).__name__}"
-    is_unknown = isinstance(answer, Refused) and answer.is_unknown
+    reason = answer.reason if isinstance(answer, inspection.Refused) else f"it answered {type(answer).__name__}"
+    is_unknown = isinstance(answer, inspection.Refused) and answer.is_unknown
     raise (NotThereError if is_unknown else OperationError)(f"{worker_id or 'the driver'}: {reason}")
 
 
-def _result(future: Future[Answer]) -> Answer:
+def _result(future: Future[inspection.Answer]) -> inspection.Answer:
     if not future.done():
-        return Refused("it has not answered in time")
+        return inspection.Refused("it has not answered in time")
     error = future.exception()
-    return future.result() if error is None else Refused(str(error))
+    return future.result() if error is None else inspection.Refused(str(error))
 
 
-def _text(text: FileText) -> bytes:
+def _text(text: inspection.FileText) -> bytes:
     if not text.left_out:
         return text.data
     return f"[{text.left_out} bytes before this are left out]\n".encode() + text.data

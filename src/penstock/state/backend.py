@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from penstock.state import states
 from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.loading import Shapes, StateLoader
 from penstock.state.schema import (
@@ -40,19 +41,6 @@ from penstock.state.schema import (
     to_state_schema,
 )
 from penstock.state.snapshot import Pack, StateCapture, read_keyed
-from penstock.state.states import (
-    NO_KEY,
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    ReducingState,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    ValueState,
-)
 from penstock.state.ttl_config import Cleaning, StateTtlConfig
 
 Entries = dict[Any, dict[Any, Any]]
@@ -122,7 +110,7 @@ class KeyedStateBackend(ABC):
     adds_to_canonical = False
 
     def __init__(self, max_parallelism: int, owner: str = "operator") -> None:
-        self.current_key: Any = NO_KEY
+        self.current_key: Any = states.NO_KEY
         self.max_parallelism = max_parallelism
         self.owner = owner
         #: processing time (ms), and the migrations of classes; the operator's context sets both
@@ -138,7 +126,7 @@ class KeyedStateBackend(ABC):
     def table(self, name: str) -> KeyedTable:
         """Return the table of that name, created if missing."""
 
-    def list_keys(self, descriptor: StateDescriptor) -> list[Any]:
+    def list_keys(self, descriptor: states.StateDescriptor) -> list[Any]:
         """Return the keys that have an entry in the descriptor's state."""
         return list(self._declare_table(descriptor).entries(None))
 
@@ -198,7 +186,7 @@ class KeyedStateBackend(ABC):
     def close(self) -> None:
         """Release the backend's resources; may be called twice."""
 
-    def declare(self, descriptor: StateDescriptor) -> None:
+    def declare(self, descriptor: states.StateDescriptor) -> None:
         """Note the schema of a state, and convert its restored entries.
 
         Raises `StateError` if the state was declared differently before, `StateMigrationError` if it was restored with
@@ -218,7 +206,7 @@ class KeyedStateBackend(ABC):
             self._migrate(descriptor, before[0])
         self._schemas[name] = schema
 
-    def _migrate(self, descriptor: StateDescriptor, before: str) -> None:
+    def _migrate(self, descriptor: states.StateDescriptor, before: str) -> None:
         new = to_state_schema(descriptor)
         # Without a schema, only one thing is known about the restored state: it contains no times.
         old = schema_from_json(before) if before else StateSchema(new.kind, None, None)
@@ -233,7 +221,7 @@ class KeyedStateBackend(ABC):
                 "the new state another name, under which it starts empty"
             ) from (None if isinstance(error, Incompatible) else error)
 
-    def rewrite(self, descriptor: StateDescriptor, convert: Converter) -> None:
+    def rewrite(self, descriptor: states.StateDescriptor, convert: Converter) -> None:
         """Convert and mark all entries of a restored, undeclared state; without `convert`, only mark them."""
         table = self.table(descriptor.name)
         for namespace, entries in table.panes.items():
@@ -280,29 +268,29 @@ class KeyedStateBackend(ABC):
         """
 
     @abstractmethod
-    def build_sweeper(self, descriptor: StateDescriptor, config: StateTtlConfig) -> Cleaning | None:
+    def build_sweeper(self, descriptor: states.StateDescriptor, config: StateTtlConfig) -> Cleaning | None:
         """Return the cleaner of a declared state's expired entries; None if the configuration requests none."""
 
-    def _declare_table(self, descriptor: StateDescriptor) -> KeyedTable:
+    def _declare_table(self, descriptor: states.StateDescriptor) -> KeyedTable:
         self.declare(descriptor)
         return self.table(descriptor.name)
 
-    def value_state(self, descriptor: StateDescriptor) -> ValueState[Any]:
+    def value_state(self, descriptor: states.StateDescriptor) -> states.ValueState[Any]:
         """Return the descriptor's state as a value state; TTL states that fold values use it as well."""
-        return ValueState(self, self._declare_table(descriptor))
+        return states.ValueState(self, self._declare_table(descriptor))
 
-    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def list_state(self, descriptor: states.ListStateDescriptor) -> states.ListState[Any]:
         """Return the list state that the descriptor names."""
-        return ListState(self, self._declare_table(descriptor))
+        return states.ListState(self, self._declare_table(descriptor))
 
-    def map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def map_state(self, descriptor: states.MapStateDescriptor) -> states.MapState[Any, Any]:
         """Return the map state that the descriptor names."""
-        return MapState(self, self._declare_table(descriptor))
+        return states.MapState(self, self._declare_table(descriptor))
 
-    def reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def reducing_state(self, descriptor: states.ReducingStateDescriptor) -> states.ReducingState[Any]:
         """Return the reducing state that the descriptor names."""
-        return ReducingState(self, self._declare_table(descriptor), descriptor.reduce_function)
+        return states.ReducingState(self, self._declare_table(descriptor), descriptor.reduce_function)
 
-    def aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+    def aggregating_state(self, descriptor: states.AggregatingStateDescriptor) -> states.AggregatingState[Any, Any]:
         """Return the aggregating state that the descriptor names."""
-        return AggregatingState(self, self._declare_table(descriptor), descriptor.agg_function)
+        return states.AggregatingState(self, self._declare_table(descriptor), descriptor.agg_function)

@@ -11,45 +11,37 @@ from copy import copy
 from typing import Any, TypeVar
 
 from penstock.base.declared_values import Change, fitting
-from penstock.state.states import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    ReducingState,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    StateView,
-    ValueState,
-    ValueStateDescriptor,
-)
+from penstock.state import states
 
-D = TypeVar("D", bound=StateDescriptor)
+D = TypeVar("D", bound=states.StateDescriptor)
 
 
-def declared_value_state(descriptor: ValueStateDescriptor, state: ValueState[Any]) -> ValueState[Any]:
+def declared_value_state(
+    descriptor: states.ValueStateDescriptor, state: states.ValueState[Any]
+) -> states.ValueState[Any]:
     """Return the state, or the view whose values follow the type."""
     change = fitting(descriptor.type_info, True)
     return state if change is None else _Value(state, change)
 
 
-def declared_list_state(descriptor: ListStateDescriptor, state: ListState[Any]) -> ListState[Any]:
+def declared_list_state(descriptor: states.ListStateDescriptor, state: states.ListState[Any]) -> states.ListState[Any]:
     """Return the state, or the view whose values follow the type."""
     change = fitting(descriptor.type_info, True)
     return state if change is None else _List(state, change)
 
 
-def declared_map_state(descriptor: MapStateDescriptor, state: MapState[Any, Any]) -> MapState[Any, Any]:
+def declared_map_state(
+    descriptor: states.MapStateDescriptor, state: states.MapState[Any, Any]
+) -> states.MapState[Any, Any]:
     """Return the state, or the view whose values follow the type."""
     keys, values = fitting(descriptor.key_type_info, True), fitting(descriptor.type_info, True)
     return state if keys is None and values is None else _Map(state, keys or _as_it_is, values or _as_it_is)
 
 
 def declared_reducing_state(
-    descriptor: ReducingStateDescriptor, open_state: Callable[[ReducingStateDescriptor], ReducingState[Any]]
-) -> ReducingState[Any]:
+    descriptor: states.ReducingStateDescriptor,
+    open_state: Callable[[states.ReducingStateDescriptor], states.ReducingState[Any]],
+) -> states.ReducingState[Any]:
     """Return the state that `open_state` opens, or the view that converts each value and each result of the fold."""
     change = fitting(descriptor.type_info, True)
     if change is None:
@@ -60,9 +52,9 @@ def declared_reducing_state(
 
 
 def declared_aggregating_state(
-    descriptor: AggregatingStateDescriptor,
-    open_state: Callable[[AggregatingStateDescriptor], AggregatingState[Any, Any]],
-) -> AggregatingState[Any, Any]:
+    descriptor: states.AggregatingStateDescriptor,
+    open_state: Callable[[states.AggregatingStateDescriptor], states.AggregatingState[Any, Any]],
+) -> states.AggregatingState[Any, Any]:
     """Return the state that `open_state` opens, or one whose accumulators follow the type."""
     change = fitting(descriptor.type_info, True)
     if change is None:
@@ -76,10 +68,10 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-class _Value(ValueState[Any]):
+class _Value(states.ValueState[Any]):
     __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ValueState[Any], change: Change) -> None:
+    def __init__(self, state: states.ValueState[Any], change: Change) -> None:
         self._state = state
         self._change = change
 
@@ -96,10 +88,10 @@ class _Value(ValueState[Any]):
         return self._state.sample()
 
 
-class _List(ListState[Any]):
+class _List(states.ListState[Any]):
     __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ListState[Any], change: Change) -> None:
+    def __init__(self, state: states.ListState[Any], change: Change) -> None:
         self._state = state
         self._change = change
 
@@ -122,10 +114,10 @@ class _List(ListState[Any]):
         return self._state.sample()
 
 
-class _Map(MapState[Any, Any]):
+class _Map(states.MapState[Any, Any]):
     __slots__ = ("_key", "_state", "_value")
 
-    def __init__(self, state: MapState[Any, Any], key: Change, value: Change) -> None:
+    def __init__(self, state: states.MapState[Any, Any], key: Change, value: Change) -> None:
         self._state = state
         self._key = key
         self._value = value
@@ -145,13 +137,13 @@ class _Map(MapState[Any, Any]):
     def contains(self, key: Any) -> bool:
         return self._state.contains(self._key(key))
 
-    def items(self) -> StateView[tuple[Any, Any]]:
+    def items(self) -> states.StateView[tuple[Any, Any]]:
         return self._state.items()
 
-    def keys(self) -> StateView[Any]:
+    def keys(self) -> states.StateView[Any]:
         return self._state.keys()
 
-    def values(self) -> StateView[Any]:
+    def values(self) -> states.StateView[Any]:
         return self._state.values()
 
     def is_empty(self) -> bool:
@@ -173,10 +165,10 @@ class _Map(MapState[Any, Any]):
         return len(self._state)
 
 
-class _Reducing(ReducingState[Any]):
+class _Reducing(states.ReducingState[Any]):
     __slots__ = ("_change", "_state")
 
-    def __init__(self, state: ReducingState[Any], change: Change) -> None:
+    def __init__(self, state: states.ReducingState[Any], change: Change) -> None:
         self._state = state
         self._change = change
 

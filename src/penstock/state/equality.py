@@ -26,14 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.codecs.arrow_columns import (
-    NULLABLE_KEY,
-    get_map_key_type,
-    get_map_keys,
-    has_nullable_keys,
-    map_array,
-    map_type,
-)
+from penstock.codecs import arrow_columns
 from penstock.state.keys import NAN, NEGATIVE_ZERO
 
 #: A function of a value, which may be None.
@@ -109,15 +102,15 @@ def _canonical_structs(column: pa.Array) -> pa.Array:
 def _canonical_maps(column: pa.Array) -> pa.Array:
     offsets = column.offsets.to_numpy()
     entries = slice(int(offsets[0]), int(offsets[-1]))
-    keys, items = (canonical_column(part[entries]) for part in (get_map_keys(column), column.items))
+    keys, items = (canonical_column(part[entries]) for part in (arrow_columns.get_map_keys(column), column.items))
     rows = np.repeat(np.arange(len(column)), np.diff(offsets))
     ranks = _ranks(keys)
     if len(ranks) > 1 and ((ranks[1:] < ranks[:-1]) & (rows[1:] == rows[:-1])).any():
         in_order = pa.array(np.lexsort((ranks, rows)))
         keys, items = keys.take(in_order), items.take(in_order)
     starts = _with_nulls(pa.array(offsets - offsets[0], pa.int32()), column)
-    make_type = map_type if has_nullable_keys(column.type) else pa.map_
-    return map_array(starts, keys, items, make_type(keys.type, items.type))
+    make_type = arrow_columns.map_type if arrow_columns.has_nullable_keys(column.type) else pa.map_
+    return arrow_columns.map_array(starts, keys, items, make_type(keys.type, items.type))
 
 
 def _ranks(keys: pa.Array) -> Any:
@@ -169,7 +162,7 @@ def build_canonicalizer(data_type: pa.DataType, zeros: Zeros = "kept") -> Canoni
     if pa.types.is_floating(data_type):
         return _FLOATS[zeros]
     if pa.types.is_map(data_type):
-        key = build_canonicalizer(get_map_key_type(data_type), zeros)
+        key = build_canonicalizer(arrow_columns.get_map_key_type(data_type), zeros)
         return partial(_canonical_pairs, key, build_canonicalizer(data_type.item_type, zeros))
     if pa.types.is_struct(data_type):
         fields = [build_canonicalizer(data_type.field(index).type, zeros) for index in range(data_type.num_fields)]
@@ -258,8 +251,8 @@ def to_sort_key(value: Any) -> tuple[Any, ...]:
 def _hashable(value: Any) -> Any:
     """Convert an element of a canonical column to a dictionary key: rows to tuples of their values, maps to pairs."""
     if isinstance(value, dict):
-        if NULLABLE_KEY in value:
-            return _hashable(value[NULLABLE_KEY])
+        if arrow_columns.NULLABLE_KEY in value:
+            return _hashable(value[arrow_columns.NULLABLE_KEY])
         value = value.values()
     elif not isinstance(value, list | tuple):
         return NAN if _is_nan(value) else value

@@ -51,33 +51,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicTypeInfo,
-    ClassTypeInfo,
-    DateTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PickledBytesTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-    class_path,
-)
+from penstock.base import typeinfo
 from penstock.base.types import Row
 
 Node = Any
 
-_PLAIN: Final = {DateTypeInfo: "SQL_DATE", TimeTypeInfo: "SQL_TIME", TimestampTypeInfo: "SQL_TIMESTAMP"}
+_PLAIN: Final = {
+    typeinfo.DateTypeInfo: "SQL_DATE",
+    typeinfo.TimeTypeInfo: "SQL_TIME",
+    typeinfo.TimestampTypeInfo: "SQL_TIMESTAMP",
+}
 _OF_ELEMENTS: Final[dict[type, str]] = {
-    ListTypeInfo: "LIST",
-    ObjectArrayTypeInfo: "OBJECT_ARRAY",
-    BasicArrayTypeInfo: "BASIC_ARRAY",
-    PrimitiveArrayTypeInfo: "PRIMITIVE_ARRAY",
+    typeinfo.ListTypeInfo: "LIST",
+    typeinfo.ObjectArrayTypeInfo: "OBJECT_ARRAY",
+    typeinfo.BasicArrayTypeInfo: "BASIC_ARRAY",
+    typeinfo.PrimitiveArrayTypeInfo: "PRIMITIVE_ARRAY",
 }
 #: The names of the Python API that differ from Flink's notation.
 _FLINK_NAMES: Final = {
@@ -90,31 +78,31 @@ _FLINK_NAMES: Final = {
 }
 
 
-def to_type_node(info: TypeInformation | None) -> Node:
+def to_type_node(info: typeinfo.TypeInformation | None) -> Node:
     """Return the node of a type; None for None and for pickled objects."""
-    if info is None or isinstance(info, PickledBytesTypeInfo):
+    if info is None or isinstance(info, typeinfo.PickledBytesTypeInfo):
         return None
-    if isinstance(info, BasicTypeInfo):
+    if isinstance(info, typeinfo.BasicTypeInfo):
         return info.basic_type.name
     kind = type(info)
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if isinstance(info, RowTypeInfo):
+    if isinstance(info, typeinfo.RowTypeInfo):
         return {
             "ROW": [
                 list(f) for f in zip(info.get_field_names(), map(to_type_node, info.get_field_types()), strict=True)
             ]
         }
-    if isinstance(info, TupleTypeInfo):
+    if isinstance(info, typeinfo.TupleTypeInfo):
         return {"TUPLE": [to_type_node(field) for field in info.get_field_types()]}
     if kind in _OF_ELEMENTS:
         return {_OF_ELEMENTS[kind]: to_type_node(info.element_type)}  # type: ignore[attr-defined]
-    if isinstance(info, MapTypeInfo):
+    if isinstance(info, typeinfo.MapTypeInfo):
         return {"MAP": [to_type_node(info.key_type_info), to_type_node(info.value_type_info)]}
-    if isinstance(info, ClassTypeInfo):
+    if isinstance(info, typeinfo.ClassTypeInfo):
         family = "tuple" if issubclass(info.cls, tuple) else "dataclass"
         fields = [[name, to_type_node(field)] for name, field in info.field_types.items()]
-        return {"CLASS": [class_path(info.cls), family, fields]}
+        return {"CLASS": [typeinfo.class_path(info.cls), family, fields]}
     return {"OTHER": repr(info)}
 
 
@@ -180,7 +168,7 @@ class Declaration(Protocol):
     def kind(self) -> str: ...
 
     @property
-    def type_info(self) -> TypeInformation | None: ...
+    def type_info(self) -> typeinfo.TypeInformation | None: ...
 
     @property
     def ttl_config(self) -> Expiry | None: ...
@@ -257,7 +245,7 @@ _WIDENING: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
 _ELEMENT_TYPES: Final = ("LIST", "OBJECT_ARRAY", "BASIC_ARRAY", "PRIMITIVE_ARRAY")
 
 
-def evolve(old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
+def evolve(old: Node, new: typeinfo.TypeInformation | None, moved: Moved) -> Converter:
     """Return the converter of values from `old` to `new`; raise `Incompatible` if they cannot be converted."""
     target = to_type_node(new)
     if old == target or new is None or target is None:
@@ -270,27 +258,27 @@ def evolve(old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
         if widened is not None:
             return None if widened is _as_it_is else widened
     elif isinstance(old, dict) and name == get_type_name(target):
-        if isinstance(new, RowTypeInfo):
+        if isinstance(new, typeinfo.RowTypeInfo):
             return _row(old["ROW"], new, moved)
-        if isinstance(new, TupleTypeInfo):
+        if isinstance(new, typeinfo.TupleTypeInfo):
             return _tuple(old["TUPLE"], new, moved)
-        if isinstance(new, MapTypeInfo):
+        if isinstance(new, typeinfo.MapTypeInfo):
             return _map(old["MAP"], new, moved)
-        if isinstance(new, ClassTypeInfo):
+        if isinstance(new, typeinfo.ClassTypeInfo):
             return _class(old["CLASS"], new, moved)
         if name in _ELEMENT_TYPES:
             return _elements(evolve(old[name], new.element_type, moved))  # type: ignore[attr-defined]
     raise Incompatible(f"{format_type_node(old)} cannot become {format_type_node(target)}")
 
 
-def _within(part: str, old: Node, new: TypeInformation | None, moved: Moved) -> Converter:
+def _within(part: str, old: Node, new: typeinfo.TypeInformation | None, moved: Moved) -> Converter:
     try:
         return evolve(old, new, moved)
     except Incompatible as error:
         raise Incompatible(f"{part}: {error}") from None
 
 
-def _accepted(new: TypeInformation) -> Converter:
+def _accepted(new: typeinfo.TypeInformation) -> Converter:
     def check(value: Any) -> Any:
         if not new.accepts(value):
             raise Incompatible(f"nothing was declared, and a value of type {type(value).__qualname__} does not fit")
@@ -299,7 +287,7 @@ def _accepted(new: TypeInformation) -> Converter:
     return check
 
 
-def _row(old: list[list[Any]], new: RowTypeInfo, moved: Moved) -> Converter:
+def _row(old: list[list[Any]], new: typeinfo.RowTypeInfo, moved: Moved) -> Converter:
     before = {name: (index, node) for index, (name, node) in enumerate(old)}
     names = new.get_field_names()
     #: for each new field, its old position (or None) and its converter
@@ -331,7 +319,7 @@ def _row(old: list[list[Any]], new: RowTypeInfo, moved: Moved) -> Converter:
     return convert
 
 
-def _tuple(old: list[Node], new: TupleTypeInfo, moved: Moved) -> Converter:
+def _tuple(old: list[Node], new: typeinfo.TupleTypeInfo, moved: Moved) -> Converter:
     fields = new.get_field_types()
     if len(old) != len(fields):
         raise Incompatible(f"a tuple of {len(old)} fields cannot become one of {len(fields)}: use rows or a NamedTuple")
@@ -341,7 +329,7 @@ def _tuple(old: list[Node], new: TupleTypeInfo, moved: Moved) -> Converter:
     return lambda value: tuple(_applied(c, item) for c, item in zip(converters, value, strict=True))
 
 
-def _map(old: list[Node], new: MapTypeInfo, moved: Moved) -> Converter:
+def _map(old: list[Node], new: typeinfo.MapTypeInfo, moved: Moved) -> Converter:
     if old[0] != to_type_node(new.key_type_info):
         raise Incompatible(
             f"keys may not change: {format_type_node(old[0])}, {format_type_node(to_type_node(new.key_type_info))}"
@@ -364,14 +352,14 @@ def _elements(converter: Converter) -> Converter:
     return convert
 
 
-def _class(old: Sequence[Any], new: ClassTypeInfo, moved: Moved) -> Converter:
+def _class(old: Sequence[Any], new: typeinfo.ClassTypeInfo, moved: Moved) -> Converter:
     """Return the converter of field types; the loader maps the fields themselves (see `penstock.state.loading`)."""
     path, family, old_fields = old
-    present = class_path(new.cls)
+    present = typeinfo.class_path(new.cls)
     successor = moved.get(path)
     if successor is not None and not isinstance(successor, type):
         return None  # a registered function has already converted the values
-    if path != present and (successor is None or class_path(successor) != present):
+    if path != present and (successor is None or typeinfo.class_path(successor) != present):
         raise Incompatible(
             f"class {path} cannot become class {present}: if it was moved or renamed, "
             f"penstock.state.migrations.register({path!r}, {new.cls.__qualname__})"

@@ -16,21 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
+from penstock.state import states
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.states import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    ReducingState,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    StateView,
-    ValueState,
-    ValueStateDescriptor,
-)
 from penstock.state.ttl_config import Cleaning, StateTtlConfig
 
 
@@ -53,7 +40,7 @@ class Expiry:
         return self._now_ms()
 
 
-def build_expiry(keyed: KeyedStateBackend, descriptor: StateDescriptor, config: StateTtlConfig) -> Expiry:
+def build_expiry(keyed: KeyedStateBackend, descriptor: states.StateDescriptor, config: StateTtlConfig) -> Expiry:
     """Return the rules of a declared state. It has a single sweeper, however often this is called."""
     name = descriptor.name
     if name not in keyed.sweepers and (sweeper := keyed.build_sweeper(descriptor, config)) is not None:
@@ -66,12 +53,12 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class TtlValueState(ValueState[T]):
+class TtlValueState(states.ValueState[T]):
     """One value per key, which expires."""
 
     __slots__ = ("_expiry", "_inner")
 
-    def __init__(self, inner: ValueState[Any], expiry: Expiry) -> None:
+    def __init__(self, inner: states.ValueState[Any], expiry: Expiry) -> None:
         self._inner = inner
         self._expiry = expiry
 
@@ -90,12 +77,12 @@ class TtlValueState(ValueState[T]):
         return self._inner.sample()
 
 
-class TtlListState(ListState[T]):
+class TtlListState(states.ListState[T]):
     """A list per key, whose items expire individually."""
 
     __slots__ = ("_expiry", "_inner")
 
-    def __init__(self, inner: ListState[Any], expiry: Expiry) -> None:
+    def __init__(self, inner: states.ListState[Any], expiry: Expiry) -> None:
         self._inner = inner
         self._expiry = expiry
 
@@ -128,12 +115,12 @@ class TtlListState(ListState[T]):
         return self._inner.sample()
 
 
-class TtlMapState(MapState[K, V]):
+class TtlMapState(states.MapState[K, V]):
     """A map per key, whose values expire individually."""
 
     __slots__ = ("_expiry", "_inner")
 
-    def __init__(self, inner: MapState[Any, Any], expiry: Expiry) -> None:
+    def __init__(self, inner: states.MapState[Any, Any], expiry: Expiry) -> None:
         self._inner = inner
         self._expiry = expiry
 
@@ -169,8 +156,8 @@ class TtlMapState(MapState[K, V]):
     def remove(self, key: K) -> None:
         self._inner.remove(key)
 
-    def items(self) -> StateView[tuple[K, V]]:
-        return StateView(self._pairs())
+    def items(self) -> states.StateView[tuple[K, V]]:
+        return states.StateView(self._pairs())
 
     def _pairs(self) -> list[tuple[K, V]]:
         expiry, inner = self._expiry, self._inner
@@ -186,11 +173,11 @@ class TtlMapState(MapState[K, V]):
                 visible.append((key, value))
         return visible
 
-    def keys(self) -> StateView[K]:
-        return StateView([key for key, _ in self._pairs()])
+    def keys(self) -> states.StateView[K]:
+        return states.StateView([key for key, _ in self._pairs()])
 
-    def values(self) -> StateView[V]:
-        return StateView([value for _, value in self._pairs()])
+    def values(self) -> states.StateView[V]:
+        return states.StateView([value for _, value in self._pairs()])
 
     def is_empty(self) -> bool:
         """Return whether no value would be returned; this does not count as a read that extends the time to live."""
@@ -219,12 +206,12 @@ class TtlMapState(MapState[K, V]):
         return len(self._pairs())
 
 
-class TtlReducingState(ReducingState[T]):
+class TtlReducingState(states.ReducingState[T]):
     """One folded value per key, which expires as a whole."""
 
     __slots__ = ("_expiry", "_inner")
 
-    def __init__(self, inner: ValueState[Any], expiry: Expiry, reduce_function: Callable[[T, T], T]) -> None:
+    def __init__(self, inner: states.ValueState[Any], expiry: Expiry, reduce_function: Callable[[T, T], T]) -> None:
         self._inner = inner
         self._expiry = expiry
         self._reduce = reduce_function
@@ -245,12 +232,12 @@ class TtlReducingState(ReducingState[T]):
         return self._inner.sample()
 
 
-class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):
+class TtlAggregatingState(states.AggregatingState[T, V], Generic[T, V]):
     """One accumulator per key, which expires as a whole."""
 
     __slots__ = ("_expiry", "_inner")
 
-    def __init__(self, inner: ValueState[Any], expiry: Expiry, function: Any) -> None:
+    def __init__(self, inner: states.ValueState[Any], expiry: Expiry, function: Any) -> None:
         self._inner = inner
         self._expiry = expiry
         self._function = function
@@ -268,7 +255,7 @@ class TtlAggregatingState(AggregatingState[T, V], Generic[T, V]):
         self._inner.clear()
 
 
-def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
+def _read(inner: states.ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
     """Return the current key's value in a tuple; None if it is missing, or has expired and is not shown."""
     now = expiry.access()
     pair = inner.value()
@@ -282,25 +269,27 @@ def _read(inner: ValueState[Any], expiry: Expiry) -> tuple[Any] | None:
     return cast("tuple[Any]", pair[:1])
 
 
-def open_value_state(keyed: KeyedStateBackend, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+def open_value_state(keyed: KeyedStateBackend, descriptor: states.ValueStateDescriptor) -> states.ValueState[Any]:
     """Open the value state that a descriptor declares, with or without expiry."""
     config, inner = descriptor.ttl_config, keyed.value_state(descriptor)
     return inner if config is None else TtlValueState(inner, build_expiry(keyed, descriptor, config))
 
 
-def open_list_state(keyed: KeyedStateBackend, descriptor: ListStateDescriptor) -> ListState[Any]:
+def open_list_state(keyed: KeyedStateBackend, descriptor: states.ListStateDescriptor) -> states.ListState[Any]:
     """See `open_value_state`."""
     config, inner = descriptor.ttl_config, keyed.list_state(descriptor)
     return inner if config is None else TtlListState(inner, build_expiry(keyed, descriptor, config))
 
 
-def open_map_state(keyed: KeyedStateBackend, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+def open_map_state(keyed: KeyedStateBackend, descriptor: states.MapStateDescriptor) -> states.MapState[Any, Any]:
     """See `open_value_state`."""
     config, inner = descriptor.ttl_config, keyed.map_state(descriptor)
     return inner if config is None else TtlMapState(inner, build_expiry(keyed, descriptor, config))
 
 
-def open_reducing_state(keyed: KeyedStateBackend, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+def open_reducing_state(
+    keyed: KeyedStateBackend, descriptor: states.ReducingStateDescriptor
+) -> states.ReducingState[Any]:
     """See `open_value_state`."""
     config = descriptor.ttl_config
     if config is None:
@@ -310,8 +299,8 @@ def open_reducing_state(keyed: KeyedStateBackend, descriptor: ReducingStateDescr
 
 
 def open_aggregating_state(
-    keyed: KeyedStateBackend, descriptor: AggregatingStateDescriptor
-) -> AggregatingState[Any, Any]:
+    keyed: KeyedStateBackend, descriptor: states.AggregatingStateDescriptor
+) -> states.AggregatingState[Any, Any]:
     """See `open_value_state`."""
     config = descriptor.ttl_config
     if config is None:

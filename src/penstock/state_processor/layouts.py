@@ -34,14 +34,7 @@ from penstock.codecs.pickling import dumps
 from penstock.runtime.operators.record.process import EVENT_TIMERS, PROCESSING_TIMERS
 from penstock.runtime.operators.sink import COMMITTABLES_STATE, WRITER_STATE
 from penstock.runtime.operators.source import SPLITS_STATE
-from penstock.runtime.operators.window.kept_windows import (
-    ALL_SLOTS,
-    FIRED_WINDOWS,
-    OPEN_WINDOWS,
-    SESSION_CLEANUPS,
-    SESSION_ENDS,
-    SESSIONS,
-)
+from penstock.runtime.operators.window import kept_windows
 from penstock.runtime.operators.window.kept_windows import EVENT_TIMERS as WINDOW_EVENT_TIMERS
 from penstock.runtime.operators.window.kept_windows import PROCESSING_TIMERS as WINDOW_PROCESSING_TIMERS
 from penstock.state.errors import StateError
@@ -346,10 +339,10 @@ def _other_kind(title: str, expected: str, value: Any) -> str:
 #: The state of `KeyedStream.reduce`: a value per key.
 REDUCE_STATE: Final = "_penstock_reduce"
 #: Tumbling and sliding windows: namespace (start, end), key, contents; and fired windows that are kept for lateness.
-WINDOW_STATE: Final = OPEN_WINDOWS
-FIRED_WINDOW_STATE: Final = FIRED_WINDOWS
+WINDOW_STATE: Final = kept_windows.OPEN_WINDOWS
+FIRED_WINDOW_STATE: Final = kept_windows.FIRED_WINDOWS
 #: Session windows: key -> [[start, end, contents, fired], ...], and the timers at their ends.
-SESSION_STATE: Final = SESSIONS
+SESSION_STATE: Final = kept_windows.SESSIONS
 #: All other windows: a map state from windows to [contents]. Triggers and window functions keep their state for each
 #: window in map states as well, under `trigger-state:` and `window-state:`.
 WINDOW_TIMERS: Final = (WINDOW_EVENT_TIMERS, WINDOW_PROCESSING_TIMERS)
@@ -361,9 +354,9 @@ KINDS: Final = {
     WINDOW_STATE: "window",
     FIRED_WINDOW_STATE: "window",
     SESSION_STATE: "window",
-    SESSION_ENDS: "timers",
-    SESSION_CLEANUPS: "timers",
-    **dict.fromkeys(ALL_SLOTS, "window"),
+    kept_windows.SESSION_ENDS: "timers",
+    kept_windows.SESSION_CLEANUPS: "timers",
+    **dict.fromkeys(kept_windows.ALL_SLOTS, "window"),
     **dict.fromkeys(WINDOW_TIMERS, "timers"),
     EVENT_TIMERS: "timers",
     PROCESSING_TIMERS: "timers",

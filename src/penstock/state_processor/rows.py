@@ -23,15 +23,8 @@ import pyarrow as pa
 
 from penstock.base.errors import UnknownFieldError, WrongTypeError
 from penstock.base.types import Row
+from penstock.state import states
 from penstock.state.errors import StateError
-from penstock.state.states import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    ValueStateDescriptor,
-)
 
 Selector: TypeAlias = str | int | Sequence[str | int] | Callable[[Any], Any]
 
@@ -271,18 +264,18 @@ class TimerShape(Shape):
 
 
 def build_state_shape(
-    what: str, descriptor: StateDescriptor, key: Selector, value: Selector, map_key: Selector
+    what: str, descriptor: states.StateDescriptor, key: Selector, value: Selector, map_key: Selector
 ) -> Shape:
     """Return the shape of the state that a descriptor declares."""
-    if isinstance(descriptor, MapStateDescriptor):
+    if isinstance(descriptor, states.MapStateDescriptor):
         return MapShape(what, key, value, map_key)
-    if isinstance(descriptor, ListStateDescriptor):
+    if isinstance(descriptor, states.ListStateDescriptor):
         return ListShape(what, key, value)
-    if isinstance(descriptor, ReducingStateDescriptor):
+    if isinstance(descriptor, states.ReducingStateDescriptor):
         return ReducingShape(what, key, value, descriptor.reduce_function)
-    if isinstance(descriptor, AggregatingStateDescriptor):
+    if isinstance(descriptor, states.AggregatingStateDescriptor):
         return AggregatingShape(what, key, value, descriptor.agg_function)
-    if isinstance(descriptor, ValueStateDescriptor):
+    if isinstance(descriptor, states.ValueStateDescriptor):
         return Shape(what, key, value)
     raise WrongTypeError(f"a state is declared by a StateDescriptor, not by {descriptor!r}")
 

@@ -21,6 +21,7 @@ from penstock.state.loading import StateLoader
 from penstock.state.migrations import registered
 from penstock.state.snapshot import OperatorCapture
 from penstock.state.states import StateDescriptor
+from penstock.state_processor import layouts, rows
 from penstock.state_processor.draft import (
     KeptItems,
     KeptKeyed,
@@ -32,24 +33,7 @@ from penstock.state_processor.draft import (
     entries_in_memory,
     transformed,
 )
-from penstock.state_processor.layouts import (
-    FIRED_WINDOW_STATE,
-    REDUCE_STATE,
-    SESSION_STATE,
-    TIMERS,
-    WINDOW_STATE,
-    state_loader,
-)
 from penstock.state_processor.reader import SLICE_BYTES, configured_store, slices, split_range
-from penstock.state_processor.rows import (
-    Selector,
-    Shape,
-    TimerShape,
-    WindowShape,
-    blocks,
-    build_state_shape,
-    is_spark_frame,
-)
 from penstock.state_processor.table import run_tasks, write_frame
 from penstock.storage.files import absolute_url
 from penstock.storage.metadata import (
@@ -126,9 +110,9 @@ class SavepointWriter:
         uid: str,
         descriptor: StateDescriptor,
         source: Any,
-        key: Selector = "key",
-        value: Selector = "value",
-        map_key: Selector = "map_key",
+        key: rows.Selector = "key",
+        value: rows.Selector = "value",
+        map_key: rows.Selector = "map_key",
         partitions: int | None = None,
     ) -> SavepointWriter:
         """Add a keyed state, built from rows, to an operator.
@@ -148,23 +132,28 @@ class SavepointWriter:
         """
         title = f"state {descriptor.name!r} of {uid!r}"
         return self._add(
-            uid, descriptor.name, build_state_shape(title, descriptor, key, value, map_key), source, partitions
+            uid, descriptor.name, rows.build_state_shape(title, descriptor, key, value, map_key), source, partitions
         )
 
     def with_reduce_state(
-        self, uid: str, source: Any, key: Selector = "key", value: Selector = "value", partitions: int | None = None
+        self,
+        uid: str,
+        source: Any,
+        key: rows.Selector = "key",
+        value: rows.Selector = "value",
+        partitions: int | None = None,
     ) -> SavepointWriter:
         """Add the reduced records of a `reduce` on a keyed stream: one row per key."""
-        return self._add(uid, REDUCE_STATE, Shape(f"the state of {uid!r}", key, value), source, partitions)
+        return self._add(uid, layouts.REDUCE_STATE, rows.Shape(f"the state of {uid!r}", key, value), source, partitions)
 
     def with_window_state(
         self,
         uid: str,
         source: Any,
-        key: Selector = "key",
-        window_start: Selector = "window_start",
-        window_end: Selector = "window_end",
-        value: Selector = "value",
+        key: rows.Selector = "key",
+        window_start: rows.Selector = "window_start",
+        window_end: rows.Selector = "window_end",
+        value: rows.Selector = "value",
         partitions: int | None = None,
     ) -> SavepointWriter:
         """Add the contents of tumbling or sliding windows: one row per key and window, with bounds in ms or as
@@ -172,22 +161,22 @@ class SavepointWriter:
 
         The value is the contents of the window: a reduced record, an accumulator, or the list of all records.
         """
-        shape = WindowShape(f"the windows of {uid!r}", key, value, window_start, window_end)
-        return self._add(uid, WINDOW_STATE, shape, source, partitions)
+        shape = rows.WindowShape(f"the windows of {uid!r}", key, value, window_start, window_end)
+        return self._add(uid, layouts.WINDOW_STATE, shape, source, partitions)
 
     def with_timers(
         self,
         uid: str,
         source: Any,
-        key: Selector = "key",
-        timestamp: Selector = "timestamp_ms",
+        key: rows.Selector = "key",
+        timestamp: rows.Selector = "timestamp_ms",
         time_domain: str = "event",
         partitions: int | None = None,
     ) -> SavepointWriter:
         """Add timers of a process function: one row per timer, times in ms or as datetimes (without a zone: UTC)."""
         name = _timers(time_domain)
         return self._add(
-            uid, name, TimerShape(f"the {time_domain} timers of {uid!r}", key, timestamp), source, partitions
+            uid, name, rows.TimerShape(f"the {time_domain} timers of {uid!r}", key, timestamp), source, partitions
         )
 
     def with_operator_state(
@@ -245,9 +234,9 @@ class SavepointWriter:
         """Pass the contents of each window through `function(key, start, end, contents)`; None drops the window."""
         draft = self._draft.find(uid)
         functions = {
-            WINDOW_STATE: partial(_of_window, function),
-            FIRED_WINDOW_STATE: partial(_of_window, function),
-            SESSION_STATE: partial(_of_sessions, function),
+            layouts.WINDOW_STATE: partial(_of_window, function),
+            layouts.FIRED_WINDOW_STATE: partial(_of_window, function),
+            layouts.SESSION_STATE: partial(_of_sessions, function),
         }
         present = [name for name in functions if name in draft.keyed]
         if not present:
@@ -290,7 +279,7 @@ class SavepointWriter:
         _sweep(fs, directory, store.load(where))
         return where
 
-    def _add(self, uid: str, name: str, shape: Shape, source: Any, partitions: int | None) -> SavepointWriter:
+    def _add(self, uid: str, name: str, shape: rows.Shape, source: Any, partitions: int | None) -> SavepointWriter:
         self._draft.find_or_add(uid).add_keyed(name, NewKeyed(shape, source, partitions))
         return self
 
@@ -350,7 +339,7 @@ class _OperatorWriter:
         partitions.
         """
         head = self._head
-        on_spark = is_spark_frame(state.source)
+        on_spark = rows.is_spark_frame(state.source)
         partitions = (state.partitions or PARTITIONS) if on_spark else head.parallelism
         pieces = max(1, -(-min(partitions, head.max_parallelism) // head.parallelism))
         ranges = [
@@ -363,7 +352,7 @@ class _OperatorWriter:
         if on_spark:
             written = write_frame(state.source, state.shape, file_name, self._target, head.max_parallelism, parts)
         else:
-            entries = entries_in_memory(state.shape, blocks(state.source), head.max_parallelism)
+            entries = entries_in_memory(state.shape, rows.blocks(state.source), head.max_parallelism)
             written = [
                 self._target.write_entries(
                     f"{file_name}-{number}", (entry for group in entries[first : last + 1] for entry in group)
@@ -392,7 +381,7 @@ class _OperatorWriter:
                 handle,
                 part,
                 state.functions,
-                partial(state_loader, self._draft.title, name, handle.schema, registered()),
+                partial(layouts.state_loader, self._draft.title, name, handle.schema, registered()),
             )
             for number, (_, handle, part) in enumerate(pieces)
         ]
@@ -473,6 +462,6 @@ def _of_sessions(function: Callable[[Any, int, int, Any], Any], key: Any, namesp
 
 
 def _timers(time_domain: str) -> str:
-    if time_domain not in TIMERS:
-        raise StateError(f"a time domain must be one of {', '.join(TIMERS)}, not {time_domain!r}")
-    return TIMERS[time_domain]
+    if time_domain not in layouts.TIMERS:
+        raise StateError(f"a time domain must be one of {', '.join(layouts.TIMERS)}, not {time_domain!r}")
+    return layouts.TIMERS[time_domain]

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from penstock.base.durable_files import deletes_many, has_directories
 from penstock.base.errors import CheckpointError
+from penstock.storage import leadership, savepoints
 from penstock.storage.files import (
     ObjectFiles,
     absolute_url,
@@ -42,21 +43,6 @@ from penstock.storage.files import (
     write_file,
     write_metadata,
 )
-from penstock.storage.leadership import (
-    JobMark,
-    JobMarks,
-    KeyedLeaders,
-    Leaders,
-    LeftByJobs,
-    Newest,
-    file_of_name,
-    id_of_metadata,
-    ids_to_note,
-    mark_counts,
-    metadata_to_delete,
-    of_name,
-    read_left,
-)
 from penstock.storage.metadata import (
     METADATA_NAME,
     CheckpointMetadata,
@@ -67,15 +53,6 @@ from penstock.storage.metadata import (
     StateFile,
     check_file,
     checksum,
-)
-from penstock.storage.savepoints import (
-    belongs_to_job,
-    check_or_claim_snapshot,
-    delete_directory,
-    delete_snapshot,
-    discard_savepoint,
-    forget_end,
-    open_snapshot,
 )
 
 #: The names that may be deleted as a job's directory, whatever name a file records.
@@ -113,11 +90,11 @@ class FileCheckpointStore:
         self._export = export
         #: the job master's number, once it has one
         self._number = 0
-        self._leaders: Leaders | KeyedLeaders | None = None
+        self._leaders: leadership.Leaders | leadership.KeyedLeaders | None = None
         #: the checkpoints of the job that are known to have metadata
         self._known_ids: set[int] = set()
         #: the checkpoints and marks of previous jobs
-        self._left: LeftByJobs | None = None
+        self._left: leadership.LeftByJobs | None = None
         self._fs: Any = None
         self._job_id = job_id
         if directory is not None:
@@ -218,9 +195,9 @@ class FileCheckpointStore:
             return savepoint_path or "<job master>"
         directory = self._checkpoint_directory(metadata.checkpoint_id)
         write_metadata(self._fs, directory, metadata, self._key)
-        if isinstance(self._leaders, KeyedLeaders):
-            ids = ids_to_note(self._known_ids, metadata.checkpoint_id)
-            self._leaders.note_newest(self._number, Newest(self._job_id, ids))
+        if isinstance(self._leaders, leadership.KeyedLeaders):
+            ids = leadership.ids_to_note(self._known_ids, metadata.checkpoint_id)
+            self._leaders.note_newest(self._number, leadership.Newest(self._job_id, ids))
         self.check_leads()
         self._known_ids.add(metadata.checkpoint_id)
         return savepoint_path or directory
@@ -285,7 +262,7 @@ class FileCheckpointStore:
 
     def discard_savepoint(self, savepoint_path: str) -> None:
         """Delete the files of a savepoint that did not complete; a complete one stays."""
-        discard_savepoint(savepoint_path)
+        savepoints.discard_savepoint(savepoint_path)
 
     def delete_savepoint(self, savepoint_path: str) -> None:
         """Delete a savepoint or checkpoint, metadata first, so that a half-deleted one never looks complete.
@@ -294,11 +271,13 @@ class FileCheckpointStore:
         that the metadata does not name, or that other checkpoints reference.
         """
         self.check_leads()
-        if belongs_to_job(savepoint_path, self._job_id):
-            delete_directory(savepoint_path)
+        if savepoints.belongs_to_job(savepoint_path, self._job_id):
+            savepoints.delete_directory(savepoint_path)
             return
         with contextlib.suppress(MissingMetadataError):  # already deleted
-            delete_snapshot(open_snapshot(savepoint_path), () if self._fs is None else (posixpath.dirname(self._root),))
+            savepoints.delete_snapshot(
+                savepoints.open_snapshot(savepoint_path), () if self._fs is None else (posixpath.dirname(self._root),)
+            )
 
     def listing(self) -> list[str]:
         """Return the paths of all files below the job's directory, in the form of `StateFile.path`.
@@ -327,7 +306,7 @@ class FileCheckpointStore:
         for path in paths if not together else [p for p in paths if posixpath.basename(p) == METADATA_NAME]:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(path)
-            self._known_ids.discard(id_of_metadata(path, self._job_id))
+            self._known_ids.discard(leadership.id_of_metadata(path, self._job_id))
         if together:
             # The store does not report which deletions it refuses. Such files remain garbage, and the next listing has
             # them.
@@ -346,17 +325,17 @@ class FileCheckpointStore:
     def join(self, job_name: str) -> None:
         """Begin a new job beside those of the same name."""
         if self._fs is not None:
-            forget_end(self._fs, self._root)
+            savepoints.forget_end(self._fs, self._root)
             self._leaders = self._build_leaders(job_name)
             self._number = self._leaders.highest()
 
-    def take_over(self, job_name: str) -> LeftByJobs:
+    def take_over(self, job_name: str) -> leadership.LeftByJobs:
         """Depose the job masters of a name; then read the checkpoints and marks of its jobs, and record those that
         count.
         """
         if self._fs is None:
             raise CheckpointError("without execution.checkpointing.dir, jobs leave nothing that could be continued")
-        forget_end(self._fs, self._root)
+        savepoints.forget_end(self._fs, self._root)
         self._leaders = leaders = self._build_leaders(job_name)
         self._number = number = leaders.take(self._job_id)
         before = [master for master in leaders.former(number) if DIRECTORY_OF_JOB.fullmatch(master[1])]
@@ -365,11 +344,11 @@ class FileCheckpointStore:
         self._left, self._known_ids = left, left.list_checkpoint_ids(self._job_id)
         return left
 
-    def _build_leaders(self, job_name: str) -> Leaders | KeyedLeaders:
-        directory = posixpath.join(self._marks.directory, file_of_name(job_name))
+    def _build_leaders(self, job_name: str) -> leadership.Leaders | leadership.KeyedLeaders:
+        directory = posixpath.join(self._marks.directory, leadership.file_of_name(job_name))
         if lists_exactly(self._fs):
-            return Leaders(self._fs, directory, job_name)
-        return KeyedLeaders(ObjectFiles(self._fs), directory, job_name)
+            return leadership.Leaders(self._fs, directory, job_name)
+        return leadership.KeyedLeaders(ObjectFiles(self._fs), directory, job_name)
 
     def _has_left(self, job_id: str) -> bool:
         return bool(self._fs.exists(self._get_job_directory(job_id)))
@@ -385,7 +364,7 @@ class FileCheckpointStore:
             known_ids = set() if self._left is None else self._left.list_checkpoint_ids(job_id)
             if known_ids or self._fs.exists(directory):
                 self._fs.invalidate_cache(directory)
-                self.delete(metadata_to_delete(directory, self._fs.find(directory), known_ids))
+                self.delete(leadership.metadata_to_delete(directory, self._fs.find(directory), known_ids))
                 with contextlib.suppress(FileNotFoundError):
                     self._fs.rm(directory, recursive=True)
 
@@ -397,16 +376,16 @@ class FileCheckpointStore:
     # --- what has become of jobs -----------------------------------------------------------------------------------
 
     @property
-    def _marks(self) -> JobMarks:
-        return JobMarks(self._fs, posixpath.dirname(self._root))
+    def _marks(self) -> leadership.JobMarks:
+        return leadership.JobMarks(self._fs, posixpath.dirname(self._root))
 
-    def mark_job(self, mark: JobMark) -> None:
+    def mark_job(self, mark: leadership.JobMark) -> None:
         """Record durably that the job began or ended; does nothing without a directory."""
         if self._fs is None:
             return
         mark = replace(mark, job_master=self._number)
         leaders = self._leaders or self._build_leaders(mark.job_name)
-        if isinstance(leaders, KeyedLeaders):
+        if isinstance(leaders, leadership.KeyedLeaders):
             record = leaders.found()
             for replaced in leaders.put_mark(mark):
                 self._marks.delete_what_ended(replaced, record)
@@ -414,30 +393,34 @@ class FileCheckpointStore:
             self._marks.set(mark, None if self._leaders is None else leaders.found())
         self.check_leads()
 
-    def _read_retained(self, job_name: str, leaders: Leaders | KeyedLeaders) -> LeftByJobs:
+    def _read_retained(
+        self, job_name: str, leaders: leadership.Leaders | leadership.KeyedLeaders
+    ) -> leadership.LeftByJobs:
         """Return the checkpoints and marks of a name's jobs that count.
 
         Reads the metadata of every checkpoint there.
         """
         before, root = leaders.found(), posixpath.dirname(self._root)
         checkpoint_keys = set(self._marks.checkpoints())
-        if isinstance(leaders, KeyedLeaders):
+        if isinstance(leaders, leadership.KeyedLeaders):
             checkpoint_keys |= leaders.known_checkpoints(before)
 
         def get_directory(job_id: str, checkpoint_id: int) -> str:
             path: str = self._fs.unstrip_protocol(posixpath.join(root, job_id, f"chk-{checkpoint_id}"))
             return path
 
-        checkpoints = read_left(checkpoint_keys, before, get_directory, self.load)
+        checkpoints = leadership.read_left(checkpoint_keys, before, get_directory, self.load)
         for left in checkpoints:
             sync_found(self._fs, posixpath.join(root, left.job_id, f"chk-{left.checkpoint_id}"))
         set_marks, damaged = self._marks.of_name(job_name)
         self._marks.sync()
-        if isinstance(leaders, KeyedLeaders):
+        if isinstance(leaders, leadership.KeyedLeaders):
             keyed, more = leaders.marks()
             set_marks, damaged = [*set_marks, *keyed], [*damaged, *more]
-        counting = [mark for mark in set_marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
-        return LeftByJobs(of_name(job_name, checkpoints), tuple(counting), damaged=tuple(damaged))
+        counting = [
+            mark for mark in set_marks if leadership.mark_counts(before, mark.job_id, mark.status, mark.job_master)
+        ]
+        return leadership.LeftByJobs(leadership.of_name(job_name, checkpoints), tuple(counting), damaged=tuple(damaged))
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -466,7 +449,7 @@ class FileCheckpointStore:
         metadata = load_metadata(fs, directory, self._key).with_files(located)
         if job_name is not None:
             sync_found(fs, directory)
-            check_or_claim_snapshot(path, job_name, self._job_id, claims)
+            savepoints.check_or_claim_snapshot(path, job_name, self._job_id, claims)
         return replace(metadata, external_path=fs.unstrip_protocol(directory))
 
     def verify(self, metadata: CheckpointMetadata) -> None:

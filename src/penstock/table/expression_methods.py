@@ -21,26 +21,11 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final, Self
 
+from penstock.sql.data import types
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import (
-    LENGTH_MAX,
-    DataType,
-    DateType,
-    IntervalResolution,
-    TimestampType,
-    TimeType,
-    VarCharType,
-)
 from penstock.sql.expressions.builder import Derived, Operand, Unary, build_call, to_node
 from penstock.sql.parser import syntax
-from penstock.table.expression_operators import (
-    JsonExistsOnError,
-    JsonQueryOnEmptyOrError,
-    JsonQueryWrapper,
-    JsonType,
-    JsonValueOnEmptyOrError,
-    TimeIntervalUnit,
-)
+from penstock.table import expression_operators
 
 #: placeholder calls for window properties, used until the window is known, and the columns that replace them
 WINDOW_PARTS: Final = {
@@ -328,17 +313,17 @@ class Encodings(Operand):
         return self._called("PARSE_URL", part_to_extract, key)
 
 
-_STRING: Final = VarCharType(LENGTH_MAX)
+_STRING: Final = types.VarCharType(types.LENGTH_MAX)
 
 
 class Json(Operand):
     """JSON methods. Paths have SQL's syntax: `$.name`, `$[0]`."""
 
-    def is_json(self, json_type: JsonType | None = None) -> Self:
+    def is_json(self, json_type: expression_operators.JsonType | None = None) -> Self:
         """Return whether the string is JSON, optionally of a given type."""
         return self._operated("IS JSON" if json_type is None else f"IS JSON {json_type.value}")
 
-    def json_exists(self, path: object, on_error: JsonExistsOnError | None = None) -> Self:
+    def json_exists(self, path: object, on_error: expression_operators.JsonExistsOnError | None = None) -> Self:
         """Return whether a path finds a value. By default, FALSE if the path fails."""
         options = () if on_error is None else (f"{on_error.value} ON ERROR",)
         return self._called("JSON_EXISTS", path, options=options)
@@ -346,17 +331,17 @@ class Json(Operand):
     def json_value(
         self,
         path: object,
-        returning_type: DataType = _STRING,
-        on_empty: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
+        returning_type: types.DataType = _STRING,
+        on_empty: expression_operators.JsonValueOnEmptyOrError = expression_operators.JsonValueOnEmptyOrError.NULL,
         default_on_empty: object = None,
-        on_error: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
+        on_error: expression_operators.JsonValueOnEmptyOrError = expression_operators.JsonValueOnEmptyOrError.NULL,
         default_on_error: object = None,
     ) -> Self:
         """Return the single value that a path finds. Defaults require DEFAULT as the behaviour on empty or error."""
         operands = [path]
         events = ((on_empty, default_on_empty, "EMPTY"), (on_error, default_on_error, "ERROR"))
         for behaviour, default, event in events:
-            if behaviour is JsonValueOnEmptyOrError.DEFAULT:
+            if behaviour is expression_operators.JsonValueOnEmptyOrError.DEFAULT:
                 operands.append(default)
             elif default is not None:
                 raise ValidationError(
@@ -368,9 +353,9 @@ class Json(Operand):
     def json_query(
         self,
         path: object,
-        wrapping_behavior: JsonQueryWrapper = JsonQueryWrapper.WITHOUT_ARRAY,
-        on_empty: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
-        on_error: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
+        wrapping_behavior: expression_operators.JsonQueryWrapper = expression_operators.JsonQueryWrapper.WITHOUT_ARRAY,
+        on_empty: expression_operators.JsonQueryOnEmptyOrError = expression_operators.JsonQueryOnEmptyOrError.NULL,
+        on_error: expression_operators.JsonQueryOnEmptyOrError = expression_operators.JsonQueryOnEmptyOrError.NULL,
     ) -> Self:
         """Return the object or array that a path finds, as JSON."""
         options = (wrapping_behavior.value, f"{on_empty.value} ON EMPTY", f"{on_error.value} ON ERROR")
@@ -423,16 +408,16 @@ class Numbers(Operand):
         """Truncate to `n` decimal places."""
         return self._called("TRUNCATE", n)
 
-    def floor(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
+    def floor(self, time_interval_unit: expression_operators.TimeIntervalUnit | None = None) -> Self:
         """Round down to an integer, or a temporal value to the start of its unit."""
         return self._called("FLOOR", _unit(time_interval_unit))
 
-    def ceil(self, time_interval_unit: TimeIntervalUnit | None = None) -> Self:
+    def ceil(self, time_interval_unit: expression_operators.TimeIntervalUnit | None = None) -> Self:
         """Round up to an integer, or a temporal value to the end of its unit."""
         return self._called("CEIL", _unit(time_interval_unit))
 
 
-def _unit(unit: TimeIntervalUnit | None) -> Operand | None:
+def _unit(unit: expression_operators.TimeIntervalUnit | None) -> Operand | None:
     return None if unit is None else Operand(syntax.Unit(unit.value))
 
 
@@ -607,15 +592,15 @@ class Texts(Operand):
 
 
 _UNITS: Final = {
-    "YEAR": syntax.IntervalQualifier(IntervalResolution.YEAR),
-    "QUARTER": syntax.IntervalQualifier(IntervalResolution.MONTH, times=3),
-    "MONTH": syntax.IntervalQualifier(IntervalResolution.MONTH),
-    "WEEK": syntax.IntervalQualifier(IntervalResolution.DAY, times=7),
-    "DAY": syntax.IntervalQualifier(IntervalResolution.DAY),
-    "HOUR": syntax.IntervalQualifier(IntervalResolution.HOUR),
-    "MINUTE": syntax.IntervalQualifier(IntervalResolution.MINUTE),
-    "SECOND": syntax.IntervalQualifier(IntervalResolution.SECOND),
-    "MILLI": syntax.IntervalQualifier(IntervalResolution.SECOND),
+    "YEAR": syntax.IntervalQualifier(types.IntervalResolution.YEAR),
+    "QUARTER": syntax.IntervalQualifier(types.IntervalResolution.MONTH, times=3),
+    "MONTH": syntax.IntervalQualifier(types.IntervalResolution.MONTH),
+    "WEEK": syntax.IntervalQualifier(types.IntervalResolution.DAY, times=7),
+    "DAY": syntax.IntervalQualifier(types.IntervalResolution.DAY),
+    "HOUR": syntax.IntervalQualifier(types.IntervalResolution.HOUR),
+    "MINUTE": syntax.IntervalQualifier(types.IntervalResolution.MINUTE),
+    "SECOND": syntax.IntervalQualifier(types.IntervalResolution.SECOND),
+    "MILLI": syntax.IntervalQualifier(types.IntervalResolution.SECOND),
 }
 
 
@@ -654,21 +639,21 @@ class Times(Operand):
     second = seconds = _Interval("SECOND")
     milli = millis = _Interval("MILLI")
 
-    def extract(self, time_interval_unit: TimeIntervalUnit) -> Self:
+    def extract(self, time_interval_unit: expression_operators.TimeIntervalUnit) -> Self:
         """Extract a part of a temporal value or an interval as an integer."""
         return self._new(syntax.Call("EXTRACT", (syntax.Unit(time_interval_unit.value), self._node), ("EXTRACT",)))
 
     @property
     def to_date(self) -> Self:
         """The date in a string such as `2020-01-31`."""
-        return self._new(syntax.Cast(self._node, DateType()))
+        return self._new(syntax.Cast(self._node, types.DateType()))
 
     @property
     def to_time(self) -> Self:
         """The time of day in a string such as `12:34:56`."""
-        return self._new(syntax.Cast(self._node, TimeType()))
+        return self._new(syntax.Cast(self._node, types.TimeType()))
 
     @property
     def to_timestamp(self) -> Self:
         """The timestamp in a string such as `2020-01-31 12:34:56`, with millisecond precision."""
-        return self._new(syntax.Cast(self._node, TimestampType(3)))
+        return self._new(syntax.Cast(self._node, types.TimestampType(3)))

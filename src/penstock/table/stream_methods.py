@@ -22,18 +22,9 @@ from penstock.sql.parser import syntax
 from penstock.sql.session.session import TableSession
 from penstock.sql.stream.bridge import RecordTarget
 from penstock.sql.stream.executor import StreamExecutor
+from penstock.table import stream_conversion
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.plans import to_operand
-from penstock.table.stream_conversion import (
-    ROWTIME,
-    RecordType,
-    append_target,
-    changelog_target,
-    plan_stream_table,
-    record_type,
-    retract_target,
-    rows_target,
-)
 from penstock.table.table import Table
 
 _TIMES: Final = {"$ROWTIME": "rowtime", "$PROCTIME": "proctime"}
@@ -50,7 +41,9 @@ class _Named:
     time: str | None
 
 
-def derive_schema(fields: Sequence[object], records: RecordType) -> tuple[Schema, RecordType]:
+def derive_schema(
+    fields: Sequence[object], records: stream_conversion.RecordType
+) -> tuple[Schema, stream_conversion.RecordType]:
     """Return the schema that field expressions declare, and the record type with its fields renamed accordingly.
 
     The expressions refer to fields by name, in any order, each with an optional alias. If none of them names a field,
@@ -67,7 +60,9 @@ def derive_schema(fields: Sequence[object], records: RecordType) -> tuple[Schema
     builder = Schema.new_builder()
     for column in columns:
         if column.time == "rowtime":
-            builder.column_by_metadata(column.name, ROWTIME_TYPE, ROWTIME).watermark(column.name, "SOURCE_WATERMARK()")
+            builder.column_by_metadata(column.name, ROWTIME_TYPE, stream_conversion.ROWTIME).watermark(
+                column.name, "SOURCE_WATERMARK()"
+            )
         elif column.time is not None:
             builder.column_by_expression(column.name, "PROCTIME()")
         else:
@@ -75,17 +70,17 @@ def derive_schema(fields: Sequence[object], records: RecordType) -> tuple[Schema
     return builder.build(), renamed
 
 
-def _by_name(physical: Sequence[_Named], records: RecordType) -> RecordType:
+def _by_name(physical: Sequence[_Named], records: stream_conversion.RecordType) -> stream_conversion.RecordType:
     new = {}
     for column in physical:
         records.of(column.field)
         new[column.field] = column.name
-    return RecordType(
+    return stream_conversion.RecordType(
         tuple(new.get(name, name) for name in records.names), records.types, records.is_record, records.is_known
     )
 
 
-def _by_place(columns: Sequence[_Named], records: RecordType) -> RecordType:
+def _by_place(columns: Sequence[_Named], records: stream_conversion.RecordType) -> stream_conversion.RecordType:
     """Rename fields by position.
 
     An event-time attribute may replace a field; other time attributes follow all fields.
@@ -102,7 +97,7 @@ def _by_place(columns: Sequence[_Named], records: RecordType) -> RecordType:
             raise ValidationError(
                 f"The stream has {len(names)} fields, [{', '.join(records.names)}], and none is left for {named.name!r}"
             )
-    return RecordType(tuple(names), records.types, records.is_record, records.is_known)
+    return stream_conversion.RecordType(tuple(names), records.types, records.is_record, records.is_known)
 
 
 def _named(field: object) -> _Named:
@@ -152,12 +147,14 @@ class StreamMethods:
         calls = self._session.manager.calls()
         if not given or (len(given) == 1 and isinstance(given[0], Schema)):
             schema = given[0] if given else None
-            records = record_type(data_stream.declared_type, schema)
-            return self._table(plan_stream_table(data_stream.upstreams, records, schema, calls))
+            records = stream_conversion.record_type(data_stream.declared_type, schema)
+            return self._table(stream_conversion.plan_stream_table(data_stream.upstreams, records, schema, calls))
         if any(isinstance(argument, Schema) for argument in given):
             raise WrongTypeError("a stream has one Schema, or expressions for its fields, and not both")
-        schema, records = derive_schema(given, record_type(data_stream.declared_type))
-        return self._table(plan_stream_table(data_stream.upstreams, records, schema, calls, rowtime=ROWTIME_TYPE))
+        schema, records = derive_schema(given, stream_conversion.record_type(data_stream.declared_type))
+        return self._table(
+            stream_conversion.plan_stream_table(data_stream.upstreams, records, schema, calls, rowtime=ROWTIME_TYPE)
+        )
 
     def from_changelog_stream(
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
@@ -176,7 +173,7 @@ class StreamMethods:
             TypeError: if `data_stream` is not a stream.
         """
         _check_stream(data_stream)
-        records: RecordType = record_type(data_stream.declared_type, schema)
+        records: stream_conversion.RecordType = stream_conversion.record_type(data_stream.declared_type, schema)
         if not records.is_record:
             raise ValidationError(
                 "Changelog streams have rows: give the operator before an output_type of Types.ROW or "
@@ -184,7 +181,9 @@ class StreamMethods:
             )
         mode = changelog_mode or ChangelogMode.all()
         return self._table(
-            plan_stream_table(data_stream.upstreams, records, schema, self._session.manager.calls(), mode)
+            stream_conversion.plan_stream_table(
+                data_stream.upstreams, records, schema, self._session.manager.calls(), mode
+            )
         )
 
     # --- streams of tables -------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ class StreamMethods:
         Raises:
             ValidationError: if the table is not append-only, or has several event-time attributes.
         """
-        return self._stream(rows_target(_get_plan(table)))
+        return self._stream(stream_conversion.rows_target(_get_plan(table)))
 
     def to_changelog_stream(
         self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
@@ -216,7 +215,7 @@ class StreamMethods:
             UnsupportedError: if the primary key is not an upsert key of the query.
         """
         calls = self._session.manager.calls()
-        return self._stream(changelog_target(_get_plan(table), target_schema, changelog_mode, calls))
+        return self._stream(stream_conversion.changelog_target(_get_plan(table), target_schema, changelog_mode, calls))
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Convert an append-only table to records of a type: a ROW, a TUPLE, or the type of its only column.
@@ -224,7 +223,7 @@ class StreamMethods:
         Raises:
             ValidationError: if the table is not append-only, or its columns do not match the type.
         """
-        return self._stream(append_target(_get_plan(table), type_info, self._session.manager.calls()))
+        return self._stream(stream_conversion.append_target(_get_plan(table), type_info, self._session.manager.calls()))
 
     def to_retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """Convert the changes of a table to pairs: True and an added record, or False and a retracted one.
@@ -236,7 +235,9 @@ class StreamMethods:
         Raises:
             ValidationError: if the columns of the table do not match the type.
         """
-        return self._stream(retract_target(_get_plan(table), type_info, self._session.manager.calls()))
+        return self._stream(
+            stream_conversion.retract_target(_get_plan(table), type_info, self._session.manager.calls())
+        )
 
     # --- the program of streams --------------------------------------------------------------------------------------
 

@@ -36,14 +36,8 @@ import msgspec
 
 from penstock.base.errors import WrongTimeError, WrongTypeError, WrongValueError
 from penstock.base.output_tag import OutputTag
+from penstock.datastream import functions
 from penstock.datastream.async_data_stream import is_asynchronous
-from penstock.datastream.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    KeyedProcessFunction,
-    ProcessFunction,
-    ReduceFunction,
-)
 from penstock.drivers.event_loop import VirtualCoroutines
 from penstock.runtime.checkpoint.statistics import ChannelState, watermarks_of_subtask
 from penstock.runtime.job.slots import state_of_subtask
@@ -529,18 +523,18 @@ def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[]
     Raises:
         TypeError: if a key selector is required and missing, or given and not accepted.
     """
-    keyed = isinstance(function, KeyedProcessFunction | ReduceFunction)
+    keyed = isinstance(function, functions.KeyedProcessFunction | functions.ReduceFunction)
     if keyed != (key_selector is not None):
         raise WrongTypeError(f"{type(function).__name__} {'needs a' if keyed else 'takes no'} key selector")
     if keyed:
         selector = method(key_selector, "get_key")
-        operator = KeyedProcessOperator if isinstance(function, KeyedProcessFunction) else KeyedReduceOperator
+        operator = KeyedProcessOperator if isinstance(function, functions.KeyedProcessFunction) else KeyedReduceOperator
         return partial(operator, function, selector)
-    if isinstance(function, ProcessFunction):
+    if isinstance(function, functions.ProcessFunction):
         return partial(ProcessOperator, function)
-    if isinstance(function, FlatMapFunction):
+    if isinstance(function, functions.FlatMapFunction):
         return partial(FlatMapOperator, function)
-    if isinstance(function, FilterFunction):
+    if isinstance(function, functions.FilterFunction):
         return partial(FilterOperator, function)
     if is_asynchronous(function):
         return partial(AsyncWaitOperator, function, True, 0, 100)

@@ -22,16 +22,7 @@ from typing import Annotated, Any, Final, Generic, NamedTuple, TypeAlias, TypeVa
 import msgspec
 
 from penstock.base.errors import ProtocolError
-from penstock.wire.buffers import (
-    DECODING_ERRORS,
-    FRAMES_MAX,
-    VERSION,
-    BufferCodec,
-    Frame,
-    Part,
-    RecordSerializationError,
-    check_version,
-)
+from penstock.wire import buffers
 
 #: The maximum number of streams whose state is kept; the oldest is dropped first.
 STREAMS_MAX: Final = 65_536
@@ -46,7 +37,9 @@ _Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Channel: TypeAlias = tuple[_Natural, _Natural, _Natural, _Natural]
 #: Channels, with the number of additional buffers that each producer may send.
 _Credits: TypeAlias = tuple[tuple[_Channel, Annotated[int, msgspec.Meta(ge=1)]], ...]
-_Sizes: TypeAlias = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=FRAMES_MAX)]
+_Sizes: TypeAlias = Annotated[
+    tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(max_length=buffers.FRAMES_MAX)
+]
 _WorkerId: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=WORKER_ID_CHARS_MAX)]
 
 
@@ -114,7 +107,7 @@ class StreamBroken(NamedTuple):
 
 Arrival: TypeAlias = BufferArrived | CreditArrived | StreamBroken
 
-_VERSION_BYTE: Final = VERSION.to_bytes(1, "big")
+_VERSION_BYTE: Final = buffers.VERSION.to_bytes(1, "big")
 _encoder = msgspec.msgpack.Encoder()
 _Header: TypeAlias = Hello | BufferHeader | CreditHeader | ChunkHeader
 _decoder: msgspec.msgpack.Decoder[_Header] = msgspec.msgpack.Decoder(_Header)
@@ -134,14 +127,14 @@ class StreamSender:
         """Return the first frame of the stream."""
         return _VERSION_BYTE + _encoder.encode(self._hello)
 
-    def buffer(self, channel: Channel, part: Part) -> list[Frame]:
+    def buffer(self, channel: Channel, part: buffers.Part) -> list[buffers.Frame]:
         """Return the frames of one message of a buffer; the last message includes the pending credit."""
         credits = () if part.more else self._take_credits()
         header = BufferHeader(self._stream, self._sequence, channel, part.more, msgspec.Raw(part.outline), credits)
         self._sequence += 1
         return [_VERSION_BYTE + _encoder.encode(header), *part.payload]
 
-    def messages(self, channel: Channel, part: Part, chunk_bytes: int) -> Iterator[list[Frame]]:
+    def messages(self, channel: Channel, part: buffers.Part, chunk_bytes: int) -> Iterator[list[buffers.Frame]]:
         """Return the frames of all messages of a large part: the chunks of its payload, and then the part."""
         sizes = tuple(memoryview(frame).nbytes for frame in part.payload)
         for frame in part.payload:
@@ -195,7 +188,7 @@ class _LargePayload:
         self._sizes = sizes
         self._frames = [bytearray()]
 
-    def add(self, chunk: Frame) -> None:
+    def add(self, chunk: buffers.Frame) -> None:
         size = memoryview(chunk).nbytes
         if self.is_whole:
             raise ProtocolError("a chunk came after the last one")
@@ -209,7 +202,7 @@ class _LargePayload:
     def is_whole(self) -> bool:
         return len(self._frames) == len(self._sizes) and len(self._frames[-1]) == self._sizes[-1]
 
-    def take(self) -> list[Frame]:
+    def take(self) -> list[buffers.Frame]:
         if not self.is_whole:
             raise ProtocolError("another message arrived between the chunks of a record")
         return [memoryview(frame) for frame in self._frames]
@@ -218,12 +211,12 @@ class _LargePayload:
 class StreamReceiver(Generic[T]):
     """Decodes the messages of all streams to one worker, and delivers them complete and in order."""
 
-    def __init__(self, worker_id: str, codec: BufferCodec[T]) -> None:
+    def __init__(self, worker_id: str, codec: buffers.BufferCodec[T]) -> None:
         self._worker_id = worker_id
         self._codec = codec
         self._streams: dict[int, _Stream] = {}
 
-    def receive(self, frames: Sequence[Frame]) -> Arrival | None:
+    def receive(self, frames: Sequence[buffers.Frame]) -> Arrival | None:
         """Receive one message; return None if there is nothing to deliver yet. UNPICKLES: authenticated peers only.
 
         Raises:
@@ -255,11 +248,13 @@ class StreamReceiver(Generic[T]):
             return self._receive_part(stream, header, frames[1:])
         except ProtocolError as error:
             return _break(stream, str(error))
-        except RecordSerializationError:
+        except buffers.RecordSerializationError:
             _break(stream, "a buffer of it could not be unpickled")
             raise
 
-    def _receive_part(self, stream: _Stream, header: BufferHeader, payload: Sequence[Frame]) -> BufferArrived | None:
+    def _receive_part(
+        self, stream: _Stream, header: BufferHeader, payload: Sequence[buffers.Frame]
+    ) -> BufferArrived | None:
         if stream.parts and stream.channel != header.channel:
             raise ProtocolError("a buffer began before the previous one was complete")
         if stream.large is not None:
@@ -278,7 +273,7 @@ class StreamReceiver(Generic[T]):
         stream.parts = 0
         return arrived
 
-    def _receive_chunk(self, stream: _Stream, header: ChunkHeader, payload: Sequence[Frame]) -> None:
+    def _receive_chunk(self, stream: _Stream, header: ChunkHeader, payload: Sequence[buffers.Frame]) -> None:
         if len(payload) != 1:
             raise ProtocolError(f"a chunk has {len(payload)} frames instead of one")
         if bool(header.sizes) != (stream.large is None):
@@ -304,12 +299,12 @@ def _break(stream: _Stream, reason: str) -> StreamBroken:
     return StreamBroken(stream.sender, reason)
 
 
-def _decode_header(frames: Sequence[Frame]) -> _Header:
-    if not 1 <= len(frames) <= FRAMES_MAX:
-        raise ProtocolError(f"a message has {len(frames)} frames, 1 to {FRAMES_MAX} are allowed")
+def _decode_header(frames: Sequence[buffers.Frame]) -> _Header:
+    if not 1 <= len(frames) <= buffers.FRAMES_MAX:
+        raise ProtocolError(f"a message has {len(frames)} frames, 1 to {buffers.FRAMES_MAX} are allowed")
     head = bytes(frames[0])
-    check_version(head)
+    buffers.check_version(head)
     try:
         return _decoder.decode(memoryview(head)[1:])
-    except DECODING_ERRORS as error:
+    except buffers.DECODING_ERRORS as error:
         raise ProtocolError(f"a message's header does not decode: {error}") from error

@@ -45,15 +45,7 @@ from penstock.datastream.connectors import BucketAssigner, FileSink, FileSource,
 from penstock.datastream.formats.csv import CsvFormat, CsvWriterFactory
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TimeWindow, TumblingEventTimeWindows
-from penstock.runtime.connector import (
-    Boundedness,
-    InputStatus,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 from penstock.runtime.records import Batch
 
 T = TypeVar("T")
@@ -63,7 +55,7 @@ SplitT = TypeVar("SplitT")
 _PERIOD_MS: Final = 50
 
 
-class PacedSource(Source[T, SplitT]):
+class PacedSource(connector.Source[T, SplitT]):
     """Limits the rate of another source, whose positions and splits it uses; no thread sleeps.
 
     Args:
@@ -71,22 +63,22 @@ class PacedSource(Source[T, SplitT]):
         per_second: records per second of all subtasks together.
     """
 
-    def __init__(self, source: Source[T, SplitT], per_second: float) -> None:
+    def __init__(self, source: connector.Source[T, SplitT], per_second: float) -> None:
         self._source = source
         self._per_second = per_second
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """The boundedness of the other source."""
         return self._source.boundedness
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[SplitT], restored: Any | None
-    ) -> SplitEnumerator[SplitT]:
+        self, context: connector.SplitEnumeratorContext[SplitT], restored: Any | None
+    ) -> connector.SplitEnumerator[SplitT]:
         """Return the enumerator of the other source."""
         return self._source.create_enumerator(context, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[T, SplitT]:
         """Return a reader of the other source, limited to this subtask's share of the rate."""
         return _PacedReader(self._source.create_reader(context), context, self._per_second / context.parallelism)
 
@@ -95,8 +87,10 @@ class PacedSource(Source[T, SplitT]):
         return self._source.max_parallelism()
 
 
-class _PacedReader(SourceReader[T, SplitT]):
-    def __init__(self, reader: SourceReader[T, SplitT], context: SourceReaderContext, per_second: float) -> None:
+class _PacedReader(connector.SourceReader[T, SplitT]):
+    def __init__(
+        self, reader: connector.SourceReader[T, SplitT], context: connector.SourceReaderContext, per_second: float
+    ) -> None:
         self._reader = reader
         self._context = context
         self._limit = RateLimit(per_second, context.now_ms())
@@ -106,11 +100,11 @@ class _PacedReader(SourceReader[T, SplitT]):
     def start(self) -> None:
         self._reader.start()
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         allowed = self._limit.allowance(self._context.now_ms())
         self._held_back = allowed < self._records_min
         if self._held_back:
-            return InputStatus.NOTHING_AVAILABLE
+            return connector.InputStatus.NOTHING_AVAILABLE
         polled = self._reader.poll_next(min(max_records, allowed))
         if isinstance(polled, Batch):
             self._limit.spend(len(polled))
@@ -191,7 +185,7 @@ def build(env: StreamExecutionEnvironment, departures: Path, output: Path, per_s
     _write(worst.get_side_output(WorstDelay.LATE), output, LATE_FOR_DAY)
 
 
-def _source(departures: Path, per_second: float | None) -> Source[Flight, Any]:
+def _source(departures: Path, per_second: float | None) -> connector.Source[Flight, Any]:
     columns: dict[str, Any] = {"origin": str, "carrier": str, "time_hour": hour_ms, "minute": int, "dep_delay": int}
     flights = CsvFormat(columns, null_values=["NA"], as_tuple=True)
     source = FileSource.for_record_stream_format(flights, departures).set_split_size(SPLIT_BYTES).build()

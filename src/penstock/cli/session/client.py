@@ -16,16 +16,7 @@ from typing import Any, Final
 
 from penstock.base.errors import MissingPathError, OperationError
 from penstock.base.options import PYTHON_FILES, RECOVERY_FROM_LATEST, RECOVERY_PATH
-from penstock.cli.client.rest_client import (
-    Address,
-    KnownSession,
-    RestClient,
-    find_session,
-    first_line,
-    is_held,
-    resolve_address,
-    sessions,
-)
+from penstock.cli.client import rest_client
 from penstock.cli.program.launch import ProgramSpec, end_of_log, started_detached
 from penstock.cli.program.reports import RESTORE_SECONDS
 from penstock.drivers.global_configuration import OPTIONS_VARIABLE, handed_over
@@ -42,7 +33,7 @@ def run_attached(name: str, options: Mapping[str, str]) -> None:
     os.execvpe(sys.executable, _command(name), {**os.environ, OPTIONS_VARIABLE: handed_over(options)})
 
 
-def run_detached(name: str, options: Mapping[str, str], log: Path) -> KnownSession:
+def run_detached(name: str, options: Mapping[str, str], log: Path) -> rest_client.KnownSession:
     """Start the session, and return when it accepts programs.
 
     Raises:
@@ -51,7 +42,7 @@ def run_detached(name: str, options: Mapping[str, str], log: Path) -> KnownSessi
     environment = {**os.environ, OPTIONS_VARIABLE: handed_over(options)}
     with started_detached(_command(name), environment, log) as (process, reports):
         for event in reports:
-            if event["event"] == "session" and (known := find_session(event["address"])) is not None:
+            if event["event"] == "session" and (known := rest_client.find_session(event["address"])) is not None:
                 return known
     raise OperationError(f"the session ended with {process.wait()}; its output is in {log}\n{end_of_log(log)}")
 
@@ -66,18 +57,18 @@ def stop(named: str, options: Mapping[str, str]) -> str:
     Raises:
         OperationError: if the session does not exist, or does not end.
     """
-    known = next((session for session in sessions() if session.name == named), None)
+    known = next((session for session in rest_client.sessions() if session.name == named), None)
     if known is not None:
-        address = Address(known.address, known.token, options.get("security.ssl.rest.certificate"))
+        address = rest_client.Address(known.address, known.token, options.get("security.ssl.rest.certificate"))
     elif ":" in named:
-        address = resolve_address(named, options)
-        known = find_session(address.url)
+        address = rest_client.resolve_address(named, options)
+        known = rest_client.find_session(address.url)
     else:
-        running = ", ".join(session.name for session in sessions()) or "none"
+        running = ", ".join(session.name for session in rest_client.sessions()) or "none"
         raise OperationError(f"no session {named!r} runs on this host (there is {running}); name its host:port")
-    RestClient(address).request("DELETE", "/cluster")
+    rest_client.RestClient(address).request("DELETE", "/cluster")
     until = time.monotonic() + STOP_SECONDS
-    while known is not None and is_held(known.name):
+    while known is not None and rest_client.is_held(known.name):
         if time.monotonic() > until:
             raise OperationError(f"session {known.name!r} has not ended in {STOP_SECONDS:g} s: process {known.process}")
         time.sleep(PAUSE_SECONDS)
@@ -95,7 +86,9 @@ class SubmittedProgram:
         OperationError: if the session cannot be reached, or rejects the program.
     """
 
-    def __init__(self, client: RestClient, spec: ProgramSpec, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, client: rest_client.RestClient, spec: ProgramSpec, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._client = client
         self._sleep = sleep
         options = spec.options or {}
@@ -138,7 +131,7 @@ class SubmittedProgram:
             if details["state"] == "FAILED":
                 result = self._client.get(f"/jobs/{job}/execution-result").get("job-execution-result") or {}
                 cause = result.get("failure-cause") or {"stack-trace": f"job {job} has failed"}
-                raise OperationError(first_line(cause["stack-trace"]))
+                raise OperationError(rest_client.first_line(cause["stack-trace"]))
             tasks = [vertex["tasks"] for vertex in details["vertices"]]
             begun = all(
                 sum(count for state, count in counts.items() if state in ("RUNNING", "FINISHED"))

@@ -27,17 +27,7 @@ from typing import Final
 from penstock.base.configuration import Configuration
 from penstock.base.errors import PenstockError, ResourceError, UnsupportedError, WrongValueError
 from penstock.base.options import RECOVERY_PATH
-from penstock.cli.sql_shell.display import (
-    MAX_TABLE_ROWS,
-    PRINT_TIME_COST,
-    VERBOSE,
-    MaterializedTable,
-    check_option,
-    column_width,
-    hold_log,
-    limit_log,
-    result_mode,
-)
+from penstock.cli.sql_shell import display
 from penstock.cli.sql_shell.statements import Statement, error_text, reason, split
 from penstock.drivers.cancellation import wait_until_done
 from penstock.drivers.running_job import JobClient
@@ -86,7 +76,7 @@ class QueryView:
         columns = zip(resolved.get_column_names(), resolved.get_column_data_types(), strict=True)
         schema = RowSchema(tuple(PlanColumn(name, kind) for name, kind in columns))
         try:
-            with hold_log():
+            with display.hold_log():
                 self._show(changes, schema, begun)
         except KeyboardInterrupt:
             changes.is_cancelled = True
@@ -97,20 +87,20 @@ class QueryView:
         return not changes.is_cancelled
 
     def _show(self, changes: Iterable[ChangelogRow], schema: RowSchema, begun: float) -> None:
-        mode = result_mode(self.config, self.is_terminal)
-        is_streaming, width = self.config.is_streaming(), column_width(self.config)
+        mode = display.result_mode(self.config, self.is_terminal)
+        is_streaming, width = self.config.is_streaming(), display.column_width(self.config)
         if mode == "CHANGELOG":
             show_changes(changes, schema, write_out)
         elif mode == "TABLEAU":
             style = Tableau(schema, not is_streaming, is_streaming, width, counts_received=is_streaming)
-            times = not is_streaming and self.config.read(PRINT_TIME_COST)
+            times = not is_streaming and self.config.read(display.PRINT_TIME_COST)
             write = _Timed(lambda: self.clock() - begun) if times else write_out
             style.print(changes, write)
         else:
             self._show_table(changes, schema, width)
 
     def _show_table(self, changes: Iterable[ChangelogRow], schema: RowSchema, width: int) -> None:
-        table = MaterializedTable(self.config.read(MAX_TABLE_ROWS))
+        table = display.MaterializedTable(self.config.read(display.MAX_TABLE_ROWS))
         if self.is_terminal:
             from penstock.cli.sql_shell.display import show_live
 
@@ -163,7 +153,7 @@ def show_changes(changes: Iterable[ChangelogRow], schema: RowSchema, write: Writ
     write(f"Received a total of {count} {'row' if count == 1 else 'rows'}\n")
 
 
-def draw_table(table: MaterializedTable, schema: RowSchema, width: int) -> None:
+def draw_table(table: display.MaterializedTable, schema: RowSchema, width: int) -> None:
     """Draw the table that results from the changes, with borders."""
     # The cells are already text.
     texts = RowSchema(tuple(PlanColumn(name, STRING) for name in schema.names))
@@ -327,7 +317,7 @@ class Shell:
     @property
     def is_verbose(self) -> bool:
         """Whether errors are shown with tracebacks."""
-        return self.tables.get_config().read(VERBOSE)
+        return self.tables.get_config().read(display.VERBOSE)
 
     def run(self, statement: Statement) -> bool:
         """Run a statement and print its result. Returns False if it was interrupted.
@@ -344,7 +334,7 @@ class Shell:
             case statements.Show(what="JOBS"):
                 self._print(self.jobs.show())
             case statements.SetOption(key=str() as key, value=str() as value, resets=False):
-                check_option(key, value)
+                display.check_option(key, value)
                 self._set(key, value, statement.text)
             case statements.SetOption():
                 self._print(self.tables.execute_sql(statement.text))
@@ -569,7 +559,7 @@ def run_shell(options: ShellOptions) -> int:
     """
     is_prompt = options.file is None and sys.stdin.isatty()
     if is_prompt or sys.stderr.isatty():
-        limit_log()
+        display.limit_log()
     shell = Shell(TableEnvironment.create(parse_settings(options.properties)), is_prompt and sys.stdout.isatty())
     for path in options.init:
         if not run_init(shell, path.read_text(), str(path)):
@@ -588,6 +578,6 @@ def parse_settings(properties: Sequence[str]) -> EnvironmentSettings:
         key, equals, value = option.partition("=")
         if not key or not equals:
             raise WrongValueError(f"-D takes key=value, not {option!r}")
-        check_option(key, value)
+        display.check_option(key, value)
         options[key] = value
     return EnvironmentSettings.new_instance().with_configuration(Configuration.from_dict(options)).build()

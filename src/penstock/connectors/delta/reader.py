@@ -23,15 +23,7 @@ import pyarrow.parquet as pq
 from penstock.base.types import RowKind
 from penstock.codecs.arrow_columns import exact_cast
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS
-from penstock.connectors.delta.log import (
-    CHANGE_TYPE,
-    DeltaSplit,
-    LoggedFile,
-    Meaning,
-    Scanned,
-    WantedColumn,
-    read_version,
-)
+from penstock.connectors.delta import log
 from penstock.connectors.delta.table import MissingTableError, VersionError, parse_value
 from penstock.connectors.split_reader import PositionedReader
 from penstock.runtime.columns import ColumnBatch
@@ -56,7 +48,12 @@ class OpenFile:
     """
 
     def __init__(
-        self, files: pafs.FileSystem, title: str, version: int, file: LoggedFile, columns: Sequence[WantedColumn]
+        self,
+        files: pafs.FileSystem,
+        title: str,
+        version: int,
+        file: log.LoggedFile,
+        columns: Sequence[log.WantedColumn],
     ) -> None:
         try:
             self._stream = files.open_input_file(file.path)
@@ -80,7 +77,7 @@ class OpenFile:
             if name in file_columns and name not in self._constants
         ]
 
-    def column(self, part: pa.RecordBatch, column: WantedColumn) -> pa.Array:
+    def column(self, part: pa.RecordBatch, column: log.WantedColumn) -> pa.Array:
         """Return a column of some rows in the wanted type. `part` holds the `stored` columns of those rows."""
         constant = self._constants.get(column.name)
         if constant is not None:
@@ -99,7 +96,7 @@ class OpenFile:
 ChangedRows = Mapping[str, Any]
 
 
-def find_changed_rows(scanned: Scanned, files: pafs.FileSystem, version: int) -> ChangedRows:
+def find_changed_rows(scanned: log.Scanned, files: pafs.FileSystem, version: int) -> ChangedRows:
     """Find the rows in a version's removed and added files that are not on both sides.
 
     Reads the files column by column and keeps 8 bytes per row. If a row occurs more often on one side than on the
@@ -115,7 +112,7 @@ def find_changed_rows(scanned: Scanned, files: pafs.FileSystem, version: int) ->
         MissingTableError: if a file has been removed.
     """
     title = scanned.place.path
-    replaced = read_version(scanned.place, files, version)
+    replaced = log.read_version(scanned.place, files, version)
     if replaced is None:
         raise VersionError(
             f"version {version} of the Delta table {title} is no longer in its log: the job stood still for longer "
@@ -136,7 +133,7 @@ def find_changed_rows(scanned: Scanned, files: pafs.FileSystem, version: int) ->
     return {file.path: part for file, part in zip(both, parts, strict=True)}
 
 
-def _count_rows(files: pafs.FileSystem, title: str, version: int, file: LoggedFile) -> int:
+def _count_rows(files: pafs.FileSystem, title: str, version: int, file: log.LoggedFile) -> int:
     opened = OpenFile(files, title, version, file, ())
     try:
         return int(opened.parquet.metadata.num_rows)
@@ -145,7 +142,7 @@ def _count_rows(files: pafs.FileSystem, title: str, version: int, file: LoggedFi
 
 
 def _read_column(
-    files: pafs.FileSystem, title: str, version: int, file: LoggedFile, column: WantedColumn
+    files: pafs.FileSystem, title: str, version: int, file: log.LoggedFile, column: log.WantedColumn
 ) -> Iterator[pa.Array]:
     opened = OpenFile(files, title, version, file, (column,))
     try:
@@ -202,10 +199,10 @@ _OLD: Final = {"delete": RowKind.DELETE, "update_preimage": RowKind.UPDATE_BEFOR
 _NEW: Final = {"insert": RowKind.INSERT, "update_postimage": RowKind.UPDATE_AFTER}
 
 
-class DeltaReader(PositionedReader[DeltaSplit]):
+class DeltaReader(PositionedReader[log.DeltaSplit]):
     """Reads one file after another. A position counts the rows of the file, including rows that are filtered out."""
 
-    def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
+    def __init__(self, context: SourceReaderContext, scanned: log.Scanned) -> None:
         super().__init__(context)
         self._scanned = scanned
         self._files = scanned.place.files()
@@ -214,7 +211,7 @@ class DeltaReader(PositionedReader[DeltaSplit]):
         self._replaced: tuple[int, ChangedRows] | None = None
         self._left = scanned.limit
 
-    def read(self, split: DeltaSplit, max_records: int) -> tuple[ColumnBatch, DeltaSplit] | None:
+    def read(self, split: log.DeltaSplit, max_records: int) -> tuple[ColumnBatch, log.DeltaSplit] | None:
         """See `PositionedReader`."""
         if self._left == 0:
             return None
@@ -231,9 +228,9 @@ class DeltaReader(PositionedReader[DeltaSplit]):
             self._left -= len(batch)
         return batch, self._open.split
 
-    def _find_changed_mask(self, split: DeltaSplit) -> Any | None:
+    def _find_changed_mask(self, split: log.DeltaSplit) -> Any | None:
         """Return the mask of changed rows in a replaced file; None for other files, because all their rows count."""
-        if split.meaning not in (Meaning.REPLACED_OLD, Meaning.REPLACED_NEW):
+        if split.meaning not in (log.Meaning.REPLACED_OLD, log.Meaning.REPLACED_NEW):
             return None
         if self._replaced is None or self._replaced[0] != split.version:
             self._replaced = split.version, find_changed_rows(self._scanned, self._files, split.version)
@@ -249,7 +246,7 @@ class DeltaReader(PositionedReader[DeltaSplit]):
 class _OpenSplit:
     """A file open at a position, which `split` tracks. `changed` marks the wanted rows; None for all."""
 
-    def __init__(self, files: Any, scanned: Scanned, split: DeltaSplit, changed: Any) -> None:
+    def __init__(self, files: Any, scanned: log.Scanned, split: log.DeltaSplit, changed: Any) -> None:
         self.split = split
         self._file = OpenFile(files, scanned.place.path, split.version, split.file, scanned.columns)
         self._columns = scanned.columns
@@ -263,8 +260,8 @@ class _OpenSplit:
         """Yield batches of rows from the position on, each with the index of its first row in the file."""
         parquet, begin = self._file.parquet, 0
         groups = None if self._pruning is None else self._pruning.select_row_groups(parquet)
-        is_changes = self.split.meaning in (Meaning.CHANGES_OLD, Meaning.CHANGES_NEW)
-        columns = [*self._file.stored, *([CHANGE_TYPE] if is_changes else [])]
+        is_changes = self.split.meaning in (log.Meaning.CHANGES_OLD, log.Meaning.CHANGES_NEW)
+        columns = [*self._file.stored, *([log.CHANGE_TYPE] if is_changes else [])]
         for group in range(parquet.metadata.num_row_groups):
             end = begin + parquet.metadata.row_group(group).num_rows
             if end > self.split.position and (groups is None or group in groups):
@@ -299,11 +296,11 @@ class _OpenSplit:
         columns = pa.RecordBatch.from_arrays(arrays, [column.output for column in self._columns])
         if self._changed is not None:
             columns = columns.filter(pa.array(self._changed[self._place - part.num_rows : self._place]))
-        if meaning in (Meaning.DELETED, Meaning.REPLACED_OLD):
+        if meaning in (log.Meaning.DELETED, log.Meaning.REPLACED_OLD):
             kinds = bytes([RowKind.DELETE.value]) * columns.num_rows
-        elif meaning not in (Meaning.INSERTED, Meaning.REPLACED_NEW):
-            known = _OLD if meaning is Meaning.CHANGES_OLD else _NEW
-            types = part.column(CHANGE_TYPE).cast(pa.string())
+        elif meaning not in (log.Meaning.INSERTED, log.Meaning.REPLACED_NEW):
+            known = _OLD if meaning is log.Meaning.CHANGES_OLD else _NEW
+            types = part.column(log.CHANGE_TYPE).cast(pa.string())
             indices = pc.index_in(types, value_set=pa.array(list(known)))
             columns = columns.filter(indices.is_valid())
             values = np.array([kind.value for kind in known.values()], np.uint8)
@@ -314,5 +311,5 @@ class _OpenSplit:
         self._file.close()
 
 
-def _moved(split: DeltaSplit, position: int) -> DeltaSplit:
+def _moved(split: log.DeltaSplit, position: int) -> log.DeltaSplit:
     return replace(split, position=position)

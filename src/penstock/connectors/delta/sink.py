@@ -20,32 +20,12 @@ from penstock.base.typeinfo import RowTypeInfo, TypeInformation
 from penstock.codecs.arrow_columns import exact_cast_columns
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.pickling import kinds_of_rows
-from penstock.connectors.delta.commits import (
-    DeltaCommitter,
-    PreparedFiles,
-    Target,
-    add_files,
-    build_transaction_name,
-    changes_schema,
-    forget_changes,
-    merge_changes,
-    prepare,
-    run_name,
-    with_kinds,
-)
-from penstock.connectors.delta.table import (
-    TARGET_BYTES,
-    DataFilesWriter,
-    TablePlace,
-    columns_of_type,
-    require_library,
-    stored_schema,
-)
+from penstock.connectors.delta import commits, table
 from penstock.runtime.columns import to_record_batch
 from penstock.runtime.connector import Committer, Sink, SinkWriter, SinkWriterContext
 
 
-class DeltaWriter(SinkWriter[Any, PreparedFiles]):
+class DeltaWriter(SinkWriter[Any, commits.PreparedFiles]):
     """Writes rows, or keyed changes if the target has a key.
 
     Args:
@@ -55,19 +35,19 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
         by_place: whether to match columns to the target's by position.
     """
 
-    def __init__(self, context: SinkWriterContext, target: Target, target_bytes: int, by_place: bool) -> None:
+    def __init__(self, context: SinkWriterContext, target: commits.Target, target_bytes: int, by_place: bool) -> None:
         self._context = context
         self._target = target
         self._by_place = by_place
-        prepared = prepare(target)
+        prepared = commits.prepare(target)
         self._not_null = [column.name for column in prepared.columns if not column.nullable]
-        self._run, self._number = build_transaction_name(context)
-        digest = hashlib.blake2b(run_name(context).encode(), digest_size=16).hexdigest()
+        self._run, self._number = commits.build_transaction_name(context)
+        digest = hashlib.blake2b(commits.run_name(context).encode(), digest_size=16).hexdigest()
         kind = "changes" if target.key else "part"
         stem = f"{kind}-{context.subtask_index:05d}-{digest}"
-        schema = changes_schema(target.columns) if target.key else target.columns
+        schema = commits.changes_schema(target.columns) if target.key else target.columns
         partitions = () if target.key else prepared.partition_columns
-        self._files = DataFilesWriter(target.place, schema, partitions, stem, target_bytes)
+        self._files = table.DataFilesWriter(target.place, schema, partitions, stem, target_bytes)
 
     def write_batch(self, values: list[Any], timestamps: list[int] | None) -> None:
         """See `SinkWriter`."""
@@ -113,7 +93,7 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
             )
         batch = self._fitting(columns, by_place)
         self._check_nulls(batch, kinds)
-        self._files.write(with_kinds(batch, kinds) if self._target.key else batch, self._context.now_ms())
+        self._files.write(commits.with_kinds(batch, kinds) if self._target.key else batch, self._context.now_ms())
 
     def _fitting(self, columns: pa.RecordBatch, by_place: bool) -> pa.RecordBatch:
         schema = self._target.columns
@@ -142,13 +122,13 @@ class DeltaWriter(SinkWriter[Any, PreparedFiles]):
                     "for it"
                 )
 
-    def prepare_commit(self) -> list[PreparedFiles]:
+    def prepare_commit(self) -> list[commits.PreparedFiles]:
         """See `SinkWriter`."""
         files = self._files.finish(self._context.now_ms())
         if not files:
             return []
         number, self._number = self._number, self._number + 1
-        return [PreparedFiles(self._run, number, files)]
+        return [commits.PreparedFiles(self._run, number, files)]
 
     def close(self) -> None:
         """See `SinkWriter`."""
@@ -167,14 +147,14 @@ class DeltaSink(Sink[Any]):
 
     def __init__(
         self,
-        location: TablePlace,
+        location: table.TablePlace,
         columns: pa.Schema | None,
         *,
         partition_columns: tuple[str, ...] | None = None,
         key: tuple[str, ...] = (),
         merge_schema: bool = False,
         properties: Mapping[str, str] | None = None,
-        target_bytes: int = TARGET_BYTES,
+        target_bytes: int = table.TARGET_BYTES,
         compact_after: int | None = None,
         by_place: bool = False,
     ) -> None:
@@ -220,25 +200,27 @@ class DeltaSink(Sink[Any]):
                 "row_type, or declare the output type of the operator before as Types.ROW_NAMED"
             )
         sink = copy(self)
-        sink._columns = stored_schema(columns_of_type(type_info, "DeltaSink"))
+        sink._columns = table.stored_schema(table.columns_of_type(type_info, "DeltaSink"))
         sink._target()
         return sink
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, PreparedFiles]:
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, commits.PreparedFiles]:
         """See `Sink`. Creates the table if it is missing, and compares its columns."""
         return DeltaWriter(context, self._target(), self._target_bytes, self._by_place)
 
-    def create_committer(self, context: SinkWriterContext) -> Committer[PreparedFiles]:
+    def create_committer(self, context: SinkWriterContext) -> Committer[commits.PreparedFiles]:
         """See `Sink`."""
         target = self._target()
         if target.key:
-            return DeltaCommitter(target, merge_changes(target), self._compact_after, partial(forget_changes, target))
-        return DeltaCommitter(target, add_files(target), self._compact_after)
+            return commits.DeltaCommitter(
+                target, commits.merge_changes(target), self._compact_after, partial(commits.forget_changes, target)
+            )
+        return commits.DeltaCommitter(target, commits.add_files(target), self._compact_after)
 
-    def _target(self) -> Target:
+    def _target(self) -> commits.Target:
         if self._columns is None:
             raise ConfigurationError(f"the sink into the Delta table {self._place.path} does not know its columns")
-        target = Target(
+        target = commits.Target(
             self._place, self._columns, self._partition_columns, self._key, self._merge_schema, self._properties
         )
         target.check()
@@ -251,10 +233,10 @@ class DeltaSinkBuilder:
     def __init__(
         self, table_path: str | os.PathLike[str], row_type: Any, storage_options: Mapping[str, str] | None
     ) -> None:
-        require_library()
+        table.require_library()
         check_outlives(os.fspath(table_path))
-        self._place = TablePlace.of(table_path, storage_options)
-        self._columns = None if row_type is None else stored_schema(columns_of_type(row_type, "DeltaSink"))
+        self._place = table.TablePlace.of(table_path, storage_options)
+        self._columns = None if row_type is None else table.stored_schema(table.columns_of_type(row_type, "DeltaSink"))
         self._settings: dict[str, Any] = {}
 
     def with_partition_columns(self, *columns: str) -> DeltaSinkBuilder:

@@ -18,32 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, UnknownNameError
-from penstock.connectors.delta.log import (
-    DeltaSplit,
-    LoggedFile,
-    Meaning,
-    Scanned,
-    Start,
-    Version,
-    WantedColumn,
-    check_columns,
-    check_features,
-    check_readable,
-    first_since,
-    list_table_files,
-    load_start,
-    read_version,
-)
+from penstock.connectors.delta import log
 from penstock.connectors.delta.reader import DeltaReader
 from penstock.connectors.delta.table import TablePlace, VersionError, parse_value, read_arrow_schema, require_library
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -56,25 +34,28 @@ _VERSIONS: Final = 100
 class DeltaEnumeratorState(TypedDict):
     """The state of an enumerator."""
 
-    pending: list[DeltaSplit]
+    pending: list[log.DeltaSplit]
     next_version: int | None
 
 
 class _Found(NamedTuple):
-    splits: list[DeltaSplit]
+    splits: list[log.DeltaSplit]
     next_version: int
 
 
-class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
+class DeltaEnumerator(connector.SplitEnumerator[log.DeltaSplit]):
     """The enumerator of a Delta source; see the module docstring."""
 
     def __init__(
-        self, context: SplitEnumeratorContext[DeltaSplit], scanned: Scanned, restored: DeltaEnumeratorState | None
+        self,
+        context: connector.SplitEnumeratorContext[log.DeltaSplit],
+        scanned: log.Scanned,
+        restored: DeltaEnumeratorState | None,
     ) -> None:
         self._context = context
         self._scanned = scanned
-        self._pending: deque[DeltaSplit] = deque(restored["pending"] if restored else ())
-        self._given_back: deque[DeltaSplit] = deque()
+        self._pending: deque[log.DeltaSplit] = deque(restored["pending"] if restored else ())
+        self._given_back: deque[log.DeltaSplit] = deque()
         #: None until the first discovery
         self._next: int | None = restored["next_version"] if restored else None
         self._waiting: dict[int, None] = {}  # an ordered set of subtasks
@@ -94,7 +75,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         self._waiting[subtask_index] = None
         self._assign()
 
-    def add_splits_back(self, splits: Sequence[DeltaSplit], subtask_index: int) -> None:
+    def add_splits_back(self, splits: Sequence[log.DeltaSplit], subtask_index: int) -> None:
         """Return splits to the front of the queue, in order even if they come from several readers."""
         self._waiting.pop(subtask_index, None)
         self._given_back = deque(sorted([*splits, *self._given_back], key=lambda split: split.order))
@@ -138,24 +119,24 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         scanned, start = self._scanned, self._scanned.start
         table = scanned.place.open()
         newest = table.version()
-        load_start(table, scanned)
-        check_readable(scanned, table)
+        log.load_start(table, scanned)
+        log.check_readable(scanned, table)
         if not self._is_following:
             return _Found(self._snapshot(table), table.version() + 1)
         if start.is_latest:
             return _Found([], newest + 1)
         if start.timestamp is not None:
-            return self._follow(first_since(table, start.timestamp), checks=True)
+            return self._follow(log.first_since(table, start.timestamp), checks=True)
         if start.version is not None:
             return self._follow(start.version, checks=True)
         return _Found(self._snapshot(table), newest + 1)
 
-    def _snapshot(self, table: DeltaTable) -> list[DeltaSplit]:
+    def _snapshot(self, table: DeltaTable) -> list[log.DeltaSplit]:
         pruning, version = self._scanned.pruning, table.version()
         kinds = {column.name: column.type for column in read_arrow_schema(table)}
-        files = list_table_files(self._scanned.place, table)
+        files = log.list_table_files(self._scanned.place, table)
         return [
-            DeltaSplit(version, number, file, Meaning.INSERTED)
+            log.DeltaSplit(version, number, file, log.Meaning.INSERTED)
             for number, (file, figures) in enumerate(files)
             if pruning is None or pruning.may_have(figures, _values(file, kinds))
         ]
@@ -166,10 +147,10 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         `checks`: raise `VersionError` if the log has dropped `version`.
         """
         location = self._scanned.place
-        splits: list[DeltaSplit] = []
+        splits: list[log.DeltaSplit] = []
         files = location.files()
         for number in range(version, version + _VERSIONS):
-            log_entry = read_version(location, files, number)
+            log_entry = log.read_version(location, files, number)
             if log_entry is None:
                 if checks and number == version and number <= (newest := location.open().version()):
                     raise VersionError(
@@ -182,18 +163,20 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
             splits += self._build_splits(log_entry)
         return _Found(splits, version + _VERSIONS)
 
-    def _build_splits(self, version: Version) -> list[DeltaSplit]:
+    def _build_splits(self, version: log.Version) -> list[log.DeltaSplit]:
         scanned = self._scanned
         if version.columns is not None:
-            check_columns(scanned.place, [(column.name, column.type) for column in scanned.columns], version.columns)
+            log.check_columns(
+                scanned.place, [(column.name, column.type) for column in scanned.columns], version.columns
+            )
         if scanned.reads_changes:
             parts = _changes(version)
         else:
             self._check_appends(version)
-            parts = ((file, Meaning.INSERTED) for file in version.added)
-        return [DeltaSplit(version.number, number, *part) for number, part in enumerate(parts)]
+            parts = ((file, log.Meaning.INSERTED) for file in version.added)
+        return [log.DeltaSplit(version.number, number, *part) for number, part in enumerate(parts)]
 
-    def _check_appends(self, version: Version) -> None:
+    def _check_appends(self, version: log.Version) -> None:
         scanned = self._scanned
         if not version.removed or scanned.ignore_changes:
             return
@@ -209,20 +192,20 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit]):
         )
 
 
-def _changes(version: Version) -> Iterator[tuple[LoggedFile, Meaning]]:
+def _changes(version: log.Version) -> Iterator[tuple[log.LoggedFile, log.Meaning]]:
     """Yield files of deleted rows before files of inserted rows."""
     if version.changes:
-        yield from ((file, Meaning.CHANGES_OLD) for file in version.changes)
-        yield from ((file, Meaning.CHANGES_NEW) for file in version.changes)
+        yield from ((file, log.Meaning.CHANGES_OLD) for file in version.changes)
+        yield from ((file, log.Meaning.CHANGES_NEW) for file in version.changes)
     elif version.removed and version.added:
-        yield from ((file, Meaning.REPLACED_OLD) for file in version.removed)
-        yield from ((file, Meaning.REPLACED_NEW) for file in version.added)
+        yield from ((file, log.Meaning.REPLACED_OLD) for file in version.removed)
+        yield from ((file, log.Meaning.REPLACED_NEW) for file in version.added)
     else:
-        yield from ((file, Meaning.DELETED) for file in version.removed)
-        yield from ((file, Meaning.INSERTED) for file in version.added)
+        yield from ((file, log.Meaning.DELETED) for file in version.removed)
+        yield from ((file, log.Meaning.INSERTED) for file in version.added)
 
 
-def _values(file: LoggedFile, kinds: dict[str, pa.DataType]) -> dict[str, pa.Scalar]:
+def _values(file: log.LoggedFile, kinds: dict[str, pa.DataType]) -> dict[str, pa.Scalar]:
     return {name: parse_value(text, kinds[name], name) for name, text in file.partition}
 
 
@@ -231,13 +214,13 @@ INTERVAL_MS: Final = 5_000
 _LATEST: Final = "latest"
 
 
-class DeltaSource(Source[Any, DeltaSplit]):
+class DeltaSource(connector.Source[Any, log.DeltaSplit]):
     """Reads a Delta table; created by `for_bounded_row_data` or `for_continuous_row_data`. Records are named rows.
 
     A reader's position is a row in a file, so each row is read exactly once despite failures (G8).
     """
 
-    def __init__(self, scanned: Scanned) -> None:
+    def __init__(self, scanned: log.Scanned) -> None:
         self.scanned = scanned
 
     @staticmethod
@@ -266,21 +249,25 @@ class DeltaSource(Source[Any, DeltaSplit]):
         return ContinuousDeltaSourceBuilder(table_path, storage_options)
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded, unless the source checks for new versions."""
-        return Boundedness.BOUNDED if self.scanned.interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
+        return (
+            connector.Boundedness.BOUNDED
+            if self.scanned.interval_ms is None
+            else connector.Boundedness.CONTINUOUS_UNBOUNDED
+        )
 
     def max_parallelism(self) -> int | None:
         """Return 1 if changes are read, so that the changes of a row stay in order."""
         return 1 if self.scanned.reads_changes else None
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[DeltaSplit], restored: Any | None
-    ) -> SplitEnumerator[DeltaSplit]:
+        self, context: connector.SplitEnumeratorContext[log.DeltaSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[log.DeltaSplit]:
         """See `Source`."""
         return DeltaEnumerator(context, self.scanned, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, DeltaSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, log.DeltaSplit]:
         """See `Source`."""
         return DeltaReader(context, self.scanned)
 
@@ -289,15 +276,15 @@ class _Builder:
     def __init__(self, table_path: str | os.PathLike[str], storage_options: Mapping[str, str] | None) -> None:
         require_library()
         self._names: tuple[str, ...] = ()
-        self._scanned = Scanned(TablePlace.of(table_path, storage_options), ())
+        self._scanned = log.Scanned(TablePlace.of(table_path, storage_options), ())
 
     def _set(self, **values: Any) -> None:
         self._scanned = replace(self._scanned, **values)
 
     def _begin(self, **values: Any) -> None:
-        if self._scanned.start != Start():
+        if self._scanned.start != log.Start():
             raise ConfigurationError("a DeltaSource begins at a version or at a time, not at both")
-        self._set(start=Start(**values))
+        self._set(start=log.Start(**values))
 
     def build(self) -> DeltaSource:
         """Build the source. Opens the table to read its columns.
@@ -308,7 +295,7 @@ class _Builder:
             UnsupportedTableError: for unsupported features.
         """
         table = self._scanned.place.open()
-        check_features(self._scanned.place, table)
+        log.check_features(self._scanned.place, table)
         schema = read_arrow_schema(table)
         names = self._names or tuple(schema.names)
         lacking = [name for name in names if name not in schema.names]
@@ -317,7 +304,7 @@ class _Builder:
                 f"the Delta table {self._scanned.place.path} has no columns {', '.join(lacking)}; it has "
                 f"{', '.join(schema.names)}"
             )
-        columns = tuple(WantedColumn(name, name, schema.field(name).type) for name in names)
+        columns = tuple(log.WantedColumn(name, name, schema.field(name).type) for name in names)
         return DeltaSource(replace(self._scanned, columns=columns))
 
 

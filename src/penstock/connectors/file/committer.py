@@ -26,28 +26,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 from penstock.base.errors import PenstockError
-from penstock.connectors.file.filesystem import (
-    create_held,
-    is_local,
-    join,
-    list_all,
-    read_bytes,
-    remove,
-    remove_unless_held,
-    size_or_none,
-    sync_names,
-    write_whole,
-)
-from penstock.connectors.file.part_files import (
-    STAGING,
-    Staging,
-    UploadGoneError,
-    discard,
-    hidden_size,
-    is_part,
-    remove_what_died,
-    show,
-)
+from penstock.connectors.file import filesystem, part_files
 from penstock.runtime.connector import CommitLog, Committer
 
 _log = logging.getLogger("penstock.connectors.file")
@@ -98,7 +77,7 @@ class FileCommitter(Committer[FileCommittable]):
     """
 
     def __init__(self, staging: str | None = None, missing: str = IGNORE) -> None:
-        self._staging = None if staging is None else Staging(staging)
+        self._staging = None if staging is None else part_files.Staging(staging)
         self._missing = missing
         #: the final paths of the files already made visible
         self._made_visible: set[str] = set()
@@ -112,7 +91,7 @@ class FileCommitter(Committer[FileCommittable]):
         for committable in committables:
             self._commit(committable, is_first=committable.final_path not in self._made_visible)
             self._made_visible.add(committable.final_path)
-        sync_names(committable.final_path for committable in committables)
+        filesystem.sync_names(committable.final_path for committable in committables)
         self._made_visible.clear()
 
     def recommit(self, committables: Sequence[FileCommittable]) -> None:
@@ -124,15 +103,15 @@ class FileCommitter(Committer[FileCommittable]):
         """
         for committable in committables:
             self._commit(committable, is_first=False)
-        sync_names(committable.final_path for committable in committables)
+        filesystem.sync_names(committable.final_path for committable in committables)
 
     def _commit(self, committable: FileCommittable, is_first: bool) -> None:
         hidden, final, size_bytes = committable.hidden_path, committable.final_path, committable.size_bytes
-        hidden_bytes = hidden_size(hidden)
-        final_bytes = size_or_none(final)
+        hidden_bytes = part_files.hidden_size(hidden)
+        final_bytes = filesystem.size_or_none(final)
         if final_bytes == size_bytes:
             if hidden_bytes is not None:
-                discard([hidden])
+                part_files.discard([hidden])
         elif hidden_bytes == size_bytes:
             self._show(hidden, final)
         elif hidden_bytes is not None:
@@ -144,8 +123,8 @@ class FileCommitter(Committer[FileCommittable]):
     @staticmethod
     def _show(hidden: str, final: str) -> None:
         try:
-            show(hidden, final)
-        except UploadGoneError as error:
+            part_files.show(hidden, final)
+        except part_files.UploadGoneError as error:
             raise CommitError(
                 f"cannot commit {final}: {error}. The job stood still for longer than a rule of the bucket keeps "
                 "incomplete uploads, or somebody has aborted it, and its rows are lost: start from a checkpoint before "
@@ -175,7 +154,7 @@ class FileCommitter(Committer[FileCommittable]):
         """
         if self._staging is not None:
             self._staging.remove_unpinned()
-            remove_what_died(self._staging.base_path)
+            part_files.remove_what_died(self._staging.base_path)
 
 
 _RUN, _COMMIT = ".run", ".commit"
@@ -194,26 +173,28 @@ class FileCommitLog(CommitLog):
         digest = hashlib.blake2b(job_name.encode(), digest_size=8).hexdigest()
         self._job_name = job_name
         self._base_path = base_path
-        self._staging = Staging(staging)
-        self._directory = join(base_path, STAGING)
+        self._staging = part_files.Staging(staging)
+        self._directory = filesystem.join(base_path, part_files.STAGING)
         self._prefix = f".{digest}-"
-        self._path = join(self._directory, f"{self._prefix}{staging.rpartition('/')[2]}")
+        self._path = filesystem.join(self._directory, f"{self._prefix}{staging.rpartition('/')[2]}")
         self._held: BinaryIO | None = None
         self._written: Sequence[FileCommittable] = ()
 
     def begin(self) -> list[str]:
         """Roll back dead runs and lock this run's file."""
         lines = [line for stem in self._dead() for line in self._take_back(stem)]
-        remove_what_died(self._base_path)
-        if is_local(self._directory):
-            self._held = create_held(self._path + _RUN)
+        part_files.remove_what_died(self._base_path)
+        if filesystem.is_local(self._directory):
+            self._held = filesystem.create_held(self._path + _RUN)
         return lines
 
     def _dead(self) -> list[str]:
         """Return the paths of dead runs, without their suffixes."""
-        mine = [path for path in list_all(self._directory) if path.rpartition("/")[2].startswith(self._prefix)]
+        mine = [
+            path for path in filesystem.list_all(self._directory) if path.rpartition("/")[2].startswith(self._prefix)
+        ]
         stems = sorted({path.rpartition(".")[0] for path in mine if path.endswith((_RUN, _COMMIT))})
-        return [stem for stem in stems if not is_local(stem) or remove_unless_held(stem + _RUN)]
+        return [stem for stem in stems if not filesystem.is_local(stem) or filesystem.remove_unless_held(stem + _RUN)]
 
     def _take_back(self, stem: str) -> list[str]:
         lines = []
@@ -225,15 +206,15 @@ class FileCommitLog(CommitLog):
                 + (f"; {missing} of them had already been removed, so their rows may appear twice" if missing else "")
             )
         name = stem.rpartition("/")[2].removeprefix(self._prefix)
-        Staging(join(self._directory, name)).remove_unpinned()
-        remove([stem + _COMMIT])
+        part_files.Staging(filesystem.join(self._directory, name)).remove_unpinned()
+        filesystem.remove([stem + _COMMIT])
         return lines
 
     def write(self, committables: Sequence[FileCommittable]) -> None:
         """Write the list."""
         self._written = committables
         files = [[c.hidden_path, c.final_path, c.size_bytes] for c in committables]
-        write_whole(self._path + _COMMIT, json.dumps({"job": self._job_name, "files": files}).encode())
+        filesystem.write_whole(self._path + _COMMIT, json.dumps({"job": self._job_name, "files": files}).encode())
 
     def take_back(self) -> None:
         """Remove the files of the list, and then the list.
@@ -244,24 +225,26 @@ class FileCommitLog(CommitLog):
         if files is None and self._written:
             self.write(self._written)
         _remove(self._written if files is None else files)
-        remove([self._path + _COMMIT])
+        filesystem.remove([self._path + _COMMIT])
 
     def close_commit(self) -> None:
         """Remove the list."""
-        if size_or_none(self._path + _COMMIT) is None:
+        if filesystem.size_or_none(self._path + _COMMIT) is None:
             raise CommitError(
                 f"another run of job {self._job_name!r} has rolled back what this one committed under "
                 f"{self._base_path}: do not run two at a time, or give them different names"
             )
-        remove([self._path + _COMMIT])
-        sync_names([self._path + _COMMIT])  # if a power failure restored the list, the next run would act on it
+        filesystem.remove([self._path + _COMMIT])
+        filesystem.sync_names(
+            [self._path + _COMMIT]
+        )  # if a power failure restored the list, the next run would act on it
 
     def end(self) -> None:
         """Remove all hidden files of the run."""
         if self._held is not None:
             self._held.close()
             self._held = None
-        remove([self._path + _RUN])
+        filesystem.remove([self._path + _RUN])
         self._staging.remove_unpinned()
 
 
@@ -272,13 +255,13 @@ def _read(path: str) -> list[FileCommittable] | None:
         CommitError: if the list names anything but part files.
     """
     try:
-        files: Any = json.loads(read_bytes(path))["files"]
+        files: Any = json.loads(filesystem.read_bytes(path))["files"]
     except FileNotFoundError:
         return None
     committables = [FileCommittable(*file) for file in files]
     for committable in committables:
         hidden, final = (p.rpartition("/")[2] for p in (committable.hidden_path, committable.final_path))
-        if not (is_part(hidden) and hidden.startswith(f".{final}.")):
+        if not (part_files.is_part(hidden) and hidden.startswith(f".{final}.")):
             raise CommitError(f"{path} is not a list of part files: it names {committable.final_path}")
     return committables
 
@@ -287,9 +270,13 @@ def _remove(files: Sequence[FileCommittable]) -> int:
     """Remove the files durably, hidden ones first so that no run can show them again; return how many were missing."""
     missing = 0
     for file in files:
-        is_there = hidden_size(file.hidden_path) is not None or size_or_none(file.final_path) is not None
-        discard([file.hidden_path])
-        remove([file.final_path])
+        is_there = (
+            part_files.hidden_size(file.hidden_path) is not None or filesystem.size_or_none(file.final_path) is not None
+        )
+        part_files.discard([file.hidden_path])
+        filesystem.remove([file.final_path])
         missing += not is_there
-    sync_names(file.final_path for file in files)  # if a power failure restored a file, no list would name it
+    filesystem.sync_names(
+        file.final_path for file in files
+    )  # if a power failure restored a file, no list would name it
     return missing

@@ -36,14 +36,8 @@ from penstock.formats.file_format import (
     MalformedRecordError,
     StreamFormat,
 )
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    InputStatus,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 
 NOT_BEGUN = -1
@@ -138,7 +132,7 @@ class FileEnumeratorState(TypedDict):
     listed: bool
 
 
-class FileEnumerator(SplitEnumerator[FileSplit]):
+class FileEnumerator(connector.SplitEnumerator[FileSplit]):
     """Hands out the splits of a fixed set of files, or of all files that appear in monitored paths (G8).
 
     Args:
@@ -155,7 +149,7 @@ class FileEnumerator(SplitEnumerator[FileSplit]):
 
     def __init__(
         self,
-        context: SplitEnumeratorContext[FileSplit],
+        context: connector.SplitEnumeratorContext[FileSplit],
         paths: Sequence[str],
         splittable: bool,
         split_bytes: int | None,
@@ -515,7 +509,7 @@ class SplitReader(Protocol):
         ...
 
 
-class FileSourceReader(SourceReader[Any, FileSplit]):
+class FileSourceReader(connector.SourceReader[Any, FileSplit]):
     """Reads file splits in one subtask (G8: a snapshot points just past the last record handed out).
 
     Args:
@@ -526,7 +520,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
 
     def __init__(
         self,
-        context: SourceReaderContext,
+        context: connector.SourceReaderContext,
         file_format: StreamFormat[Any] | BulkFormat[Any],
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
@@ -542,7 +536,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
         self._no_more = False
         self._more_at_once = False
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """Return at most `max_records` records, a whole batch of columns, or why no records are available."""
         self._more_at_once = False
         for _ in range(_STEPS_MAX):
@@ -561,7 +555,7 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
                 return self._without_splits()
             self._advance()
         self._more_at_once = True
-        return InputStatus.NOTHING_AVAILABLE
+        return connector.InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
         """Return 0 if the last call merely reached its step limit, since there is nothing to wait for."""
@@ -600,13 +594,13 @@ class FileSourceReader(SourceReader[Any, FileSplit]):
             self._reader.close()
             self._reader = None
 
-    def _without_splits(self) -> InputStatus:
+    def _without_splits(self) -> connector.InputStatus:
         if self._no_more:
-            return InputStatus.END_OF_INPUT
+            return connector.InputStatus.END_OF_INPUT
         if not self._requested:
             self._requested = True
             self._context.request_split()
-        return InputStatus.NOTHING_AVAILABLE
+        return connector.InputStatus.NOTHING_AVAILABLE
 
     def _advance(self) -> None:
         """Read the next block of the first split, or drop that split at its end."""

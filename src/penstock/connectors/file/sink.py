@@ -22,19 +22,10 @@ from penstock.base.errors import ConfigurationError, MissingPathError
 from penstock.base.typeinfo import TypeInformation
 from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
+from penstock.connectors.file import part_files
 from penstock.connectors.file.buckets import BucketAssigner, OutputFileConfig, RollingPolicy, check_bucket_id
 from penstock.connectors.file.committer import FAIL, IGNORE, FileCommitLog, FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import absolute_path, join, sync_names
-from penstock.connectors.file.part_files import (
-    PartNames,
-    Staging,
-    close_part,
-    create_part,
-    discard,
-    discard_part,
-    remove_what_died,
-    staging_directory,
-)
 from penstock.formats.file_format import BatchWriter
 from penstock.runtime.connector import CommitLog, Committer, RecordError, Sink, SinkWriter, SinkWriterContext, call_each
 
@@ -136,7 +127,7 @@ class _Part:
         self.final_path = final_path
         self.begun_ms = now_ms
         self.written_ms = now_ms
-        self.stream = create_part(open_path, final_path)
+        self.stream = part_files.create_part(open_path, final_path)
         self.format: PartFormat | None = None
 
 
@@ -160,7 +151,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         encoding: Encoder[Any] | SerializationSchema[Any] | BulkWriterFactory[Any],
         buckets: BucketAssigner,
         rolling_policy: RollingPolicy,
-        names: PartNames,
+        names: part_files.PartNames,
         counter: int = 0,
     ) -> None:
         self._context = context
@@ -173,14 +164,14 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._open: dict[str, _Part] = {}
         self._closed: list[FileCommittable] = []  # not yet returned by prepare_commit
         self._since = context.restored_checkpoint_id or 0
-        self._staging = Staging(names.staging)
+        self._staging = part_files.Staging(names.staging)
         self._has_ended = False
         if context.attempt > 0:
             self._staging.remove_stale(names, 0 if context.owes_nothing else self._since)
         if context.subtask_index == 0 and (context.attempt == 0 or not self._since):
-            remove_what_died(base_path)
+            part_files.remove_what_died(base_path)
         for job_id in context.forerunners:
-            former = Staging(staging_directory(base_path, job_id, context.operator_id))
+            former = part_files.Staging(part_files.staging_directory(base_path, job_id, context.operator_id))
             former.remove_stale(names, self._since, of_forerunner=True)
             former.remove_if_empty()
 
@@ -249,8 +240,8 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         for part in parts:
             if part.format is not None:
                 part.format.discard()
-            discard_part(part.stream, part.open_path)
-        discard(leftover)
+            part_files.discard_part(part.stream, part.open_path)
+        part_files.discard(leftover)
         if self._has_ended:  # not after every epoch, while readers may be listing the output
             self._staging.remove_if_empty()
 
@@ -300,7 +291,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         size_bytes = part.stream.tell()
         self._context.count("numBytesSend", size_bytes)
         try:
-            close_part(part.stream, part.open_path, part.closed_path)
+            part_files.close_part(part.stream, part.open_path, part.closed_path)
         except FileNotFoundError as error:
             raise MissingPathError(
                 f"{part.open_path} is gone: somebody else has removed it while it was being written. Its rows are "
@@ -381,12 +372,12 @@ class FileSink(Sink[T]):
 
     def create_committer(self, context: SinkWriterContext) -> Committer[FileCommittable]:
         """Create the committer, which renames files."""
-        staging = staging_directory(self._base_path, context.job_id, context.operator_id)
+        staging = part_files.staging_directory(self._base_path, context.job_id, context.operator_id)
         return FileCommitter(staging, self._missing)
 
     def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog:
         """Create the commit log, a list of part files beside them."""
-        staging = staging_directory(self._base_path, context.job_id, context.operator_id)
+        staging = part_files.staging_directory(self._base_path, context.job_id, context.operator_id)
         return FileCommitLog(self._base_path, staging, job_name)
 
     def for_type(self, type_info: TypeInformation | None) -> FileSink[T]:
@@ -399,7 +390,7 @@ class FileSink(Sink[T]):
 
     def _writer(self, context: SinkWriterContext, counter: int) -> FileWriter:
         config = self._file_config
-        names = PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix)
+        names = part_files.PartNames.of(context, self._base_path, config.part_prefix, config.part_suffix)
         return FileWriter(
             context, self._base_path, self._encoding, self._bucket_assigner, self._rolling_policy, names, counter
         )

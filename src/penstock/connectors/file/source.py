@@ -11,19 +11,12 @@ from penstock.base.time import Duration, Time, to_millis
 from penstock.connectors.file.filesystem import absolute_path
 from penstock.connectors.file.reader import FileEnumerator, FileSourceReader, FileSplit
 from penstock.formats.file_format import BulkFormat, StreamFormat
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 
 T = TypeVar("T")
 
 
-class FileSource(Source[T, FileSplit]):
+class FileSource(connector.Source[T, FileSplit]):
     """Reads files (G8). Create one with `for_record_stream_format` or `for_bulk_file_format`.
 
     A path is a file, a directory (including everything below it) or a glob pattern; files and directories whose names
@@ -71,18 +64,20 @@ class FileSource(Source[T, FileSplit]):
         return FileSourceBuilder(bulk_format, *paths)
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Unbounded if the source monitors its paths."""
-        return Boundedness.BOUNDED if self._interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
+        return (
+            connector.Boundedness.BOUNDED if self._interval_ms is None else connector.Boundedness.CONTINUOUS_UNBOUNDED
+        )
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
-    ) -> SplitEnumerator[FileSplit]:
+        self, context: connector.SplitEnumeratorContext[FileSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[FileSplit]:
         """Create an enumerator, or restore one from a result of `snapshot_state`."""
         splittable = not isinstance(self._format, StreamFormat) or self._format.splittable
         return FileEnumerator(context, self._paths, splittable, self._split_bytes, self._interval_ms, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, FileSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[T, FileSplit]:
         """Create a reader for one subtask."""
         return FileSourceReader(context, self._format)
 

@@ -19,16 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, OperationError, UnsupportedError
-from penstock.connectors.iceberg.data_files import (
-    EQUALITY,
-    EqualityDeletes,
-    StoredFile,
-    describe,
-    has_equality_deletes,
-    is_readable,
-    restored,
-    stored,
-)
+from penstock.connectors.iceberg import data_files
 from penstock.connectors.iceberg.tables import MAIN, TableLoader
 
 if TYPE_CHECKING:
@@ -133,9 +124,9 @@ class IcebergSplit:
 
     order: tuple[int, int]
     schema_id: int
-    file: StoredFile
+    file: data_files.StoredFile
     spec_id: int
-    deletes: tuple[tuple[int, StoredFile], ...] = ()
+    deletes: tuple[tuple[int, data_files.StoredFile], ...] = ()
     row_filter: Any = None
     position: int = 0
 
@@ -143,13 +134,17 @@ class IcebergSplit:
         """Return the split as a scan task of pyiceberg."""
         from pyiceberg.table import FileScanTask
 
-        deletes = {restored(values, spec_id) for spec_id, values in self.deletes if values["content"] != EQUALITY}
-        return FileScanTask(restored(self.file, self.spec_id), deletes)
+        deletes = {
+            data_files.restored(values, spec_id)
+            for spec_id, values in self.deletes
+            if values["content"] != data_files.EQUALITY
+        }
+        return FileScanTask(data_files.restored(self.file, self.spec_id), deletes)
 
     @property
-    def equality_deletes(self) -> tuple[tuple[int, StoredFile], ...]:
+    def equality_deletes(self) -> tuple[tuple[int, data_files.StoredFile], ...]:
         """The equality delete files."""
-        return tuple(entry for entry in self.deletes if entry[1]["content"] == EQUALITY)
+        return tuple(entry for entry in self.deletes if entry[1]["content"] == data_files.EQUALITY)
 
 
 def build_splits(
@@ -157,7 +152,7 @@ def build_splits(
     sequence: int,
     schema_id: int,
     row_filter: Any,
-    equality_deletes: EqualityDeletes | None = None,
+    equality_deletes: data_files.EqualityDeletes | None = None,
 ) -> list[IcebergSplit]:
     """Return the splits of pyiceberg's scan tasks, ordered by file name."""
     ordered = sorted(tasks, key=lambda task: task.file.file_path)
@@ -165,10 +160,10 @@ def build_splits(
         IcebergSplit(
             (sequence, index),
             schema_id,
-            _needed(stored(task.file)),
+            _needed(data_files.stored(task.file)),
             task.file.spec_id,
             tuple(
-                (file.spec_id, _needed(stored(file)))
+                (file.spec_id, _needed(data_files.stored(file)))
                 for file in [
                     *sorted(task.delete_files, key=_path),
                     *(() if equality_deletes is None else equality_deletes.of(task.file)),
@@ -180,7 +175,7 @@ def build_splits(
     ]
 
 
-def _needed(values: Mapping[str, Any]) -> StoredFile:
+def _needed(values: Mapping[str, Any]) -> data_files.StoredFile:
     return {name: values[name] for name in _NEEDED if name in values}
 
 
@@ -201,10 +196,10 @@ def check_columns(scanned: Scanned, schema: Schema) -> None:
         )
     for column in scanned.columns:
         kind = table_schema.field(column.name).type
-        if not is_readable(kind, column.type):
+        if not data_files.is_readable(kind, column.type):
             raise ConfigurationError(
                 f"column '{column.name}' of table {scanned.loader.title} cannot be read as {column.type}. It is "
-                f"{describe(kind)}"
+                f"{data_files.describe(kind)}"
             )
 
 
@@ -253,11 +248,11 @@ def _scan(table: Table, scanned: Scanned, snapshot: Snapshot, schema_id: int | N
     )
     schema_id = table.schema().schema_id if schema_id is None else schema_id
     title = scanned.loader.title
-    if not has_equality_deletes(table, snapshot):
+    if not data_files.has_equality_deletes(table, snapshot):
         files = list(table_scan.plan_files())
         refuse_formats(title, (task.file for task in files))
         return build_splits(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter)
-    deletes = EqualityDeletes()
+    deletes = data_files.EqualityDeletes()
     files = list(table_scan._manifest_planner.plan_files(snapshot.manifests(table.io), deletes.take))
     refuse_formats(title, [*(task.file for task in files), *deletes.files()])
     return build_splits(files, snapshot.sequence_number or 0, schema_id, scanned.row_filter, deletes)

@@ -29,16 +29,8 @@ from penstock.connectors.iceberg.scan import (
 )
 from penstock.connectors.iceberg.tables import MAIN, TableLoader, arrow_schema
 from penstock.connectors.split_reader import Background, ReadAheadReader
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    Boundedness,
-    InputStatus,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 
 if TYPE_CHECKING:
@@ -55,7 +47,7 @@ class IcebergEnumeratorState(TypedDict):
     last: int | None
 
 
-class IcebergEnumerator(SplitEnumerator[IcebergSplit]):
+class IcebergEnumerator(connector.SplitEnumerator[IcebergSplit]):
     """Assigns splits in snapshot order, each to the next reader that asks (G8).
 
     A failed listing fails the job, because the error is raised in the job master's turn.
@@ -63,7 +55,7 @@ class IcebergEnumerator(SplitEnumerator[IcebergSplit]):
 
     def __init__(
         self,
-        context: SplitEnumeratorContext[IcebergSplit],
+        context: connector.SplitEnumeratorContext[IcebergSplit],
         scanned: Scanned,
         restored: IcebergEnumeratorState | None,
     ) -> None:
@@ -196,12 +188,12 @@ class OpenTable:
 class IcebergReader(ReadAheadReader[IcebergSplit, pa.RecordBatch]):
     """Reads its splits one after the other, up to the limit."""
 
-    def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
+    def __init__(self, context: connector.SourceReaderContext, scanned: Scanned) -> None:
         super().__init__(context)
         self._table = OpenTable(scanned)
         self._left = scanned.limit
 
-    def read(self, split: IcebergSplit, max_records: int) -> tuple[Batch, IcebergSplit] | InputStatus | None:
+    def read(self, split: IcebergSplit, max_records: int) -> tuple[Batch, IcebergSplit] | connector.InputStatus | None:
         """See `PositionedReader`."""
         if self._left == 0:
             self.close_split()
@@ -226,7 +218,7 @@ class IcebergReader(ReadAheadReader[IcebergSplit, pa.RecordBatch]):
         self._table.close()
 
 
-class IcebergSource(Source[Any, IcebergSplit]):
+class IcebergSource(connector.Source[Any, IcebergSplit]):
     """Reads a table; created with `builder()`. Records are named rows.
 
     A split is a data file, and a position is the number of rows read, which stays valid because files do not change.
@@ -246,17 +238,17 @@ class IcebergSource(Source[Any, IcebergSplit]):
         return IcebergSourceBuilder()
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded, unless the source follows the table."""
-        return Boundedness.CONTINUOUS_UNBOUNDED if self.scanned.follows else Boundedness.BOUNDED
+        return connector.Boundedness.CONTINUOUS_UNBOUNDED if self.scanned.follows else connector.Boundedness.BOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[IcebergSplit], restored: Any | None
-    ) -> SplitEnumerator[IcebergSplit]:
+        self, context: connector.SplitEnumeratorContext[IcebergSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[IcebergSplit]:
         """See `Source`."""
         return IcebergEnumerator(context, self.scanned, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, IcebergSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, IcebergSplit]:
         """See `Source`."""
         return IcebergReader(context, self.scanned)
 

@@ -28,15 +28,8 @@ from aiokafka.record.control_record import ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
 from penstock.base.errors import CallTimeoutError, ConfigurationError, OperationError, UnsupportedError
+from penstock.connectors.kafka import producer
 from penstock.connectors.kafka.client import limit_lines, refused
-from penstock.connectors.kafka.producer import (
-    EMPTY,
-    FENCED_TIMEOUT_MS,
-    ONGOING,
-    KafkaCommittable,
-    ProducerKey,
-    TransactionState,
-)
 
 READ_UNCOMMITTED = 0
 LATEST = -1
@@ -302,7 +295,7 @@ class KafkaCluster:
             await _refresh(client)
             transactions: dict[str, str] = {}
             for broker in client.cluster.brokers():
-                answer = await client.send(broker.nodeId, ListTransactions([ONGOING, EMPTY]))
+                answer = await client.send(broker.nodeId, ListTransactions([producer.ONGOING, producer.EMPTY]))
                 _check(answer.error_code, "listing transactions")
                 states = ((row[0], row[2]) for row in answer.transaction_states)
                 transactions.update((name, state) for name, state in states if name.startswith(prefix))
@@ -310,22 +303,24 @@ class KafkaCluster:
 
         return self._try("listing transactions", ask)
 
-    def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState]:
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, producer.TransactionState]:
         """Return the coordinators' states of these ids, omitting unknown ones."""
         requested = list(transactional_ids)
 
-        async def ask(client: AIOKafkaClient) -> dict[str, TransactionState]:
+        async def ask(client: AIOKafkaClient) -> dict[str, producer.TransactionState]:
             by_node: defaultdict[int, list[str]] = defaultdict(list)
             for name in requested:
                 by_node[await client.coordinator_lookup(CoordinationType.TRANSACTION, name)].append(name)
-            transactions: dict[str, TransactionState] = {}
+            transactions: dict[str, producer.TransactionState] = {}
             for node, names in by_node.items():
                 answer = await client.send(node, DescribeTransactions(names))
                 for code, name, state, timeout_ms, _, producer_id, epoch, topics, _ in answer.transaction_states:
                     if code != _NOT_FOUND:
                         _check(code, f"describing the transaction {name}")
                         partitions = tuple((topic, p) for topic, numbers, _ in topics for p in numbers)
-                        transactions[name] = TransactionState(state, producer_id, epoch, timeout_ms, partitions)
+                        transactions[name] = producer.TransactionState(
+                            state, producer_id, epoch, timeout_ms, partitions
+                        )
             return transactions
 
         return self._try("describing transactions", ask) if requested else {}
@@ -346,12 +341,12 @@ class KafkaCluster:
 
         async def ask(client: AIOKafkaClient) -> None:
             node = await client.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
-            answer = await client.send(node, InitProducerId(transactional_id, FENCED_TIMEOUT_MS))
+            answer = await client.send(node, InitProducerId(transactional_id, producer.FENCED_TIMEOUT_MS))
             _check(answer.error_code, f"ending the transaction {transactional_id}")
 
         self._try(f"ending the transaction {transactional_id}", ask)
 
-    def commit(self, key: ProducerKey) -> bool:
+    def commit(self, key: producer.ProducerKey) -> bool:
         """Commit a transaction; return False if the coordinator refuses for good."""
 
         async def ask(client: AIOKafkaClient) -> bool:
@@ -365,7 +360,7 @@ class KafkaCluster:
 
         return self._try(f"committing the transaction {key.transactional_id}", ask)
 
-    def find_marker(self, committable: KafkaCommittable) -> bool | None:
+    def find_marker(self, committable: producer.KafkaCommittable) -> bool | None:
         """Return whether the transaction's marker in the log is a commit; None if the log has no marker."""
         topic, partition = committable.topic, committable.partition
         position = committable.offset
@@ -399,7 +394,7 @@ class KafkaCluster:
                 raise
             return None
 
-    async def _fetch_transaction_state(self, client: AIOKafkaClient, key: ProducerKey) -> str:
+    async def _fetch_transaction_state(self, client: AIOKafkaClient, key: producer.ProducerKey) -> str:
         node = await client.coordinator_lookup(CoordinationType.TRANSACTION, key.transactional_id)
         answer = await client.send(node, DescribeTransactions([key.transactional_id]))
         code, _, state, *_ = answer.transaction_states[0]
@@ -498,7 +493,7 @@ async def _leader(client: AIOKafkaClient, topic: str, partition: int) -> int:
     return int(leader)
 
 
-def _scan(data: bytes, position: int, key: ProducerKey) -> tuple[int, bool | None]:
+def _scan(data: bytes, position: int, key: producer.ProducerKey) -> tuple[int, bool | None]:
     """Return the end of the last batch, and whether the producer's first marker is a commit (None without a marker)."""
     records = MemoryRecords(data)
     while records.has_next():

@@ -25,15 +25,7 @@ import numpy as np
 from penstock.base.errors import OperationError
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.base import refuse_or_skip
-from penstock.connectors.kafka.client import (
-    LOG,
-    MISSING_PARTITION,
-    PASSING,
-    ConsumerOptions,
-    find_credentials_error,
-    make_consumer,
-    refused,
-)
+from penstock.connectors.kafka import client
 from penstock.connectors.kafka.consumer_offsets import MissingPartitions, OffsetCommits, Reading, Resetter
 from penstock.connectors.kafka.partitions import KafkaOffsetResetStrategy, KafkaPartitionSplit, KafkaTopicPartition
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema, KafkaRecords
@@ -76,7 +68,7 @@ class BrokerWatch:
 
     def on_error(self, error: KafkaError) -> None:
         """Handle an error of the client as a whole."""
-        self._refusal = find_credentials_error(error) or self._refusal
+        self._refusal = client.find_credentials_error(error) or self._refusal
         if error.name() in GONE:
             self.misses_something = True
         elif error.name() == "_ALL_BROKERS_DOWN":
@@ -84,7 +76,7 @@ class BrokerWatch:
         elif error.name() in ("_TRANSPORT", "_RESOLVE", "_TIMED_OUT"):
             self._reason = error.str()
         else:
-            LOG.warning("the Kafka client reports: %s (%s)", error.str(), error.name())
+            client.LOG.warning("the Kafka client reports: %s (%s)", error.str(), error.name())
 
     def on_statistics(self, text: str) -> None:
         """Handle the client's state, sent every second; used only while all brokers are down."""
@@ -96,7 +88,7 @@ class BrokerWatch:
         if self._is_down:
             self._is_down = False
             if self._down_since_ms is not None:
-                LOG.warning("a Kafka broker of %s is back", self._servers)
+                client.LOG.warning("a Kafka broker of %s is back", self._servers)
             self._down_since_ms = None
 
     def check(self, now_ms: int) -> None:
@@ -106,13 +98,13 @@ class BrokerWatch:
             OperationError: if they have been down for too long, or reject the credentials.
         """
         if self._refusal is not None:
-            raise refused(self._servers, self._refusal)
+            raise client.refused(self._servers, self._refusal)
         if not self._is_down:
             return
         if self._down_since_ms is None:
             self._down_since_ms = now_ms
             self.outages += 1
-            LOG.warning(
+            client.LOG.warning(
                 "no Kafka broker of %s can be reached (%s); the source tries for %d s",
                 self._servers,
                 self._reason,
@@ -144,7 +136,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     def __init__(
         self,
         context: SourceReaderContext,
-        options: ConsumerOptions,
+        options: client.ConsumerOptions,
         reset: KafkaOffsetResetStrategy,
         schema: KafkaRecordDeserializationSchema[Any],
     ) -> None:
@@ -174,7 +166,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             "stats_cb": self._brokers.on_statistics,
             "on_commit": self._commits.on_commit,
         }
-        return make_consumer({**self._options.of_consumer(self._context.subtask_index), **callbacks})
+        return client.make_consumer({**self._options.of_consumer(self._context.subtask_index), **callbacks})
 
     def _measure(self) -> None:
         gauge = self._context.gauge
@@ -409,7 +401,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 self._resetter.begin(reading.split, error)
         elif error.name() in GONE:
             self._brokers.misses_something = True
-        elif error.name() in PASSING or error.retriable():
+        elif error.name() in client.PASSING or error.retriable():
             self._brokers.on_error(error)
         else:
             where = topic if reading is None else f"{reading.split.partition}, offset {reading.split.position}"
@@ -423,10 +415,10 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         if self._options.fails_on_missing:
             raise OperationError(
                 f"the Kafka source cannot find {split.partition} any more, which it has read up to offset "
-                f"{split.position}. To go on without, set the property {MISSING_PARTITION} to 'ignore'"
+                f"{split.position}. To go on without, set the property {client.MISSING_PARTITION} to 'ignore'"
             )
         reading.is_missing = reading.is_at_end = True
-        LOG.warning("%s is gone at offset %d; the source goes on without", split.partition, split.position)
+        client.LOG.warning("%s is gone at offset %d; the source goes on without", split.partition, split.position)
         if split.stop is not None:
             self._finish(reading)
 

@@ -16,16 +16,8 @@ from penstock.base.copies import with_own_results
 from penstock.base.errors import ConfigurationError, WrongTypeError
 from penstock.base.output_tag import OutputTag
 from penstock.base.typeinfo import TypeInformation, Types
+from penstock.codecs import serialization
 from penstock.codecs.column_data import ColumnData
-from penstock.codecs.serialization import (
-    BAD_RECORD,
-    BadMessage,
-    DeserializationSchema,
-    Deserialized,
-    OnError,
-    SerializationSchema,
-    format_reason,
-)
 from penstock.connectors.kafka.partitions import KafkaTopicPartition
 from penstock.runtime.connector import RecordError, call_each
 
@@ -147,11 +139,13 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
         malformed_output: the side output for such records, if any; see `DeserializationSchema.skip_malformed`.
     """
 
-    on_error: OnError = "fail"
+    on_error: serialization.OnError = "fail"
     malformed_output: OutputTag | None = None
 
     @staticmethod
-    def value_only(deserialization_schema: DeserializationSchema[T]) -> KafkaRecordDeserializationSchema[T]:
+    def value_only(
+        deserialization_schema: serialization.DeserializationSchema[T],
+    ) -> KafkaRecordDeserializationSchema[T]:
         """Return a schema that deserializes values alone, and skips tombstones, which have no value."""
         return _ValueOnly(deserialization_schema)
 
@@ -164,7 +158,7 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
     def deserialize(self, record: KafkaRecord) -> T | None:
         """Return the program's record; None skips it. Raise `ValueError` for a record that cannot be read."""
 
-    def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
+    def deserialize_batch(self, records: KafkaRecords) -> serialization.Deserialized:
         """Return the program's records of a batch.
 
         By default this calls `deserialize` for each record, which may reuse an object that it has returned.
@@ -172,17 +166,17 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
         deserialize = with_own_results(self.deserialize)
         values: list[Any] = []
         positions: list[int] = []
-        bad: list[BadMessage] = []
+        bad: list[serialization.BadMessage] = []
         for position, record in enumerate(records):
             try:
                 value = deserialize(record)
-            except BAD_RECORD as error:
-                bad.append(BadMessage(position, format_reason(error), error))
+            except serialization.BAD_RECORD as error:
+                bad.append(serialization.BadMessage(position, serialization.format_reason(error), error))
                 continue
             if value is not None:
                 values.append(value)
                 positions.append(position)
-        return Deserialized(values, positions, bad)
+        return serialization.Deserialized(values, positions, bad)
 
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the records; any Python object, unless overridden."""
@@ -190,7 +184,7 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
 
 
 class _ValueOnly(KafkaRecordDeserializationSchema[T]):
-    def __init__(self, schema: DeserializationSchema[T]) -> None:
+    def __init__(self, schema: serialization.DeserializationSchema[T]) -> None:
         self._schema = schema
         self.on_error = schema.on_error
         self.malformed_output = schema.malformed_output
@@ -198,7 +192,7 @@ class _ValueOnly(KafkaRecordDeserializationSchema[T]):
     def deserialize(self, record: KafkaRecord) -> T | None:
         return None if record.value is None else self._schema.deserialize(record.value)
 
-    def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
+    def deserialize_batch(self, records: KafkaRecords) -> serialization.Deserialized:
         values = records.values
         if None not in values:
             return self._schema.deserialize_batch(values)  # type: ignore[arg-type]
@@ -215,8 +209,8 @@ class _Whole(KafkaRecordDeserializationSchema[KafkaRecord]):
     def deserialize(self, record: KafkaRecord) -> KafkaRecord:
         return record
 
-    def deserialize_batch(self, records: KafkaRecords) -> Deserialized:
-        return Deserialized(list(records))
+    def deserialize_batch(self, records: KafkaRecords) -> serialization.Deserialized:
+        return serialization.Deserialized(list(records))
 
 
 #: The names of a schema's parts in error messages.
@@ -283,8 +277,8 @@ class KafkaRecordSerializationSchema(Generic[T]):
     """Converts records to Kafka messages. Create one with `builder`."""
 
     topic: str | KafkaTopicSelector
-    value_schema: SerializationSchema[T]
-    key_schema: SerializationSchema[T] | None = None
+    value_schema: serialization.SerializationSchema[T]
+    key_schema: serialization.SerializationSchema[T] | None = None
     partitioner: KafkaPartitioner | None = None
     header_provider: Callable[[T], RecordHeaders | None] | None = None
 
@@ -336,9 +330,11 @@ class KafkaRecordSerializationSchema(Generic[T]):
         return chosen
 
 
-def serialized(schema: SerializationSchema[Any], records: Sequence[Any] | ColumnData, part: str) -> list[bytes | None]:
+def serialized(
+    schema: serialization.SerializationSchema[Any], records: Sequence[Any] | ColumnData, part: str
+) -> list[bytes | None]:
     """Serialize records with a schema, all at once if it supports that."""
-    if type(schema).serialize_batch is SerializationSchema.serialize_batch:
+    if type(schema).serialize_batch is serialization.SerializationSchema.serialize_batch:
         return call_each(schema.serialize, records, part)
     return list(schema.serialize_batch(records))
 
@@ -348,8 +344,8 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def __init__(self) -> None:
         self._topic: str | KafkaTopicSelector | None = None
-        self._value_schema: SerializationSchema[Any] | None = None
-        self._key_schema: SerializationSchema[Any] | None = None
+        self._value_schema: serialization.SerializationSchema[Any] | None = None
+        self._key_schema: serialization.SerializationSchema[Any] | None = None
         self._partitioner: KafkaPartitioner | None = None
         self._header_provider: Callable[[Any], RecordHeaders | None] | None = None
 
@@ -382,14 +378,14 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
     def set_value_serialization_schema(
-        self, value_serialization_schema: SerializationSchema[Any]
+        self, value_serialization_schema: serialization.SerializationSchema[Any]
     ) -> KafkaRecordSerializationSchemaBuilder:
         """Set the schema for message values."""
         self._value_schema = value_serialization_schema
         return self
 
     def set_key_serialization_schema(
-        self, key_serialization_schema: SerializationSchema[Any]
+        self, key_serialization_schema: serialization.SerializationSchema[Any]
     ) -> KafkaRecordSerializationSchemaBuilder:
         """Set the schema for message keys, from which Kafka chooses the partition; by default messages have no key."""
         self._key_schema = key_serialization_schema

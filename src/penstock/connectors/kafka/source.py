@@ -20,16 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 
 from penstock.base.errors import ConfigurationError, OperationError
 from penstock.codecs.serialization import DeserializationSchema
-from penstock.connectors.kafka.client import (
-    LOG,
-    MISSING_PARTITION,
-    PASSING,
-    ConsumerOptions,
-    consumer_options,
-    find_credentials_error,
-    make_admin,
-    make_consumer,
-)
+from penstock.connectors.kafka import client
 from penstock.connectors.kafka.partitions import (
     KafkaOffsetsInitializer,
     KafkaPartitionSplit,
@@ -44,14 +35,7 @@ from penstock.connectors.kafka.partitions import (
 )
 from penstock.connectors.kafka.reader import KafkaReader
 from penstock.connectors.kafka.records import KafkaRecordDeserializationSchema
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -65,7 +49,7 @@ _REQUEST_S: Final = 10.0
 _FIRST_REQUEST_S: Final = 2.0
 _RETRY_S: Final = 0.5
 #: Includes a topic that was described, but that the broker asked next does not know yet.
-_PASSING: Final = PASSING | {"UNKNOWN_TOPIC_OR_PART"}
+_PASSING: Final = client.PASSING | {"UNKNOWN_TOPIC_OR_PART"}
 
 
 class KafkaMetadata:
@@ -97,11 +81,11 @@ class KafkaMetadata:
     @property
     def _client(self) -> AdminClient:
         if self._admin is None:
-            self._admin = make_admin({**self._settings, "error_cb": self._on_error})
+            self._admin = client.make_admin({**self._settings, "error_cb": self._on_error})
         return self._admin
 
     def _on_error(self, error: KafkaError) -> None:
-        self._refusal = find_credentials_error(error) or self._refusal
+        self._refusal = client.find_credentials_error(error) or self._refusal
         if error.name() in ("_TRANSPORT", "_RESOLVE"):
             self._reason = error.str()
 
@@ -226,7 +210,7 @@ def ask_patiently(
                     "bootstrap.servers and the brokers; the property brokers.unavailable.timeout.ms says how long the "
                     "source waits"
                 ) from error
-            LOG.warning("%s: Kafka does not answer yet (%s); asking again", activity, text)
+            client.LOG.warning("%s: Kafka does not answer yet (%s); asking again", activity, text)
             time.sleep(_RETRY_S)
 
 
@@ -240,7 +224,7 @@ class ReadingPlan:
     subscription: Subscription
     starting: KafkaOffsetsInitializer
     stopping: KafkaOffsetsInitializer | None
-    options: ConsumerOptions
+    options: client.ConsumerOptions
 
 
 class KafkaEnumeratorState(TypedDict):
@@ -257,7 +241,7 @@ class _Found:
     splits: list[KafkaPartitionSplit]
 
 
-class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
+class KafkaEnumerator(connector.SplitEnumerator[KafkaPartitionSplit]):
     """See the module docstring.
 
     Args:
@@ -269,7 +253,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     def __init__(
         self,
         plan: ReadingPlan,
-        context: SplitEnumeratorContext[KafkaPartitionSplit],
+        context: connector.SplitEnumeratorContext[KafkaPartitionSplit],
         restored: KafkaEnumeratorState | None,
     ) -> None:
         self._plan = plan
@@ -338,7 +322,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     def _take(self, discovered: _Found | None, error: BaseException | None) -> None:
         interval_ms = self._plan.options.discovery_interval_ms
         if isinstance(error, MissingTopicError) and self._has_looked and not self._plan.options.fails_on_missing:
-            LOG.warning("%s: %s; the source goes on without", WHAT, error)
+            client.LOG.warning("%s: %s; the source goes on without", WHAT, error)
         elif isinstance(error, MissingTopicError) and self._has_looked:
             raise OperationError(self._missing_sentence(str(error))) from error
         elif error is not None:
@@ -346,11 +330,11 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         if discovered is not None:
             self._check_missing(discovered.partitions)
             if self._has_looked and discovered.splits:
-                LOG.info(
+                client.LOG.info(
                     "%s has found new partitions: %s", WHAT, ", ".join(str(s.partition) for s in discovered.splits)
                 )
             elif not discovered.partitions:
-                LOG.warning("%s has found no partition of %s", WHAT, self._plan.subscription)
+                client.LOG.warning("%s has found no partition of %s", WHAT, self._plan.subscription)
             self._known.update(split.partition for split in discovered.splits)
             self._pending += [split for split in discovered.splits if not split.is_read]
             self._has_looked = True
@@ -368,13 +352,13 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         problem = f"{', '.join(map(str, sorted(new)))} cannot be found any more"
         if self._plan.options.fails_on_missing:
             raise OperationError(self._missing_sentence(problem))
-        LOG.warning("%s: %s; the source goes on without", WHAT, problem)
+        client.LOG.warning("%s: %s; the source goes on without", WHAT, problem)
 
     def _missing_sentence(self, problem: str) -> str:
         return (
             f"{WHAT}: {problem}. Records that were not read are lost if the topic was deleted. To go on without, set "
             "the "
-            f"property {MISSING_PARTITION} to 'ignore'"
+            f"property {client.MISSING_PARTITION} to 'ignore'"
         )
 
     def _assign(self) -> None:
@@ -392,11 +376,11 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
                 self._context.signal_no_more_splits(reader)
 
 
-class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
+class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
     """Reads Kafka topics; created with `KafkaSource.builder()`."""
 
     def __init__(
-        self, plan: ReadingPlan, schema: KafkaRecordDeserializationSchema[T], boundedness: Boundedness
+        self, plan: ReadingPlan, schema: KafkaRecordDeserializationSchema[T], boundedness: connector.Boundedness
     ) -> None:
         self._plan = plan
         self._schema = schema
@@ -408,17 +392,17 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
         return KafkaSourceBuilder()
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded after `set_bounded`."""
         return self._boundedness
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[KafkaPartitionSplit], restored: Any | None
-    ) -> SplitEnumerator[KafkaPartitionSplit]:
+        self, context: connector.SplitEnumeratorContext[KafkaPartitionSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[KafkaPartitionSplit]:
         """Return a new enumerator, or one that resumes from a value that `snapshot_state` returned."""
         return KafkaEnumerator(self._plan, context, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[T, KafkaPartitionSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[T, KafkaPartitionSplit]:
         """Return a new reader for one subtask."""
         options = self._plan.options
         return KafkaReader(context, options, options.reset or self._plan.starting.reset, self._schema)
@@ -432,7 +416,7 @@ class KafkaSourceBuilder(Generic[T]):
         self._subscription: Subscription | None = None
         self._starting = KafkaOffsetsInitializer.earliest()
         self._stopping: KafkaOffsetsInitializer | None = None
-        self._boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+        self._boundedness = connector.Boundedness.CONTINUOUS_UNBOUNDED
         self._schema: KafkaRecordDeserializationSchema[T] | None = None
         self._client_id_prefix: str | None = None
 
@@ -493,13 +477,13 @@ class KafkaSourceBuilder(Generic[T]):
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
         """Stop each partition before an offset, in a job that counts as unbounded."""
         self._stopping = _initializer(stopping_offsets_initializer)
-        self._boundedness = Boundedness.CONTINUOUS_UNBOUNDED
+        self._boundedness = connector.Boundedness.CONTINUOUS_UNBOUNDED
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder[T]:
         """Stop each partition before an offset: the source is bounded, and can be read in BATCH."""
         self._stopping = _initializer(stopping_offsets_initializer)
-        self._boundedness = Boundedness.BOUNDED
+        self._boundedness = connector.Boundedness.BOUNDED
         return self
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema[T]) -> KafkaSourceBuilder[T]:
@@ -556,12 +540,16 @@ class KafkaSourceBuilder(Generic[T]):
             raise ConfigurationError("a Kafka source needs set_topics, set_topic_pattern or set_partitions")
         if self._schema is None:
             raise ConfigurationError("a Kafka source needs set_value_only_deserializer or set_deserializer")
-        options = consumer_options(self._properties, self._client_id_prefix, looks_once=self._stopping is not None)
+        options = client.consumer_options(
+            self._properties, self._client_id_prefix, looks_once=self._stopping is not None
+        )
         for initializer in (self._starting, self._stopping):
             if options.group_id is None and initializer is not None and initializer.needs_group:
                 raise ConfigurationError("KafkaOffsetsInitializer.committed_offsets() needs set_group_id")
         unconnected = {name: value for name, value in options.of_consumer(0).items() if name != "bootstrap.servers"}
-        make_consumer({**unconnected, "log_level": 0}).close()  # rejects properties that librdkafka does not know
+        client.make_consumer(
+            {**unconnected, "log_level": 0}
+        ).close()  # rejects properties that librdkafka does not know
         plan = ReadingPlan(self._subscription, self._starting, self._stopping, options)
         return KafkaSource(plan, self._schema, self._boundedness)
 

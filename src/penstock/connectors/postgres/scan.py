@@ -34,38 +34,10 @@ import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError
 from penstock.base.types import Row
-from penstock.connectors.postgres.client import (
-    Address,
-    JdbcConnectionOptions,
-    Link,
-    Relation,
-    connect,
-    driver,
-    naming,
-    quoted,
-    quoted_path,
-    relation,
-)
-from penstock.connectors.postgres.text_columns import (
-    FAIL,
-    SESSION,
-    array_literal,
-    check_mode,
-    literal,
-    parse_batch,
-    texts_of_csv,
-    to_server_texts,
-)
+from penstock.connectors.postgres import client, text_columns
 from penstock.connectors.split_reader import Background, ReadAheadReader
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 
 if TYPE_CHECKING:
@@ -102,7 +74,7 @@ class Partitions:
 
     def conditions(self) -> list[str]:
         """Return the SQL condition of each part."""
-        name = quoted(self.column)
+        name = client.quoted(self.column)
         width = self.upper - self.lower + 1
         bounds = sorted({self.lower + width * part // self.count for part in range(1, self.count)} - {self.lower})
         if not bounds:
@@ -140,14 +112,14 @@ class Scanned:
         unrepresentable: how to read values that a type cannot hold, see `text_columns`.
     """
 
-    address: Address
+    address: client.Address
     table: str
     columns: tuple[ScannedColumn, ...]
     conditions: tuple[str, ...] = ()
     limit: int | None = None
     partitions: Partitions | None = None
     fetch_size: int = FETCH_SIZE
-    unrepresentable: str = FAIL
+    unrepresentable: str = text_columns.FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +155,12 @@ def build_query(scanned: Scanned, split: ScanSplit) -> str:
     expressions = [column.expression for column in scanned.columns]
     where = [condition for condition in (split.condition, *scanned.conditions) if condition]
     # Qualify the names: unqualified ones would refer to the output's columns, which are text.
-    order = [f"t.{quoted(name)}" for name in split.key]
+    order = [f"t.{client.quoted(name)}" for name in split.key]
     offset = ""
     if split.key:
         expressions += [f"{name}::text" for name in order]
         if split.after is not None:
-            values = ", ".join(map(literal, split.after))
+            values = ", ".join(map(text_columns.literal, split.after))
             where.append(f"({', '.join(order)}) > ({values})" if len(order) > 1 else f"{order[0]} > {values}")
     else:
         order = [f'(ROW({", ".join(expressions)})::text) COLLATE "C"']
@@ -224,9 +196,9 @@ class Fetch:
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows after the split's position."""
-        with connect(self._scanned.address) as connection:
+        with client.connect(self._scanned.address) as connection:
             self._connection = connection
-            connection.execute(SESSION)
+            connection.execute(text_columns.SESSION)
             connection.execute("SET idle_in_transaction_session_timeout = 0")
             if self._is_stopped:
                 return
@@ -239,8 +211,8 @@ class Fetch:
         if self._split.snapshot is None:
             return
         try:
-            connection.execute(f"SET TRANSACTION SNAPSHOT {literal(self._split.snapshot)}")
-        except driver().Error as error:
+            connection.execute(f"SET TRANSACTION SNAPSHOT {text_columns.literal(self._split.snapshot)}")
+        except client.driver().Error as error:
             if error.sqlstate not in INVALID_SNAPSHOT:
                 raise
             self.lost_snapshot = True
@@ -252,7 +224,7 @@ class Fetch:
         text = build_query(scanned, self._split)
         lines: list[bytes] = []
         with (
-            naming(f"cannot read {self._split.relation}"),
+            client.naming(f"cannot read {self._split.relation}"),
             connection.cursor() as cursor,
             cursor.copy(f"COPY ({text}) TO STDOUT (FORMAT csv)") as copy,
         ):
@@ -266,8 +238,8 @@ class Fetch:
 
     def _made(self, lines: list[bytes]) -> Rows:
         columns = self._scanned.columns
-        texts = texts_of_csv(b"".join(lines), len(columns) + len(self._split.key) + 1)
-        batch = parse_batch(
+        texts = text_columns.texts_of_csv(b"".join(lines), len(columns) + len(self._split.key) + 1)
+        batch = text_columns.parse_batch(
             texts[: len(columns)],
             [column.type for column in columns],
             [column.name for column in columns],
@@ -287,7 +259,7 @@ class Fetch:
 LOG: Final = logging.getLogger(__name__)
 
 
-class JdbcSource(Source[Any, ScanSplit]):
+class JdbcSource(connector.Source[Any, ScanSplit]):
     """Reads a PostgreSQL table or view to its end; built by `builder()`. Records are named rows.
 
     Readers resume where they stopped after a failure (`penstock.connectors.postgres.scan` describes the exact
@@ -303,17 +275,17 @@ class JdbcSource(Source[Any, ScanSplit]):
         return JdbcSourceBuilder()
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded."""
-        return Boundedness.BOUNDED
+        return connector.Boundedness.BOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[ScanSplit], restored: Any | None
-    ) -> SplitEnumerator[ScanSplit]:
+        self, context: connector.SplitEnumeratorContext[ScanSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[ScanSplit]:
         """See `Source`."""
         return ScanEnumerator(context, self.scanned, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, ScanSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, ScanSplit]:
         """See `Source`."""
         return ScanReader(context, self.scanned)
 
@@ -330,7 +302,7 @@ class JdbcSourceBuilder:
         self._conditions: tuple[str, ...] = ()
         self._partitions: Partitions | None = None
         self._fetch_size = FETCH_SIZE
-        self._unrepresentable = FAIL
+        self._unrepresentable = text_columns.FAIL
 
     def set_db_url(self, url: str) -> JdbcSourceBuilder:
         """Set the URL: `jdbc:postgresql://HOST:PORT/DATABASE`, or `postgresql://…`."""
@@ -376,7 +348,7 @@ class JdbcSourceBuilder:
 
     def set_unrepresentable_values(self, mode: str) -> JdbcSourceBuilder:
         """Set how to read values that a type cannot hold, such as NaN in a DECIMAL: `fail` (default), or `null`."""
-        self._unrepresentable = check_mode(mode)
+        self._unrepresentable = text_columns.check_mode(mode)
         return self
 
     def build(self) -> JdbcSource:
@@ -389,13 +361,13 @@ class JdbcSourceBuilder:
         """
         if self._url is None or self._table is None:
             raise ConfigurationError("a JdbcSource needs set_db_url() and set_table_name()")
-        address = Address(self._url, self._user, self._password)
-        with connect(address) as connection:
-            table_relation = relation(connection, self._table)
+        address = client.Address(self._url, self._user, self._password)
+        with client.connect(address) as connection:
+            table_relation = client.relation(connection, self._table)
         if self._partitions is not None:
             table_relation.column(self._partitions.column)
         chosen = [table_relation.column(name) for name in self._columns] or list(table_relation.columns)
-        columns = tuple(ScannedColumn(column.name, quoted(column.name), column.type) for column in chosen)
+        columns = tuple(ScannedColumn(column.name, client.quoted(column.name), column.type) for column in chosen)
         return JdbcSource(
             Scanned(
                 address,
@@ -409,10 +381,12 @@ class JdbcSourceBuilder:
         )
 
 
-class ScanEnumerator(SplitEnumerator[ScanSplit]):
+class ScanEnumerator(connector.SplitEnumerator[ScanSplit]):
     """Exports a snapshot, cuts the table, and assigns the parts."""
 
-    def __init__(self, context: SplitEnumeratorContext[ScanSplit], scanned: Scanned, restored: Any | None) -> None:
+    def __init__(
+        self, context: connector.SplitEnumeratorContext[ScanSplit], scanned: Scanned, restored: Any | None
+    ) -> None:
         self._context = context
         self._scanned = scanned
         self._splits: list[ScanSplit] | None = restored
@@ -432,16 +406,16 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
             self._is_ready = True
 
     def _find(self) -> list[ScanSplit]:
-        holder = connect(self._scanned.address)
+        holder = client.connect(self._scanned.address)
         try:
             holder.execute("SET idle_in_transaction_session_timeout = 0")
-            table_relation = relation(holder, self._scanned.table)
+            table_relation = client.relation(holder, self._scanned.table)
             holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             exported = holder.execute("SELECT pg_export_snapshot()").fetchone()
             assert exported is not None
             partitions = self._scanned.partitions
             conditions = [""] if partitions is None else partitions.conditions()
-            path = quoted_path(self._scanned.table)
+            path = client.quoted_path(self._scanned.table)
             splits = [
                 ScanSplit(number, condition, path, table_relation.key, exported[0])
                 for number, condition in enumerate(conditions)
@@ -506,7 +480,7 @@ class ScanEnumerator(SplitEnumerator[ScanSplit]):
 class ScanReader(ReadAheadReader[ScanSplit, Rows]):
     """Reads its splits one after the other."""
 
-    def __init__(self, context: SourceReaderContext, scanned: Scanned) -> None:
+    def __init__(self, context: connector.SourceReaderContext, scanned: Scanned) -> None:
         super().__init__(context)
         self._scanned = scanned
         self._fetch: Fetch | None = None
@@ -558,52 +532,52 @@ class KeyLookup:
 
     def __init__(
         self,
-        address: Address,
+        address: client.Address,
         table: str,
         columns: Sequence[ScannedColumn],
         key: Sequence[str],
         conditions: Sequence[str] = (),
         retries: int = _RETRIES,
-        unrepresentable: str = FAIL,
+        unrepresentable: str = text_columns.FAIL,
     ) -> None:
         self._unrepresentable = unrepresentable
-        self._link = Link(address)
+        self._link = client.Link(address)
         self._table = table
         self._columns = tuple(columns)
         self._key = tuple(key)
         self._conditions = tuple(conditions)
         self._retries = retries
-        self._relation: Relation | None = None
+        self._relation: client.Relation | None = None
         self._connection: Any = None
 
     def find(self, keys: Sequence[pa.Array]) -> tuple[pa.RecordBatch, pa.Array]:
         """Return the rows of the keys (an array per key column) and, for each row, its key's index, ascending."""
-        literals = [array_literal(to_server_texts(column)) for column in keys]
+        literals = [text_columns.array_literal(text_columns.to_server_texts(column)) for column in keys]
         lines = self._link.retrying(self._retries, lambda connection: self._ask(connection, literals))
         count = len(self._columns)
-        texts = texts_of_csv(lines, count + 1) if lines else [pa.array([], pa.string())] * (count + 1)
+        texts = text_columns.texts_of_csv(lines, count + 1) if lines else [pa.array([], pa.string())] * (count + 1)
         kinds = [column.type for column in self._columns]
         names, titles = [f"c{index}" for index in range(count)], [column.title for column in self._columns]
-        rows = parse_batch(texts[:count], kinds, names, self._unrepresentable, titles)
+        rows = text_columns.parse_batch(texts[:count], kinds, names, self._unrepresentable, titles)
         return rows, texts[count].cast(pa.int64())
 
     def _ask(self, connection: Any, literals: Sequence[str]) -> bytes:
         if connection is not self._connection:
-            connection.execute(SESSION)
-            self._relation = relation(connection, self._table)
+            connection.execute(text_columns.SESSION)
+            self._relation = client.relation(connection, self._table)
             self._connection = connection
         assert self._relation is not None
         names = [f"k{index}" for index in range(len(literals))]
         kinds = [self._relation.column(name).sql_type for name in self._key]
         arrays = ", ".join(f"{text}::{kind}[]" for text, kind in zip(literals, kinds, strict=True))
-        matches = [f"t.{quoted(name)} = k.{alias}" for name, alias in zip(self._key, names, strict=True)]
+        matches = [f"t.{client.quoted(name)} = k.{alias}" for name, alias in zip(self._key, names, strict=True)]
         expressions = ", ".join([*(column.expression for column in self._columns), "k.n - 1"])
         text = (
             f"SELECT {expressions} FROM unnest({arrays}) WITH ORDINALITY AS k({', '.join(names)}, n) "
             f"JOIN {self._relation.path} AS t ON {' AND '.join([*matches, *self._conditions])} ORDER BY k.n"
         )
         with (
-            naming(f"cannot look up rows of {self._relation.path}"),
+            client.naming(f"cannot look up rows of {self._relation.path}"),
             connection.cursor() as cursor,
             cursor.copy(f"COPY ({text}) TO STDOUT (FORMAT csv)") as copy,
         ):
@@ -656,14 +630,14 @@ class JdbcLookup:
 
     def __init__(
         self,
-        connection_options: JdbcConnectionOptions,
+        connection_options: client.JdbcConnectionOptions,
         table: str,
         key: Sequence[str],
         columns: Sequence[str] = (),
         cache: LookupCache | None = None,
-        unrepresentable_values: str = FAIL,
+        unrepresentable_values: str = text_columns.FAIL,
     ) -> None:
-        driver()
+        client.driver()
         if not key:
             raise ConfigurationError(f"a look-up in table {table} needs at least one column of its key")
         self._address = connection_options.address()
@@ -671,7 +645,7 @@ class JdbcLookup:
         self._key = tuple(key)
         self._names = tuple(columns)
         self._cache = cache
-        self._unrepresentable = check_mode(unrepresentable_values)
+        self._unrepresentable = text_columns.check_mode(unrepresentable_values)
         self._forget()
 
     def _forget(self) -> None:
@@ -736,14 +710,14 @@ class JdbcLookup:
         return rows_by_key
 
     def _connected(self) -> KeyLookup:
-        link = Link(self._address)
+        link = client.Link(self._address)
         try:
-            table_relation = link.retrying(_RETRIES, lambda connection: relation(connection, self._table))
+            table_relation = link.retrying(_RETRIES, lambda connection: client.relation(connection, self._table))
         finally:
             link.close()
         chosen = [table_relation.column(name) for name in self._names] or list(table_relation.columns)
         self._names = tuple(column.name for column in chosen)
-        columns = [ScannedColumn(column.name, f"t.{quoted(column.name)}", column.type) for column in chosen]
+        columns = [ScannedColumn(column.name, f"t.{client.quoted(column.name)}", column.type) for column in chosen]
         return KeyLookup(self._address, self._table, columns, self._key, unrepresentable=self._unrepresentable)
 
     def _of_cache(self, key: Any) -> list[Row] | None:

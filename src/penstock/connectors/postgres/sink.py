@@ -76,16 +76,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from penstock.base.errors import ConfigurationError, MisuseError, UnsupportedError
 from penstock.base.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.base.types import Row, RowKind, values_by_names
-from penstock.connectors.postgres.client import (
-    Address,
-    JdbcConnectionOptions,
-    JdbcExactlyOnceOptions,
-    JdbcExecutionOptions,
-    Link,
-    driver,
-    naming,
-    quoted_path,
-)
+from penstock.connectors.postgres import client
 from penstock.runtime.connector import Committer, RecordError, Sink, SinkWriter, SinkWriterContext
 
 if TYPE_CHECKING:
@@ -129,9 +120,9 @@ class Writing(Protocol):
 class LedgerCommitter(Committer[HeldRows]):
     """Writes each committable together with its name, in one transaction each."""
 
-    def __init__(self, address: Address, ledger_table: str, retries: int, writing: Writing) -> None:
-        self._link = Link(address)
-        self._ledger = quoted_path(ledger_table)
+    def __init__(self, address: client.Address, ledger_table: str, retries: int, writing: Writing) -> None:
+        self._link = client.Link(address)
+        self._ledger = client.quoted_path(ledger_table)
         self._retries = retries
         self._writing = writing
         self._ready: psycopg.Connection[Any] | None = None
@@ -201,10 +192,14 @@ class WrittenRows(Gathered):
     """Writes rows when the batch is full, when they have waited long enough, and at every checkpoint."""
 
     def __init__(
-        self, context: SinkWriterContext, address: Address, options: JdbcExecutionOptions, writing: Writing
+        self,
+        context: SinkWriterContext,
+        address: client.Address,
+        options: client.JdbcExecutionOptions,
+        writing: Writing,
     ) -> None:
         self._context = context
-        self._link = Link(address)
+        self._link = client.Link(address)
         self._options = options
         self._writing = writing
         self._parts: list[Any] = []
@@ -427,7 +422,7 @@ class Execution:
         plain = self._statement.plain
         self._copies = plain is not None and is_plain_table(connection, plain.table)
         if plain is not None and self._copies and plain.conflict:
-            with naming(f"cannot make a temporary table for {plain.table}"):
+            with client.naming(f"cannot make a temporary table for {plain.table}"):
                 connection.execute(
                     f"CREATE TEMP TABLE IF NOT EXISTS {self._stage} ON COMMIT DELETE ROWS AS "
                     f"SELECT {', '.join(plain.columns)} FROM {plain.table} WITH NO DATA"
@@ -437,7 +432,7 @@ class Execution:
     def run(self, connection: psycopg.Connection[Any], rows: Sequence[Sequence[Any]]) -> None:
         """Execute the statement for each row, in an open transaction."""
         statement = self._statement
-        with naming(f"PostgreSQL refuses what {statement.sql!r} writes"):
+        with client.naming(f"PostgreSQL refuses what {statement.sql!r} writes"):
             if statement.plain is not None and self._copies and len(rows) >= COPY_ROWS_MIN:
                 self._copy(connection, statement.plain, rows)
             else:
@@ -461,7 +456,7 @@ class Execution:
             try:
                 with connection.transaction():
                     cursor.execute(insert)
-            except driver().errors.CardinalityViolation:
+            except client.driver().errors.CardinalityViolation:
                 cursor.executemany(self._statement.executed, rows)
 
 
@@ -493,9 +488,9 @@ class JdbcSink(Sink[Any]):
     def __init__(
         self,
         statement: Statement,
-        address: Address,
-        execution: JdbcExecutionOptions,
-        exactly_once: JdbcExactlyOnceOptions | None,
+        address: client.Address,
+        execution: client.JdbcExecutionOptions,
+        exactly_once: client.JdbcExactlyOnceOptions | None,
         names: tuple[str, ...] = (),
     ) -> None:
         self._statement = statement
@@ -509,8 +504,8 @@ class JdbcSink(Sink[Any]):
     def sink(
         sql: str,
         type_info: TypeInformation | None,
-        jdbc_connection_options: JdbcConnectionOptions,
-        jdbc_execution_options: JdbcExecutionOptions | None = None,
+        jdbc_connection_options: client.JdbcConnectionOptions,
+        jdbc_execution_options: client.JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
         """Create a sink that writes as records arrive: at least once.
 
@@ -534,26 +529,26 @@ class JdbcSink(Sink[Any]):
     def exactly_once_sink(
         sql: str,
         type_info: TypeInformation | None,
-        jdbc_connection_options: JdbcConnectionOptions,
-        jdbc_exactly_once_options: JdbcExactlyOnceOptions | None = None,
+        jdbc_connection_options: client.JdbcConnectionOptions,
+        jdbc_exactly_once_options: client.JdbcExactlyOnceOptions | None = None,
     ) -> JdbcSink:
         """Create a sink that writes each record once, when the checkpoint that covers it is complete.
 
         Until then, rows are held in memory and in the checkpoint. A table in the database records each commit in the
         same transaction (`penstock.connectors.postgres.sink` explains why).
         """
-        options = jdbc_exactly_once_options or JdbcExactlyOnceOptions.defaults()
+        options = jdbc_exactly_once_options or client.JdbcExactlyOnceOptions.defaults()
         return JdbcSink._build_sink(sql, type_info, jdbc_connection_options, None, options)
 
     @staticmethod
     def _build_sink(
         sql: str,
         type_info: TypeInformation | None,
-        connection: JdbcConnectionOptions,
-        execution: JdbcExecutionOptions | None,
-        exactly_once: JdbcExactlyOnceOptions | None,
+        connection: client.JdbcConnectionOptions,
+        execution: client.JdbcExecutionOptions | None,
+        exactly_once: client.JdbcExactlyOnceOptions | None,
     ) -> JdbcSink:
-        driver()
+        client.driver()
         statement = Statement.of(sql)
         fields = type_info.get_field_types() if isinstance(type_info, RowTypeInfo | TupleTypeInfo) else None
         if fields is not None and len(fields) != statement.count:
@@ -561,7 +556,7 @@ class JdbcSink(Sink[Any]):
                 f"records have {len(fields)} fields, but the statement takes {statement.count} values: {sql}"
             )
         names = tuple(type_info.get_field_names()) if isinstance(type_info, RowTypeInfo) else ()
-        options = execution or JdbcExecutionOptions.defaults()
+        options = execution or client.JdbcExecutionOptions.defaults()
         return JdbcSink(statement, connection.address(), options, exactly_once, names)
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Any]:

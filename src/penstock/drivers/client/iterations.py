@@ -32,14 +32,7 @@ from penstock.drivers.client.submit import submit
 from penstock.drivers.directories import directory_of_this_process
 from penstock.plan.job_graph import LoopPlan, build_job_graph, directory_of_role, operator_id_of_role
 from penstock.plan.transformation import Transformation
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 from penstock.runtime.graph import JobGraph
 from penstock.runtime.supersteps import AGGREGATE, RECORDS, Superstep
 
@@ -334,7 +327,7 @@ class Iteration:
         return self._of_this_machine, False
 
 
-class IterationSource(Source[Any, CachedSplit]):
+class IterationSource(connector.Source[Any, CachedSplit]):
     """A source that reads the result of a loop."""
 
     def __init__(self, iteration: Iteration) -> None:
@@ -348,9 +341,9 @@ class IterationSource(Source[Any, CachedSplit]):
         return self._iteration
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded."""
-        return Boundedness.BOUNDED
+        return connector.Boundedness.BOUNDED
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_iteration": None}
@@ -360,13 +353,13 @@ class IterationSource(Source[Any, CachedSplit]):
         self.iteration.run(check_cancelled)
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[CachedSplit], restored: Any | None
-    ) -> SplitEnumerator[CachedSplit]:
+        self, context: connector.SplitEnumeratorContext[CachedSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[CachedSplit]:
         """Return an enumerator of the result's files or, after a restore, of the files that the checkpoint names."""
         directory = self.iteration.run(lambda: None)
         return CachedSource(directory).create_enumerator(context, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CachedSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, CachedSplit]:
         """Return a reader of the files."""
         return CachedSource("").create_reader(context)
 

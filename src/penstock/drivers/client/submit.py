@@ -13,15 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, JobExecutionError
-from penstock.base.options import (
-    CHECKPOINTING_DIR,
-    EXECUTION_TARGET,
-    HIGH_AVAILABILITY_DIR,
-    HIGH_AVAILABILITY_TYPE,
-    RECOVERY_FROM_LATEST,
-)
 from penstock.drivers.leader_election import LOCK_FILE, Election, FileElection, ZooKeeperElection, ZooKeeperSettings
 from penstock.drivers.logs import ClientListener
 from penstock.drivers.running_job import Moves, RunningJob
@@ -54,7 +48,7 @@ def submit(job_graph: JobGraph, configuration: Configuration, listener: JobListe
 
 
 def _submit(job_graph: JobGraph, configuration: Configuration, listener: JobListener) -> RunningJob:
-    is_local = configuration.read(EXECUTION_TARGET) == "local"
+    is_local = configuration.read(options.EXECUTION_TARGET) == "local"
     if is_local:
         from penstock.drivers.local.mini_cluster import prepare
 
@@ -89,19 +83,21 @@ def build_election(configuration: Configuration, job_name: str) -> Election | No
     Raises:
         ConfigurationError: if a required option is missing or invalid, or ZooKeeper's client is not installed.
     """
-    kind = configuration.read(HIGH_AVAILABILITY_TYPE)
+    kind = configuration.read(options.HIGH_AVAILABILITY_TYPE)
     if kind == "NONE":
         return None
-    checkpoints = configuration.read(CHECKPOINTING_DIR)
-    directory = configuration.read(HIGH_AVAILABILITY_DIR) if kind == "FILE" else None
+    checkpoints = configuration.read(options.CHECKPOINTING_DIR)
+    directory = configuration.read(options.HIGH_AVAILABILITY_DIR) if kind == "FILE" else None
     directory = directory or checkpoints
     if directory is None:
-        reason = f"{HIGH_AVAILABILITY_TYPE.key()} is {kind}"
-        raise ConfigurationError(f"{reason}: set {CHECKPOINTING_DIR.key()} too, where standbys find checkpoints")
+        reason = f"{options.HIGH_AVAILABILITY_TYPE.key()} is {kind}"
+        raise ConfigurationError(
+            f"{reason}: set {options.CHECKPOINTING_DIR.key()} too, where standbys find checkpoints"
+        )
     if kind == "FILE":
         return _file_election(directory, job_name)
     if absolute_url(directory).startswith("memory://"):
-        where = f"{CHECKPOINTING_DIR.key()} is {directory}"
+        where = f"{options.CHECKPOINTING_DIR.key()} is {directory}"
         raise ConfigurationError(
             f"{where}, in the memory of this process: standbys need a directory that all can reach"
         )
@@ -112,7 +108,8 @@ def _file_election(directory: str, job_name: str) -> FileElection:
     path = absolute_url(directory).removeprefix("file://")
     if "://" in path or "::" in path:
         raise ConfigurationError(
-            f"{HIGH_AVAILABILITY_TYPE.key()} is FILE, but {directory} has no locks: set {HIGH_AVAILABILITY_DIR.key()} "
+            f"{options.HIGH_AVAILABILITY_TYPE.key()} is FILE, but {directory} has no locks: set "
+            f"{options.HIGH_AVAILABILITY_DIR.key()} "
             "to a directory of this host"
         )
     return FileElection(Path(path) / MARKS_DIRECTORY / file_of_name(job_name) / LOCK_FILE)
@@ -134,7 +131,7 @@ def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> Ru
     if election is None:
         return submit(job_graph, configuration)
     if job_graph.mode not in ("STREAMING", "MICRO_BATCH"):
-        key = HIGH_AVAILABILITY_TYPE.key()
+        key = options.HIGH_AVAILABILITY_TYPE.key()
         raise ConfigurationError(f"{key}: {job_graph.name!r} is a batch, which leaves no checkpoint to a standby")
     listener = ClientListener(job_graph)
     former = election.wait(listener.on_log)
@@ -143,7 +140,7 @@ def submit_when_leading(job_graph: JobGraph, configuration: Configuration) -> Ru
         raise JobExecutionError(job_graph.name, f"while this driver stood by for {former}: {former.end}")
     of_leader = Configuration()
     of_leader.add_all(configuration)
-    of_leader.write(RECOVERY_FROM_LATEST, True)
+    of_leader.write(options.RECOVERY_FROM_LATEST, True)
     try:
         if election.lost is not None:
             raise DeposedError(job_graph.name, no_longer_leads(election.lost))

@@ -16,21 +16,7 @@ from msgspec.structs import replace
 from penstock.base.errors import CheckpointError
 from penstock.drivers.simulation.disk import LEADERS, METADATA, PART, PARTIAL, Disk, get_directory, make_directories
 from penstock.drivers.simulation.faults import Faults
-from penstock.storage.leadership import (
-    FOUND_PREFIX,
-    MARKS_DIRECTORY,
-    MASTER_PREFIX,
-    DeposedError,
-    Found,
-    JobMark,
-    LeftByJobs,
-    checkpoint_counts,
-    decode_mark,
-    encode_found,
-    encode_mark,
-    id_of_metadata,
-    mark_file,
-)
+from penstock.storage import leadership
 from penstock.storage.metadata import (
     REVOKED,
     CheckpointMetadata,
@@ -286,7 +272,7 @@ class MemoryStore:
         if paths:
             self._delete_all(lambda: paths)
 
-    def delete_jobs(self, job_ids: Iterable[str], left: LeftByJobs | None = None) -> None:
+    def delete_jobs(self, job_ids: Iterable[str], left: leadership.LeftByJobs | None = None) -> None:
         """Delete the files that jobs have left; `left` lists known ones that a stale listing may lack."""
 
         def find() -> list[str]:
@@ -346,7 +332,7 @@ class MemoryStore:
         if self._faults.storage_fault(("claim-refused",)):
             raise OSError("planned: the write was refused")
         number = self._disk.leader + 1
-        path = f"{LEADERS}/{MASTER_PREFIX}{number}"
+        path = f"{LEADERS}/{leadership.MASTER_PREFIX}{number}"
         self.make_directories(LEADERS)
         self._disk.write(path, self.job_id.encode())
         self._disk.sync_file(path)
@@ -361,7 +347,7 @@ class MemoryStore:
         """Return the numbers and jobs of the earlier masters that have left a record."""
         before = self._disk.found
         masters = dict(() if before is None else before.former)
-        for other, job_id in self._disk.numbered(MASTER_PREFIX).items():
+        for other, job_id in self._disk.numbered(leadership.MASTER_PREFIX).items():
             if other < number:
                 masters[other] = job_id.decode()
         return sorted(masters.items())
@@ -370,14 +356,14 @@ class MemoryStore:
         """Return whether a job has left files."""
         return bool(self._disk.below(job_id))
 
-    def found(self) -> Found | None:
+    def found(self) -> leadership.Found | None:
         """Return the findings of the last job master that took over."""
         return self._disk.found
 
-    def put_found(self, left: LeftByJobs) -> None:
+    def put_found(self, left: leadership.LeftByJobs) -> None:
         """Record a job master's findings, and delete the numbers and findings of earlier masters."""
-        self._put_named(f"{LEADERS}/{FOUND_PREFIX}{left.number}", encode_found(left.found()))
-        for prefix in (MASTER_PREFIX, FOUND_PREFIX):
+        self._put_named(f"{LEADERS}/{leadership.FOUND_PREFIX}{left.number}", leadership.encode_found(left.found()))
+        for prefix in (leadership.MASTER_PREFIX, leadership.FOUND_PREFIX):
             for number in self._disk.numbered(prefix):
                 if number < left.number:
                     self._disk.unlink(f"{LEADERS}/{prefix}{number}")
@@ -407,7 +393,7 @@ class MemoryStore:
 
     # --- what has become of jobs -----------------------------------------------------------------------------------
 
-    def mark_job(self, mark: JobMark) -> None:
+    def mark_job(self, mark: leadership.JobMark) -> None:
         fault = self._faults.storage_fault(("mark-refused", "mark-done-but-error"))
         if fault == "mark-refused":
             raise OSError("planned: the write was refused")
@@ -415,21 +401,21 @@ class MemoryStore:
         if fault is not None:
             raise OSError("planned: the connection broke")
 
-    def put_mark(self, mark: JobMark) -> None:
+    def put_mark(self, mark: leadership.JobMark) -> None:
         """Record, visibly to all from now on, that the job has begun or ended."""
-        path = f"{MARKS_DIRECTORY}/{mark_file(mark)}"
-        self._put_named(path, encode_mark(mark))
-        for other in self._disk.below(MARKS_DIRECTORY):
+        path = f"{leadership.MARKS_DIRECTORY}/{leadership.mark_file(mark)}"
+        self._put_named(path, leadership.encode_mark(mark))
+        for other in self._disk.below(leadership.MARKS_DIRECTORY):
             is_part = other.endswith(PART)
-            number = 0 if is_part else decode_mark(self._disk.files[other], other).job_master
+            number = 0 if is_part else leadership.decode_mark(self._disk.files[other], other).job_master
             if other != path and number <= mark.job_master:
                 self.delete_file(other)
 
-    def read_retained(self, job_name: str) -> LeftByJobs:
+    def read_retained(self, job_name: str) -> leadership.LeftByJobs:
         if self._faults.storage_fault(("load-refused",)):
             raise OSError("planned: the read failed")
         left = self._disk.read_retained(job_name)
-        for directory in (*(checkpoint.directory for checkpoint in left.checkpoints), MARKS_DIRECTORY):
+        for directory in (*(checkpoint.directory for checkpoint in left.checkpoints), leadership.MARKS_DIRECTORY):
             self.sync_found(directory)
         return left
 
@@ -457,7 +443,9 @@ class MemoryStore:
             if self._disk.files[where] == REVOKED or get_directory(where) in self._disk.given_up:
                 continue
             metadata = decode_metadata(self._disk.files[where], where)
-            if not checkpoint_counts(self._disk.found, self.job_id, metadata.checkpoint_id, metadata.job_master):
+            if not leadership.checkpoint_counts(
+                self._disk.found, self.job_id, metadata.checkpoint_id, metadata.job_master
+            ):
                 continue  # its job master was deposed, and no job starts from it
             missing = [f.path for f in metadata.state_files() if f.path is not None and f.path not in self._disk.files]
             if missing:
@@ -478,14 +466,14 @@ class LeadingStore:
         self._store = store
         self._number = 0
         self._known_ids: set[int] = set()
-        self._left: LeftByJobs | None = None
+        self._left: leadership.LeftByJobs | None = None
         #: called between the steps of a call, where other processes may act
         self.between: Callable[[], None] = lambda: None
 
     def join(self, job_name: str) -> None:
         self._number = self._store.known_leader()
 
-    def take_over(self, job_name: str) -> LeftByJobs:
+    def take_over(self, job_name: str) -> leadership.LeftByJobs:
         self._number = self._store.take_number()
         self.between()
         before = self._store.former(self._number)
@@ -497,7 +485,7 @@ class LeadingStore:
 
     def counts(self, checkpoint_id: int) -> bool:
         """Return whether a checkpoint of this master currently counts as one of the job's."""
-        return checkpoint_counts(self._store.found(), self._store.job_id, checkpoint_id, self._number)
+        return leadership.checkpoint_counts(self._store.found(), self._store.job_id, checkpoint_id, self._number)
 
     @property
     def may_lead(self) -> bool:
@@ -506,7 +494,7 @@ class LeadingStore:
 
     def check_leads(self) -> None:
         if self._store.is_deposed(self._number):
-            raise DeposedError(self._store.job_id, "another job master has taken the job over")
+            raise leadership.DeposedError(self._store.job_id, "another job master has taken the job over")
 
     def complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> str:
         path = self._store.complete(replace(metadata, job_master=self._number), savepoint_path)
@@ -535,7 +523,7 @@ class LeadingStore:
         self.check_leads()
         self._store.delete(paths)
         for path in paths:
-            self._known_ids.discard(id_of_metadata(path, self._store.job_id))
+            self._known_ids.discard(leadership.id_of_metadata(path, self._store.job_id))
 
     def delete_jobs(self, job_ids: Iterable[str]) -> None:
         self.check_leads()
@@ -547,7 +535,7 @@ class LeadingStore:
     def load(self, path: str, job_name: str | None = None, claims: bool = False) -> CheckpointMetadata:
         return self._store.load(path)
 
-    def mark_job(self, mark: JobMark) -> None:
+    def mark_job(self, mark: leadership.JobMark) -> None:
         self._store.mark_job(replace(mark, job_master=self._number))
         self.check_leads()
 

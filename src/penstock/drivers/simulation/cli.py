@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.drivers.simulation import stepwise_history
 from penstock.drivers.simulation.crash_points import (
     CRASH_POINTS,
     JOBS,
@@ -28,14 +29,6 @@ from penstock.drivers.simulation.crash_points import (
 from penstock.drivers.simulation.object_store import FILES, KINDS, with_store
 from penstock.drivers.simulation.scenario import MODES, with_latency_markers
 from penstock.drivers.simulation.simulation import History, run_seed
-from penstock.drivers.simulation.stepwise_history import (
-    POINTS,
-    StepwiseCrash,
-    StepwiseTable,
-    cover_all_steps,
-    run_batch_seed,
-    run_stepwise_seed,
-)
 from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
 #: The most pairs to try per pair with both crashes.
@@ -72,9 +65,9 @@ def run_crash_points(pairs: int, cuts_power: bool = False, first_pair: int = 0) 
 def run_step_points() -> bool:
     """Make every step of jobs of epochs fail; print a table, and return whether all promises were kept."""
     begun = time.monotonic()
-    table = StepwiseTable()
-    click.echo(f"{len(POINTS)} points in {len(JOBS)} jobs: reached of possible")
-    for name in cover_all_steps(table):
+    table = stepwise_history.StepwiseTable()
+    click.echo(f"{len(stepwise_history.POINTS)} points in {len(JOBS)} jobs: reached of possible")
+    for name in stepwise_history.cover_all_steps(table):
         click.echo(f"{name:75} {table.covered.get(name, 0)}/{table.wanted[name]}")
     for name in table.missed:
         click.echo(f"never reached in some job: {name}")
@@ -103,7 +96,7 @@ def run_pairs(count: int, first: int = 0) -> list[tuple[CrashRun, list[str]]]:
     return failed
 
 
-def _print_crash_failure(run: CrashRun | StepwiseCrash, violations: list[str]) -> None:
+def _print_crash_failure(run: CrashRun | stepwise_history.StepwiseCrash, violations: list[str]) -> None:
     click.echo(f"{run}")
     for violation in violations:
         click.echo(f"  {violation}")
@@ -113,8 +106,8 @@ def _print_crash_failure(run: CrashRun | StepwiseCrash, violations: list[str]) -
 #: "changing", each job runs in its own execution mode.
 TEMPOS: dict[str, Callable[..., History]] = {
     "streaming": run_seed,
-    "epochs": run_stepwise_seed,
-    "batch": run_batch_seed,
+    "epochs": stepwise_history.run_stepwise_seed,
+    "batch": stepwise_history.run_batch_seed,
     "changing": run_changing_seed,
 }
 

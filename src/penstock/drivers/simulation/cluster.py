@@ -22,27 +22,10 @@ from penstock.drivers.simulation.faults import MasterKilled
 from penstock.drivers.simulation.network import Connections, describe_buffer, describe_message
 from penstock.drivers.simulation.scheduler import Action, Channel, Engine, SimulatedBackground
 from penstock.drivers.simulation.worker import SimulatedBackends, StateFolder, Worker
+from penstock.runtime import protocol
 from penstock.runtime.effects import carry_out
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.ports import JobListener
-from penstock.runtime.protocol import (
-    AcknowledgeCheckpoint,
-    CancelTask,
-    ChannelId,
-    DeclineCheckpoint,
-    EndOfDataReached,
-    Heartbeat,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    RegisterWorker,
-    ShutDownWorker,
-    TaskMetrics,
-    TaskStateChanged,
-    ToMaster,
-    ToWorker,
-    TriggerCheckpoint,
-    WorkerLost,
-)
 
 MASTER = "master"
 #: The longest delay before a reported death reaches the job master.
@@ -52,18 +35,24 @@ ZOMBIE_MS_MAX = 300
 #: More than any job needs.
 MANY_SLOTS = 1_000
 #: Messages that advance a checkpoint or the job's end: good moments for faults.
-PROTOCOL = (AcknowledgeCheckpoint, EndOfDataReached, NotifyCheckpointComplete, TaskStateChanged, TriggerCheckpoint)
+PROTOCOL = (
+    protocol.AcknowledgeCheckpoint,
+    protocol.EndOfDataReached,
+    protocol.NotifyCheckpointComplete,
+    protocol.TaskStateChanged,
+    protocol.TriggerCheckpoint,
+)
 #: Messages that may safely be delivered again, now or later.
 REPEATABLE = (
-    AcknowledgeCheckpoint,
-    CancelTask,
-    DeclineCheckpoint,
-    EndOfDataReached,
-    Heartbeat,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    TaskMetrics,
-    WorkerLost,
+    protocol.AcknowledgeCheckpoint,
+    protocol.CancelTask,
+    protocol.DeclineCheckpoint,
+    protocol.EndOfDataReached,
+    protocol.Heartbeat,
+    protocol.NotifyCheckpointAborted,
+    protocol.NotifyCheckpointComplete,
+    protocol.TaskMetrics,
+    protocol.WorkerLost,
 )
 REPEAT_MS_MAX = 100
 
@@ -72,7 +61,7 @@ class SimulatedCluster:
     """Workers by id, channels by sender, receiver and name."""
 
     def __init__(
-        self, engine: Engine, store: MemoryStore, reports_metrics: bool, on_master: Callable[[ToMaster], None]
+        self, engine: Engine, store: MemoryStore, reports_metrics: bool, on_master: Callable[[protocol.ToMaster], None]
     ) -> None:
         self.engine = engine
         #: whether its job master is believed dead but still runs
@@ -80,16 +69,16 @@ class SimulatedCluster:
         #: the current job's store
         self.store = store
         self.workers: dict[str, Worker] = {}
-        self.data: dict[tuple[str, str, str, ChannelId], Channel] = {}
+        self.data: dict[tuple[str, str, str, protocol.ChannelId], Channel] = {}
         self.control: dict[tuple[str, str], Channel] = {}
         #: whether the last delivered message was one of PROTOCOL
         self.was_protocol = False
         #: creates the state backends of a worker of the current job
         self.make_backends: Callable[[], SimulatedBackends] = lambda: SimulatedBackends("hashmap", StateFolder())
         #: called with each message that the job master sends
-        self.on_send: Callable[[ToWorker], None] = lambda message: None
+        self.on_send: Callable[[protocol.ToWorker], None] = lambda message: None
         #: called with each message that reaches a worker
-        self.on_deliver: Callable[[ToWorker], None] = lambda message: None
+        self.on_deliver: Callable[[protocol.ToWorker], None] = lambda message: None
         #: called with each worker that the job master releases
         self.on_release: Callable[[Worker], None] = lambda worker: None
         #: called after each turn of a worker
@@ -134,7 +123,7 @@ class SimulatedCluster:
             self.kill(worker)
         self._start_queued()
 
-    def send(self, worker_id: str, message: ToWorker) -> None:
+    def send(self, worker_id: str, message: protocol.ToWorker) -> None:
         self.engine.log.write(f"master -> {worker_id}: {describe_message(message)}" if self.engine.log.is_on else "")
         self.engine.faults.maybe_kill_master()
         self.on_send(message)
@@ -143,7 +132,7 @@ class SimulatedCluster:
             self._later(REPEAT_MS_MAX, lambda: self._push_message(worker_id, message))
         self.engine.faults.maybe_kill_master()
 
-    def _push_message(self, worker_id: str, message: ToWorker) -> None:
+    def _push_message(self, worker_id: str, message: protocol.ToWorker) -> None:
         if worker_id in self.workers and worker_id not in self._released:
             self._control(MASTER, worker_id).push(message)
 
@@ -169,7 +158,7 @@ class SimulatedCluster:
         if engine.faults.is_zombie():
             engine.call_later(engine.between(1, ZOMBIE_MS_MAX), lambda: self.kill(worker, is_noticed=False))
         elif engine.chance.random() < 0.5:
-            self._control(MASTER, worker_id).push(ShutDownWorker("released"))
+            self._control(MASTER, worker_id).push(protocol.ShutDownWorker("released"))
             engine.call_later(ZOMBIE_MS_MAX, lambda: self.kill(worker, is_noticed=False))
         else:
             self.kill(worker, is_noticed=False)
@@ -180,7 +169,7 @@ class SimulatedCluster:
         self.engine.log.write(f"{worker_id} starts")
         self._starting -= 1
         worker = self.workers[worker_id] = Worker(worker_id, self, self._reports_metrics)
-        worker.send(RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self.made))
+        worker.send(protocol.RegisterWorker(worker_id, f"sim:{worker_id}", "sim", self.made))
 
     def is_released(self, worker: Worker) -> bool:
         """Return whether the job master has released a worker."""
@@ -239,7 +228,7 @@ class SimulatedCluster:
 
     def _notice(self, worker_id: str) -> None:
         if worker_id not in self._released:
-            lost = WorkerLost(worker_id, "it was killed")
+            lost = protocol.WorkerLost(worker_id, "it was killed")
             for _ in range(2 if self.engine.faults.is_doubled() else 1):
                 self._later(NOTICE_MS_MAX, lambda: self.on_master(lost))
 
@@ -262,7 +251,7 @@ class SimulatedCluster:
 
     # --- channels --------------------------------------------------------------------------------------------------
 
-    def to_master(self, worker_id: str, message: ToMaster) -> None:
+    def to_master(self, worker_id: str, message: protocol.ToMaster) -> None:
         """Send a message to the job master."""
         self._control(worker_id, MASTER).push(message)
         if isinstance(message, REPEATABLE) and self.engine.faults.is_doubled():
@@ -277,7 +266,7 @@ class SimulatedCluster:
             self.control[(sender, receiver)] = channel
         return channel
 
-    def data_channel(self, kind: str, sender: str, receiver: str, channel_id: ChannelId) -> Channel:
+    def data_channel(self, kind: str, sender: str, receiver: str, channel_id: protocol.ChannelId) -> Channel:
         """Return the channel of that name, creating it if necessary."""
         key = (kind, sender, receiver, channel_id)
         channel = self.data.get(key)
@@ -288,17 +277,17 @@ class SimulatedCluster:
             self.data[key] = channel
         return channel
 
-    def _deliver_to_master(self, channel: Channel, message: ToMaster) -> None:
+    def _deliver_to_master(self, channel: Channel, message: protocol.ToMaster) -> None:
         if self.engine.log.is_on:
             self.engine.log.write(f"{channel.name}: {describe_message(message)}")
         self.was_protocol = isinstance(message, PROTOCOL)
-        if isinstance(message, RegisterWorker) and not self.engine.faults.is_job_done():
+        if isinstance(message, protocol.RegisterWorker) and not self.engine.faults.is_job_done():
             self._registered.add(message.worker_id)
-        elif isinstance(message, EndOfDataReached):
+        elif isinstance(message, protocol.EndOfDataReached):
             self.engine.faults.has_ending = True
         self.on_master(message)
 
-    def _deliver_to_worker(self, channel: Channel, message: ToWorker) -> None:
+    def _deliver_to_worker(self, channel: Channel, message: protocol.ToWorker) -> None:
         if self.engine.log.is_on:
             self.engine.log.write(f"{channel.name}: {describe_message(message)}")
         self.was_protocol = isinstance(message, PROTOCOL)
@@ -311,14 +300,14 @@ class SimulatedCluster:
 
             worker.turn(take)
 
-    def _deliver_data(self, channel: Channel, item: tuple[ChannelId, Any]) -> None:
+    def _deliver_data(self, channel: Channel, item: tuple[protocol.ChannelId, Any]) -> None:
         if self.engine.log.is_on:
             self.engine.log.write(f"{channel.name}#{item[0].attempt}: {describe_buffer(item[1])}")
         worker = self.workers.get(channel.receiver)
         if worker is not None:
             worker.turn(lambda: worker.executor.on_buffer(*item))
 
-    def _deliver_credit(self, channel: Channel, item: tuple[ChannelId, Any]) -> None:
+    def _deliver_credit(self, channel: Channel, item: tuple[protocol.ChannelId, Any]) -> None:
         if self.engine.log.is_on:
             self.engine.log.write(f"{channel.name}#{item[0].attempt}: +{item[1]}")
         worker = self.workers.get(channel.receiver)
@@ -503,7 +492,7 @@ class Deposed:
         cluster.on_deliver = lambda message: None
         cluster.after_turn = cluster.on_release = lambda worker: None
 
-    def _on_message(self, message: ToMaster) -> None:
+    def _on_message(self, message: protocol.ToMaster) -> None:
         if not self.process.is_down:
             self.process.turn(partial(self.process.master.on_message, message))
 

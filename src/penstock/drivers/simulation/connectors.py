@@ -8,20 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.drivers.simulation.outside_world import TransactionId, outside
-from penstock.runtime.connector import (
-    Boundedness,
-    CommitLog,
-    Committer,
-    InputStatus,
-    Sink,
-    SinkWriter,
-    SinkWriterContext,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 from penstock.runtime.records import Batch
 
 #: Timestamps of a split rise by STEP_MS per record, with a jitter of less than JITTER_MS. They are even, and session
@@ -51,7 +38,7 @@ def generate_record(split: Split, position: int, keys: int) -> tuple[Any, int]:
 PAUSES = 0.1
 
 
-class SimulatedSource(Source[Any, Split]):
+class SimulatedSource(connector.Source[Any, Split]):
     """Yields the same records in every run; the outside world chooses when splits arrive.
 
     `early` is how likely a reader that requests a split is sent home although there are more; some other reader stays.
@@ -80,9 +67,9 @@ class SimulatedSource(Source[Any, Split]):
         self.splits = [Split(source, i, 0, split_records) for i in range(splits)]
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded, once all splits exist."""
-        return Boundedness.BOUNDED if self.there is None else Boundedness.CONTINUOUS_UNBOUNDED
+        return connector.Boundedness.BOUNDED if self.there is None else connector.Boundedness.CONTINUOUS_UNBOUNDED
 
     def readable(self, split: Split, now_ms: int) -> int:
         """Return the exclusive end of a split's readable part at a time (ms); its `stop` if all of it is readable."""
@@ -92,17 +79,21 @@ class SimulatedSource(Source[Any, Split]):
         """Return the records of a split from its position to `stop`, exclusive."""
         return _batch(split, stop, self.keys)
 
-    def create_enumerator(self, context: SplitEnumeratorContext[Split], restored: Any | None) -> SplitEnumerator[Split]:
+    def create_enumerator(
+        self, context: connector.SplitEnumeratorContext[Split], restored: Any | None
+    ) -> connector.SplitEnumerator[Split]:
         return _Enumerator(self, context, self.splits if restored is None else restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, Split]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, Split]:
         return _Reader(self, context)
 
 
-class _Enumerator(SplitEnumerator[Split]):
+class _Enumerator(connector.SplitEnumerator[Split]):
     """Hands out splits in time order, some at once and some after a delay."""
 
-    def __init__(self, source: SimulatedSource, context: SplitEnumeratorContext[Split], splits: list[Split]) -> None:
+    def __init__(
+        self, source: SimulatedSource, context: connector.SplitEnumeratorContext[Split], splits: list[Split]
+    ) -> None:
         self._chance = outside(source.world).chance
         self._is_lazy = source.is_lazy
         self._context = context
@@ -158,8 +149,8 @@ class _Enumerator(SplitEnumerator[Split]):
         return list(self._splits)
 
 
-class _Reader(SourceReader[Any, Split]):
-    def __init__(self, source: SimulatedSource, context: SourceReaderContext) -> None:
+class _Reader(connector.SourceReader[Any, Split]):
+    def __init__(self, source: SimulatedSource, context: connector.SourceReaderContext) -> None:
         self._source = source
         self._pauses = source.pauses
         self._world = outside(source.world)
@@ -174,11 +165,11 @@ class _Reader(SourceReader[Any, Split]):
         if not self._world.is_deposed():
             self._world.on_reader_begun()
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         if self._has_stopped:
             self._world.note(f"polled: {self._splits} after the barrier of the savepoint that stops the job")
         if self._pauses and self._chance.random() < self._pauses:
-            return InputStatus.NOTHING_AVAILABLE
+            return connector.InputStatus.NOTHING_AVAILABLE
         while self._splits:
             split = self._splits[0]
             stop = min(self._source.readable(split, self._context.now_ms()), split.position + max_records)
@@ -186,15 +177,15 @@ class _Reader(SourceReader[Any, Split]):
                 self._splits[0] = replace(split, position=stop)
                 return self._source.batch(split, stop)
             if split.position < split.stop:
-                return InputStatus.NOTHING_AVAILABLE
+                return connector.InputStatus.NOTHING_AVAILABLE
             self._splits.popleft()
         if self._no_more:
             self.has_ended = True
-            return InputStatus.END_OF_INPUT
+            return connector.InputStatus.END_OF_INPUT
         if not self._is_asking:
             self._is_asking = True
             self._context.request_split()
-        return InputStatus.NOTHING_AVAILABLE
+        return connector.InputStatus.NOTHING_AVAILABLE
 
     def add_splits(self, splits: Sequence[Split]) -> None:
         # In time order: after rescaling, one reader may get the splits of several, in any order.
@@ -219,25 +210,25 @@ def _batch(split: Split, stop: int, keys: int) -> Batch:
     return Batch(values, timestamps)
 
 
-class SimulatedSink(Sink[Any]):
+class SimulatedSink(connector.Sink[Any]):
     """Writes in transactions, which the outside world keeps by id."""
 
     def __init__(self, world: str, name: str) -> None:
         self.world = world
         self.name = name
 
-    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, TransactionId]:
+    def create_writer(self, context: connector.SinkWriterContext) -> connector.SinkWriter[Any, TransactionId]:
         return _Writer(self, context)
 
-    def create_committer(self, context: SinkWriterContext) -> Committer[Any]:
+    def create_committer(self, context: connector.SinkWriterContext) -> connector.Committer[Any]:
         return _Committer(self, context)
 
-    def create_commit_log(self, context: SinkWriterContext, job_name: str) -> CommitLog:
+    def create_commit_log(self, context: connector.SinkWriterContext, job_name: str) -> connector.CommitLog:
         return _CommitLog(self, context.job_id)
 
 
-class _Writer(SinkWriter[Any, TransactionId]):
-    def __init__(self, sink: SimulatedSink, context: SinkWriterContext) -> None:
+class _Writer(connector.SinkWriter[Any, TransactionId]):
+    def __init__(self, sink: SimulatedSink, context: connector.SinkWriterContext) -> None:
         self._name = sink.name
         self._world = outside(sink.world)
         self._scope = (context.job_id, context.operator_id, context.subtask_index, context.attempt)
@@ -281,8 +272,8 @@ class _Writer(SinkWriter[Any, TransactionId]):
             self._world.transactions[transaction_id].is_pinned = True
 
 
-class _Committer(Committer[TransactionId]):
-    def __init__(self, sink: SimulatedSink, context: SinkWriterContext) -> None:
+class _Committer(connector.Committer[TransactionId]):
+    def __init__(self, sink: SimulatedSink, context: connector.SinkWriterContext) -> None:
         self._world = outside(sink.world)
         self._job_id = context.job_id
 
@@ -291,7 +282,7 @@ class _Committer(Committer[TransactionId]):
             self._world.commit(transaction_id, self._job_id)
 
 
-class _CommitLog(CommitLog):
+class _CommitLog(connector.CommitLog):
     """Runs of a job follow one another, so any other run that left something to take back is dead."""
 
     def __init__(self, sink: SimulatedSink, job_id: str) -> None:

@@ -38,6 +38,7 @@ from penstock.drivers.simulation.scenario import (
 from penstock.drivers.simulation.simulation import History, Simulation
 from penstock.drivers.simulation.topology import Stage, Topology
 from penstock.drivers.simulation.worker import Worker
+from penstock.runtime import protocol
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.pending import DoubtfulCheckpoints, PendingCheckpoint
 from penstock.runtime.graph import ExecutionGraph, ExecutionState
@@ -51,17 +52,6 @@ from penstock.runtime.job.tasks import JobTasks
 from penstock.runtime.operators.record.process import EVENT_TIMERS
 from penstock.runtime.operators.sink import SinkOperator
 from penstock.runtime.operators.source import SourceOperator
-from penstock.runtime.protocol import (
-    AcknowledgeCheckpoint,
-    AssignSplits,
-    CancelTask,
-    DeployTask,
-    EndOfDataReached,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    StopMode,
-    TriggerCheckpoint,
-)
 from penstock.runtime.task import stream_task as opening
 from penstock.runtime.task.barriers import AlignedBarrierHandler, AtLeastOnceBarrierHandler, UnalignedBarrierHandler
 from penstock.runtime.task.channels.input_gate import InputGate
@@ -122,7 +112,7 @@ def _subsumes(coordinator: Any, checkpoint_id: int, reason: str, *more: Any, **n
 
 
 def _stops(cluster: Any, worker_id: str, message: Any) -> bool:
-    return isinstance(message, TriggerCheckpoint) and message.stop is not None
+    return isinstance(message, protocol.TriggerCheckpoint) and message.stop is not None
 
 
 def _ends_job(*args: Any) -> bool:
@@ -143,7 +133,7 @@ def _leaves_none(store: Any, path: str) -> bool:
 
 
 def _drains(task: Any, message: Any) -> bool:
-    return message.stop is StopMode.DRAIN
+    return message.stop is protocol.StopMode.DRAIN
 
 
 def _is_last(master: Any, *more: Any) -> bool:
@@ -201,32 +191,32 @@ CRASH_POINTS = (
     _master("checkpoint decided", CheckpointCoordinator, "_trigger"),
     _master("id taken", PendingCheckpoint, "__init__"),
     _master("enumerators captured", SourceCoordinator, "snapshot"),
-    _master("barriers asked of a source", *_send, _sends(TriggerCheckpoint)),
+    _master("barriers asked of a source", *_send, _sends(protocol.TriggerCheckpoint)),
     _master("acknowledgement received", CheckpointCoordinator, "on_acknowledge"),
     _master("all acknowledged", CheckpointCoordinator, "_complete"),
     _master("metadata written", MemoryStore, "write_partial"),
     _master("metadata visible", MemoryStore, "make_visible"),
     _master("completion taken in", CheckpointCoordinator, "_on_visible"),
-    _master("completion told to a task", *_send, _sends(NotifyCheckpointComplete)),
+    _master("completion told to a task", *_send, _sends(protocol.NotifyCheckpointComplete)),
     _master(
         "older subsumed", CheckpointCoordinator, "_abort", _subsumes, absent=_CONCURRENT_ONLY, prelude="concurrent"
     ),
     _master("files listed", MemoryStore, "listing"),
     _master("file deleted", MemoryStore, "delete_file"),
     _master("abort decided", CheckpointCoordinator, "_abort", prelude="write"),
-    _master("abort told to a task", *_send, _sends(NotifyCheckpointAborted), prelude="write"),
+    _master("abort told to a task", *_send, _sends(protocol.NotifyCheckpointAborted), prelude="write"),
     _master("doubtful checkpoint revoked", MemoryStore, "put_revocation", prelude="doubt"),
     _master("revocation taken in", DoubtfulCheckpoints, "_take_back", prelude="doubt"),
     # The cluster.
     _master("worker registered", JobMaster, "_on_register"),
     _master("slots taken", JobMaster, "_deploy"),
-    _master("deployment sent", *_send, _sends(DeployTask)),
+    _master("deployment sent", *_send, _sends(protocol.DeployTask)),
     _master("deployment answered", JobMaster, "_on_task_state", _is_told("INITIALIZING", "RUNNING")),
-    _master("splits sent", *_send, _sends(AssignSplits)),
+    _master("splits sent", *_send, _sends(protocol.AssignSplits)),
     _master("end of data heard", JobMaster, "_on_end_of_data"),
     _master("task heard to have finished", JobMaster, "_on_task_state", _is_told("FINISHED")),
     _master("loss of a worker heard", JobMaster, "_on_worker_lost", prelude="worker"),
-    _master("cancellation sent", *_send, _sends(CancelTask), prelude="worker"),
+    _master("cancellation sent", *_send, _sends(protocol.CancelTask), prelude="worker"),
     _master("new attempt begun", JobMaster, "_begin_attempt", prelude="worker"),
     _master("checkpoint read through before recovery", MemoryStore, "verify", prelude="worker"),
     _master("number of the new job master taken", MemoryStore, "take_number", prelude="master"),
@@ -287,7 +277,7 @@ CRASH_POINTS = (
     _worker("synchronous part done", TaskCheckpoints, "trigger_checkpoint"),
     _worker("upload begun", TaskSnapshots, "_store"),
     _worker("file uploaded", MemoryStore, "upload"),
-    _worker("acknowledgement sent", *_tell, _tells(AcknowledgeCheckpoint)),
+    _worker("acknowledgement sent", *_tell, _tells(protocol.AcknowledgeCheckpoint)),
     _worker("completion heard", StreamTask, "_on_complete"),
     _worker("last completion heard", StreamTask, "_on_complete", _is_final),
     _worker("abort heard", StreamTask, "_on_aborted", prelude="write"),
@@ -295,7 +285,7 @@ CRASH_POINTS = (
     _worker("transaction committed", Outside, "commit"),
     _worker("commit done with", SinkOperator, "notify_checkpoint_complete"),
     _worker("end of data reached", StreamTask, "finish_data"),
-    _worker("end of data told", *_tell, _tells(EndOfDataReached)),
+    _worker("end of data told", *_tell, _tells(protocol.EndOfDataReached)),
     _worker("task finished", StreamTask, "_end", lambda task, state, failure=None: state is ExecutionState.FINISHED),
     _worker("restore: task begun", StreamTask, "_initialize", prelude="worker"),
     _worker("restore: state read", opening, "restore_operator", prelude="worker"),

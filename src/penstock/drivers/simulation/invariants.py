@@ -10,33 +10,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.job import JobStatus
+from penstock.drivers.simulation import oracle
 from penstock.drivers.simulation.file_sinks import hidden, is_committed, kafka_sink, written
-from penstock.drivers.simulation.oracle import (
-    SHOWN_MAX,
-    Consumed,
-    check_exact,
-    check_no_more,
-    check_order,
-    check_superset,
-    consumed,
-    is_partly_finished,
-    outputs_of_jobs,
-    prepared,
-)
 from penstock.drivers.simulation.participants import Request, Watched
 from penstock.drivers.simulation.program_changes import records_in_flight
 from penstock.drivers.simulation.worker import Worker
+from penstock.runtime import protocol
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.graph import ExecutionState, JobGraph
-from penstock.runtime.protocol import (
-    DeclineCheckpoint,
-    ExecutionId,
-    NotifyCheckpointAborted,
-    StopMode,
-    TaskStateChanged,
-    ToMaster,
-    ToWorker,
-)
 from penstock.runtime.task.barriers import AlignedBarrierHandler
 from penstock.runtime.task.stream_task import StreamTask
 from penstock.storage.metadata import CheckpointMetadata
@@ -143,7 +124,7 @@ class Invariants:
         self._last_id = 0
         self._turns = 0
         #: the aborted checkpoints that each task was notified of
-        self._given_up: dict[ExecutionId, set[int]] = {}
+        self._given_up: dict[protocol.ExecutionId, set[int]] = {}
         #: whether all workers were valid so far
         self._is_valid = True
 
@@ -162,14 +143,17 @@ class Invariants:
         """Record that the job did not finish although nothing was in its way."""
         self._found.append(f"stalled:\n{dump}")
 
-    def before_master(self, message: ToMaster) -> None:
+    def before_master(self, message: protocol.ToMaster) -> None:
         """Check a message to the job master: current tasks fail, or decline for a missing file, only if planned."""
-        if not isinstance(message, TaskStateChanged | DeclineCheckpoint) or len(self._found) >= FOUND_MAX:
+        if (
+            not isinstance(message, protocol.TaskStateChanged | protocol.DeclineCheckpoint)
+            or len(self._found) >= FOUND_MAX
+        ):
             return
         master = self._simulation.master
         if master._graph.find(message.execution) is None:
             return
-        if isinstance(message, DeclineCheckpoint):
+        if isinstance(message, protocol.DeclineCheckpoint):
             if "is missing" in message.reason and message.checkpoint_id in master.checkpoints._pending:
                 self._found.append(f"missing-file: checkpoint {message.checkpoint_id}: {message.reason}")
             return
@@ -219,9 +203,9 @@ class Invariants:
         """Prepare for the next job, whose attempts and checkpoints are numbered from the beginning."""
         self._given_up.clear()
 
-    def before_worker(self, message: ToWorker) -> None:
+    def before_worker(self, message: protocol.ToWorker) -> None:
         """Note aborted checkpoints when a message reaches a worker."""
-        if isinstance(message, NotifyCheckpointAborted):
+        if isinstance(message, protocol.NotifyCheckpointAborted):
             self._given_up.setdefault(message.execution, set()).add(message.checkpoint_id)
 
     def after_worker(self, worker: Worker) -> None:
@@ -252,7 +236,9 @@ class Invariants:
         given_up = self._given_up.get(task.execution)
         if given_up is None or task._loop is None:
             return
-        unread = {message.checkpoint_id for message in task.mail if isinstance(message, NotifyCheckpointAborted)}
+        unread = {
+            message.checkpoint_id for message in task.mail if isinstance(message, protocol.NotifyCheckpointAborted)
+        }
         barriers = task._loop.barriers
         aligning = barriers._aligning if isinstance(barriers, AlignedBarrierHandler) else None
         for checkpoint_id in {barriers.capturing_id, None if aligning is None else aligning.checkpoint_id}:
@@ -266,7 +252,7 @@ class Invariants:
             missing = simulation.jobs.now.store.missing_files(metadata)
             if missing:
                 self._found.append(
-                    f"missing-file: kept checkpoint {metadata.checkpoint_id} lacks {missing[:SHOWN_MAX]}"
+                    f"missing-file: kept checkpoint {metadata.checkpoint_id} lacks {missing[: oracle.SHOWN_MAX]}"
                 )
 
     def _check_in_flight(self, metadata: CheckpointMetadata) -> None:
@@ -282,7 +268,9 @@ class Invariants:
     def on_master_death(self) -> None:
         """Check, when the job master dies, possibly in mid-deletion, that checkpoints that look complete are."""
         for directory, missing in self._simulation.jobs.now.store.damaged().items():
-            self._found.append(f"missing-file: checkpoint {directory} looks whole and lacks {missing[:SHOWN_MAX]}")
+            self._found.append(
+                f"missing-file: checkpoint {directory} looks whole and lacks {missing[: oracle.SHOWN_MAX]}"
+            )
 
     def on_release(self, worker: Worker) -> None:
         """Check a worker released at the end of the job: nothing of the job may remain there."""
@@ -300,7 +288,7 @@ class Invariants:
         """Count the start if part of the job has already finished."""
         master = self._simulation.master
         latest = master.checkpoints.latest
-        if latest is not None and is_partly_finished(latest):
+        if latest is not None and oracle.is_partly_finished(latest):
             self._simulation.events["begun partly finished"] += 1
 
     def on_reader_begun(self) -> None:
@@ -312,7 +300,7 @@ class Invariants:
     def on_finish(self, operator_id: str, subtask: int, attempt: int) -> None:
         """Check that an operator only finishes once all its input has truly ended (F4)."""
         stopping = self._simulation.outside.stopping
-        is_draining = bool(stopping) and stopping[max(stopping)] is StopMode.DRAIN
+        is_draining = bool(stopping) and stopping[max(stopping)] is protocol.StopMode.DRAIN
         for worker in self._simulation.cluster.workers.values():
             for task in worker.executor.tasks:
                 execution = task.execution
@@ -341,9 +329,11 @@ class Invariants:
         if kind in ("suspend", "drain"):
             if request.master is simulation.master and simulation.master.status is not JobStatus.FINISHED:
                 self._found.append(f"waiter: {kind} was answered while the job is {simulation.master.status.name}")
-            open_ids = [t for t in prepared(disk, disk.load_savepoint(path)) if not is_committed(simulation.outside, t)]
+            open_ids = [
+                t for t in oracle.prepared(disk, disk.load_savepoint(path)) if not is_committed(simulation.outside, t)
+            ]
             if open_ids:
-                self._found.append(f"waiter: {kind} was answered before {open_ids[:SHOWN_MAX]} was committed")
+                self._found.append(f"waiter: {kind} was answered before {open_ids[: oracle.SHOWN_MAX]} was committed")
 
     # --- at the end ------------------------------------------------------------------------------------------------
 
@@ -413,7 +403,7 @@ class Invariants:
         stages = {stage.uid: stage for stage in simulation.scenario.topology.stages}
         has_order = not any(job.is_unordered for job in simulation.jobs.all)
         has_rules = any(stage.kind == "rules" for stage in stages.values())
-        for sink, expected in outputs_of_jobs(simulation.jobs.epochs(), read).items():
+        for sink, expected in oracle.outputs_of_jobs(simulation.jobs.epochs(), read).items():
             if stages[sink].make_sink is kafka_sink:
                 records = simulation.outside.kafka.visible(sink)
             elif stages[sink].make_sink is None:
@@ -421,22 +411,22 @@ class Invariants:
             else:
                 records = written(simulation.jobs.disk, sink)
             if may_lack:
-                violations = [] if may_repeat else [check_no_more(sink, expected, records)]
+                violations = [] if may_repeat else [oracle.check_no_more(sink, expected, records)]
             elif may_repeat:
-                violations = [check_superset(sink, expected, records, bool(read) and has_rules)]
+                violations = [oracle.check_superset(sink, expected, records, bool(read) and has_rules)]
             else:
-                violations = [check_exact(sink, expected, records)]
+                violations = [oracle.check_exact(sink, expected, records)]
                 has_all = not simulation.outsiders.seen["file taken"]
                 if simulation.scenario.mode != "at-least-once" and has_order and has_all:
-                    violations.append(check_order(sink, stages[sink], records))
+                    violations.append(oracle.check_order(sink, stages[sink], records))
             self._found += [line for line in violations if line is not None]
 
-    def read(self) -> Consumed:
+    def read(self) -> oracle.Consumed:
         """Return how many records were read from each split that was not read to its end."""
         simulation = self._simulation
         last, read = simulation.master.checkpoints.last, simulation.jobs.now.read_to
         if read is None:
-            read = {} if last is None else consumed(simulation.jobs.disk, last)
+            read = {} if last is None else oracle.consumed(simulation.jobs.disk, last)
         return read
 
     def _check_hidden_files(self) -> None:
@@ -449,7 +439,7 @@ class Invariants:
         is_alone = len(simulation.jobs.all) == 1 and not simulation.jobs.now.savepoints
         left = [path for path in hidden(disk) if not simulation.outsiders.is_of_a_neighbour(path)]
         if left and is_alone and not seen["power-cut"] and not seen["split-brain"]:
-            self._found.append(f"leaked-file: {len(left)} hidden files are left: {left[:SHOWN_MAX]}")
+            self._found.append(f"leaked-file: {len(left)} hidden files are left: {left[: oracle.SHOWN_MAX]}")
 
     def _check_leaks(self) -> None:
         simulation = self._simulation
@@ -458,10 +448,10 @@ class Invariants:
         left = job.store.leftovers(master.checkpoints.completed if is_retained else ())
         # A job that retains its checkpoints, and was cancelled before it knew which there are, has to leave them all.
         if left and (master.checkpoints.knows_what_to_keep or not is_retained):
-            self._found.append(f"leaked-file: {len(left)} files are left: {left[:SHOWN_MAX]}")
+            self._found.append(f"leaked-file: {len(left)} files are left: {left[: oracle.SHOWN_MAX]}")
         partial = simulation.jobs.disk.partial_savepoints()
         if partial:
-            self._found.append(f"leaked-savepoint: parts are left of {partial[:SHOWN_MAX]}")
+            self._found.append(f"leaked-savepoint: parts are left of {partial[: oracle.SHOWN_MAX]}")
         if simulation.cluster.workers:
             self._found.append(f"leaked-worker: {sorted(simulation.cluster.workers)}")
         if simulation.process.background.jobs:

@@ -14,19 +14,13 @@ from dataclasses import dataclass, field
 
 from penstock.base import options
 from penstock.base.configuration import Configuration
+from penstock.drivers.simulation import program_changes
 from penstock.drivers.simulation.checkpoint_store import MemoryStore
 from penstock.drivers.simulation.disk import Disk
 from penstock.drivers.simulation.faults import Faults, Power
 from penstock.drivers.simulation.object_store import make_disk, make_store
 from penstock.drivers.simulation.oracle import Consumed, Epoch, consumed
 from penstock.drivers.simulation.outside_world import Outside, present
-from penstock.drivers.simulation.program_changes import (
-    ChangeMaker,
-    Program,
-    holds_calls,
-    holds_native,
-    records_in_flight,
-)
 from penstock.drivers.simulation.scenario import Scenario
 from penstock.drivers.simulation.scheduler import EventLog
 from penstock.drivers.simulation.worker import SimulatedBackends, StateFolder
@@ -41,7 +35,7 @@ class Job:
     """A job of a history. `begun_from`: the savepoint or checkpoint it began from."""
 
     job_id: str
-    program: Program
+    program: program_changes.Program
     configuration: Configuration
     graph: JobGraph
     store: MemoryStore
@@ -82,7 +76,7 @@ class Jobs:
         chance = random.Random(f"changes of {scenario.topology.world}")
         max_parallelism = scenario.configuration.read(options.MAX_PARALLELISM)
         is_exactly_once = scenario.mode != "at-least-once"
-        self._changes = ChangeMaker(chance, scenario.changes, max_parallelism, is_exactly_once)
+        self._changes = program_changes.ChangeMaker(chance, scenario.changes, max_parallelism, is_exactly_once)
         self.all: list[Job] = []
         #: the program of the last job that was accepted
         self.accepted = self._changes.first(scenario.topology)
@@ -121,16 +115,16 @@ class Jobs:
         counts["other order"] += common[0] != common[1]
         counts[f"from {before.backend} to {job.program.backend}"] += 1
         counts["from a checkpoint"] += not job.begun_from.is_savepoint
-        in_flight = bool(records_in_flight(job.begun_from))
+        in_flight = bool(program_changes.records_in_flight(job.begun_from))
         counts["with records in flight"] += in_flight
-        counts["from RocksDB's own files"] += holds_native(job.begun_from)
+        counts["from RocksDB's own files"] += program_changes.holds_native(job.begun_from)
         # Calls to be repeated are redistributed one by one regardless of their keys, like all operator state.
         forerunner = next(candidate for candidate in self.all if candidate.job_id == job.begun_from.job_id)
         has_moved = was != now or forerunner.was_rescaled or job.was_rescaled
-        job.is_unordered |= (in_flight or holds_calls(job.begun_from)) and has_moved
+        job.is_unordered |= (in_flight or program_changes.holds_calls(job.begun_from)) and has_moved
         counts["with records in flight, other parallelism"] += in_flight and was != now
 
-    def _add(self, program: Program, metadata: CheckpointMetadata | None, is_told: bool = True) -> Job:
+    def _add(self, program: program_changes.Program, metadata: CheckpointMetadata | None, is_told: bool = True) -> Job:
         configuration = Configuration()
         configuration.add_all(self._scenario.configuration)
         write = configuration.write

@@ -15,30 +15,8 @@ from typing import Any, Protocol
 import msgspec
 
 from penstock.drivers.simulation.scheduler import Channel, Engine
+from penstock.runtime import protocol, records
 from penstock.runtime.graph import ExecutionState
-from penstock.runtime.protocol import (
-    AcknowledgeCheckpoint,
-    AssignSplits,
-    CancelTask,
-    ChannelId,
-    DeclineCheckpoint,
-    ExecutionId,
-    Failure,
-    RegisterWorker,
-    TaskStateChanged,
-    ToMaster,
-)
-from penstock.runtime.records import (
-    MAX_WATERMARK,
-    Batch,
-    CancelCheckpointMarker,
-    CheckpointBarrier,
-    EndOfData,
-    EndOfOutputChannelState,
-    LatencyMarker,
-    Watermark,
-    WatermarkStatus,
-)
 from penstock.runtime.task.executor import TaskExecutor
 from penstock.runtime.task.stream_task import StreamTask
 
@@ -66,7 +44,7 @@ class Connections:
         self,
         engine: Engine,
         workers: Mapping[str, Peer],
-        data: Mapping[tuple[str, str, str, ChannelId], Channel],
+        data: Mapping[tuple[str, str, str, protocol.ChannelId], Channel],
     ) -> None:
         self._engine = engine
         self._workers = workers
@@ -74,7 +52,7 @@ class Connections:
         self._used: dict[tuple[str, str], int] = {}
         self._broken: dict[tuple[str, str], int] = {}
 
-    def carries(self, sender: str, receiver: str, channel: ChannelId) -> bool:
+    def carries(self, sender: str, receiver: str, channel: protocol.ChannelId) -> bool:
         """Return whether data sent now can arrive."""
         pair = _pair(sender, receiver)
         if channel.attempt > self._used.get(pair, -1):
@@ -110,18 +88,20 @@ class PeerFailures:
     """A worker's tasks that were cancelled for the loss of a peer and are to be reported as failed."""
 
     def __init__(self) -> None:
-        self._failures: dict[ExecutionId, Failure] = {}
+        self._failures: dict[protocol.ExecutionId, protocol.Failure] = {}
 
     def fail_tasks(self, executor: TaskExecutor, peer: str, attempt: int) -> None:
         """Cancel the tasks with channels to a peer, for attempts up to the given one."""
         for task in executor.tasks:
             if task.execution.attempt <= attempt and peer in _collect_peers(task):
-                self._failures.setdefault(task.execution, Failure(f"planned: the connection to {peer} was lost"))
-                executor.on_message(CancelTask(task.execution))
+                self._failures.setdefault(
+                    task.execution, protocol.Failure(f"planned: the connection to {peer} was lost")
+                )
+                executor.on_message(protocol.CancelTask(task.execution))
 
-    def as_told(self, message: ToMaster) -> ToMaster:
+    def as_told(self, message: protocol.ToMaster) -> protocol.ToMaster:
         """Return the message to send to the job master: a failure instead of the cancellation of such a task."""
-        if isinstance(message, TaskStateChanged) and message.state == ExecutionState.CANCELED.value:
+        if isinstance(message, protocol.TaskStateChanged) and message.state == ExecutionState.CANCELED.value:
             failure = self._failures.get(message.execution)
             if failure is not None:
                 return msgspec.structs.replace(message, state=ExecutionState.FAILED.value, failure=failure)
@@ -147,17 +127,17 @@ def describe_message(message: Any) -> str:
     checkpoint_id = getattr(message, "checkpoint_id", None)
     if checkpoint_id is not None:
         words.append(f"checkpoint {checkpoint_id}")
-    if isinstance(message, TaskStateChanged):
+    if isinstance(message, protocol.TaskStateChanged):
         words.append(message.state)
         if message.failure is not None:
             words.append(message.failure.reason)
-    elif isinstance(message, AcknowledgeCheckpoint):
+    elif isinstance(message, protocol.AcknowledgeCheckpoint):
         words.append("finished" if message.finished else "")
-    elif isinstance(message, DeclineCheckpoint):
+    elif isinstance(message, protocol.DeclineCheckpoint):
         words.append(message.reason)
-    elif isinstance(message, AssignSplits):
+    elif isinstance(message, protocol.AssignSplits):
         words.append(f"{len(message.splits)} splits{', no more' if message.no_more else ''}")
-    elif isinstance(message, RegisterWorker):
+    elif isinstance(message, protocol.RegisterWorker):
         words.append(message.worker_id)
     return " ".join(word for word in words if word)
 
@@ -168,20 +148,20 @@ def describe_buffer(buffer: list[Any]) -> str:
 
 
 def _element(element: Any) -> str:
-    if isinstance(element, Batch):
+    if isinstance(element, records.Batch):
         return f"{len(element)}r"
-    if isinstance(element, Watermark):
-        return "w=max" if element.timestamp == MAX_WATERMARK else f"w={element.timestamp}"
-    if isinstance(element, CheckpointBarrier):
+    if isinstance(element, records.Watermark):
+        return "w=max" if element.timestamp == records.MAX_WATERMARK else f"w={element.timestamp}"
+    if isinstance(element, records.CheckpointBarrier):
         return f"barrier-{element.checkpoint_id}"
-    if isinstance(element, CancelCheckpointMarker):
+    if isinstance(element, records.CancelCheckpointMarker):
         return f"cancel-{element.checkpoint_id}"
-    if isinstance(element, WatermarkStatus):
+    if isinstance(element, records.WatermarkStatus):
         return "idle" if element.idle else "active"
-    if isinstance(element, LatencyMarker):
+    if isinstance(element, records.LatencyMarker):
         return f"marker-{element.marked_ms}"
-    if isinstance(element, EndOfOutputChannelState):
+    if isinstance(element, records.EndOfOutputChannelState):
         return "end-of-channel-state"
-    if isinstance(element, EndOfData):
+    if isinstance(element, records.EndOfData):
         return "end-of-data"
     return "end-of-partition"

@@ -19,15 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.base.errors import OperationError, WrongValueError
-from penstock.connectors.kafka.producer import (
-    COMMITTED,
-    EMPTY,
-    FENCED_TIMEOUT_MS,
-    ONGOING,
-    KafkaCommittable,
-    ProducerKey,
-    TransactionState,
-)
+from penstock.connectors.kafka import producer
 from penstock.connectors.kafka.records import Messages
 from penstock.drivers.simulation.disk import PageCache
 from penstock.runtime.protocol import StopMode
@@ -49,7 +41,7 @@ class LogEntry(NamedTuple):
 class _Entry:
     producer_id: int
     epoch: int = -1
-    state: str = EMPTY
+    state: str = producer.EMPTY
     timeout_ms: int = TIMEOUT_MS
     topics: set[str] = field(default_factory=set)
 
@@ -73,44 +65,44 @@ class KafkaModel:
         """Take over a transactional id; abort its open transaction."""
         self.step()
         entry = self.entries.setdefault(transactional_id, _Entry(len(self.entries)))
-        if entry.state == ONGOING:
+        if entry.state == producer.ONGOING:
             entry.epoch += 1
             self._end(entry, False)
         if entry.epoch >= 0:
-            self.seen["fenced" if timeout_ms == FENCED_TIMEOUT_MS else "reused"] += 1
+            self.seen["fenced" if timeout_ms == producer.FENCED_TIMEOUT_MS else "reused"] += 1
         entry.epoch += 1
-        entry.state, entry.timeout_ms = EMPTY, timeout_ms
+        entry.state, entry.timeout_ms = producer.EMPTY, timeout_ms
         self.step()
         return entry.producer_id, entry.epoch
 
-    def append(self, key: ProducerKey, topic: str, values: Iterable[bytes | None]) -> None:
+    def append(self, key: producer.ProducerKey, topic: str, values: Iterable[bytes | None]) -> None:
         """Write messages of a transaction, which begins with the first one."""
         self.step()
         entry = self.entries[key.transactional_id]
-        if (entry.producer_id, entry.epoch) != key[1:] or entry.state not in (EMPTY, ONGOING):
+        if (entry.producer_id, entry.epoch) != key[1:] or entry.state not in (producer.EMPTY, producer.ONGOING):
             raise OperationError(f"{key} is fenced")
-        entry.state = ONGOING
+        entry.state = producer.ONGOING
         entry.topics.add(topic)
         self.logs.setdefault(topic, []).extend(LogEntry(key.producer_id, key.producer_epoch, value) for value in values)
         self.step()
 
-    def end(self, key: ProducerKey, commits: bool) -> bool:
+    def end(self, key: producer.ProducerKey, commits: bool) -> bool:
         """End a transaction; return False if the broker refuses permanently."""
         self.step()
         entry = self.entries.get(key.transactional_id)
         if entry is None or (entry.producer_id, entry.epoch) != key[1:]:
             self.seen["refused"] += 1
             return False
-        if entry.state == ONGOING:
+        if entry.state == producer.ONGOING:
             self._end(entry, commits)
         self.step()
-        return entry.state == (COMMITTED if commits else ABORTED)
+        return entry.state == (producer.COMMITTED if commits else ABORTED)
 
     def _end(self, entry: _Entry, commits: bool) -> None:
         for topic in sorted(entry.topics):
             self.logs[topic].append(LogEntry(entry.producer_id, entry.epoch, None, commits))
         entry.topics = set()
-        entry.state = COMMITTED if commits else ABORTED
+        entry.state = producer.COMMITTED if commits else ABORTED
         self.seen["aborted"] += not commits
 
     # --- what happens by itself ---------------------------------------------------------------------------------------
@@ -118,7 +110,7 @@ class KafkaModel:
     def time_out(self, transactional_id: str) -> None:
         """Abort a transaction that was open for too long."""
         entry = self.entries[transactional_id]
-        if entry.state == ONGOING:
+        if entry.state == producer.ONGOING:
             entry.epoch += 1
             self._end(entry, False)
 
@@ -130,7 +122,7 @@ class KafkaModel:
 
     def open_ids(self) -> list[str]:
         """Return the ids with open transactions, for which readers of committed records wait."""
-        return [name for name, entry in self.entries.items() if entry.state == ONGOING]
+        return [name for name, entry in self.entries.items() if entry.state == producer.ONGOING]
 
     def visible(self, topic: str) -> list[Any]:
         """Return the committed records of a topic that readers see, in order, up to the first open transaction."""
@@ -153,7 +145,7 @@ class KafkaModel:
             self.time_out(name)
         return self.visible(topic)
 
-    def is_committed(self, committable: KafkaCommittable) -> bool:
+    def is_committed(self, committable: producer.KafkaCommittable) -> bool:
         """Return whether the log has a commit marker for it."""
         return ModelBrokers(self).find_marker(committable) is True
 
@@ -168,11 +160,11 @@ class ModelBrokers:
         self._model.step()
         return {name: entry.state for name, entry in self._model.entries.items() if name.startswith(prefix)}
 
-    def describe(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState]:
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, producer.TransactionState]:
         self._model.step()
         entries = self._model.entries
         return {
-            name: TransactionState(
+            name: producer.TransactionState(
                 entries[name].state,
                 entries[name].producer_id,
                 entries[name].epoch,
@@ -187,12 +179,12 @@ class ModelBrokers:
         return len(self._model.logs.get(topic, ()))
 
     def fence(self, transactional_id: str) -> None:
-        self._model.init_producer_id(transactional_id, FENCED_TIMEOUT_MS)
+        self._model.init_producer_id(transactional_id, producer.FENCED_TIMEOUT_MS)
 
-    def commit(self, key: ProducerKey) -> bool:
+    def commit(self, key: producer.ProducerKey) -> bool:
         return self._model.end(key, True)
 
-    def find_marker(self, committable: KafkaCommittable) -> bool | None:
+    def find_marker(self, committable: producer.KafkaCommittable) -> bool | None:
         for entry in self._model.logs[committable.topic][committable.offset :]:
             if entry.commits is not None and entry.producer_id == committable.key.producer_id:
                 return entry.commits
@@ -207,7 +199,7 @@ class ModelTransaction:
 
     def __init__(self, model: KafkaModel, transactional_id: str) -> None:
         self._model = model
-        self._key = ProducerKey(transactional_id, *model.init_producer_id(transactional_id, TIMEOUT_MS))
+        self._key = producer.ProducerKey(transactional_id, *model.init_producer_id(transactional_id, TIMEOUT_MS))
         self._buffered: list[tuple[str, bytes | None]] = []
 
     def begin(self) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 
 from penstock.base import options
 from penstock.base.job import JobStatus
+from penstock.drivers.simulation import stepwise_world
 from penstock.drivers.simulation.disk import METADATA
 from penstock.drivers.simulation.invariants import expected_refusals, judge
 from penstock.drivers.simulation.jobs import Job, Surroundings
@@ -25,13 +26,6 @@ from penstock.drivers.simulation.oracle import check_exact, check_order, consume
 from penstock.drivers.simulation.scenario import Wishes, draw_scenario
 from penstock.drivers.simulation.simulation import History, Simulation
 from penstock.drivers.simulation.stepwise_driver import Driver
-from penstock.drivers.simulation.stepwise_world import (
-    FILLED,
-    DriverKilled,
-    StepwiseScenario,
-    StepwiseWorld,
-    draw_around,
-)
 from penstock.runtime.graph import BACK_FILL
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -44,7 +38,7 @@ MODES: Final = ("aligned", "unaligned", "unaligned", "timed")
 KINDS: Final = ("savepoint", "cancel", "cancel", "suspend", "suspend", "suspend", "drain", "abandon", "abandon")
 
 
-def draw(chance: random.Random, world: str) -> StepwiseScenario:
+def draw(chance: random.Random, world: str) -> stepwise_world.StepwiseScenario:
     """Draw the scenario of a seed: the one of its streaming jobs, wrapped in the one of the other jobs."""
     drawn = draw_scenario(chance, world, chance.choice(MODES))
     for stage in drawn.topology.stages:
@@ -58,7 +52,7 @@ def draw(chance: random.Random, world: str) -> StepwiseScenario:
     # The expected output needs a single order of the operators of all jobs.
     changes = replace(drawn.changes, uses_rocksdb=chance.random() < 0.2, returns=False)
     rates = replace(drawn.rates, storage_errors_max=2 * drawn.rates.storage_errors_max)
-    return draw_around(chance, replace(drawn, wishes=Wishes(), changes=changes, rates=rates))
+    return stepwise_world.draw_around(chance, replace(drawn, wishes=Wishes(), changes=changes, rates=rates))
 
 
 def draw_wishes(chance: random.Random) -> Wishes:
@@ -103,7 +97,7 @@ class ChangingSimulation:
         self.seed = seed
         self.around = Surroundings.made(seed, world, scenario.scenario, chance, is_traced)
         #: the environment of the drivers of epochs and batches
-        self.stepwise = StepwiseWorld(seed, scenario, around=self.around)
+        self.stepwise = stepwise_world.StepwiseWorld(seed, scenario, around=self.around)
         self.violations: list[str] = []
         self.seen: Counter[str] = Counter()
         self._steps = self._restarts = self._checkpoints = 0
@@ -156,7 +150,7 @@ class ChangingSimulation:
         job = self._job
         if not start.is_end:
             self._last_job = job
-        job.in_tempo(tempo, f"{FILLED}-{number}" if tempo == BATCH else None)
+        job.in_tempo(tempo, f"{stepwise_world.FILLED}-{number}" if tempo == BATCH else None)
         if start.path is not None:
             self._note_drain(around.jobs.disk.load_savepoint(start.path))
             self.seen[f"{self._tempo} to {tempo}"] += 1
@@ -233,7 +227,7 @@ class ChangingSimulation:
         driver = Driver(world, job, start.path if start.is_told else None)
         try:
             status = driver.run().name
-        except DriverKilled:
+        except stepwise_world.DriverKilled:
             world.seen["driver killed"] += 1
             world.on_driver_death()
             status = "?"

@@ -30,13 +30,7 @@ from penstock.runtime.operators.sink import SinkOperator
 from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.operators.window.aligned import AlignedWindowOperator, SessionWindowOperator
 from penstock.runtime.operators.window.base import AggregatingContents, ListContents, ProcessResult
-from penstock.runtime.task.channels.result_partition import (
-    BroadcastPartitioner,
-    ForwardPartitioner,
-    HashPartitioner,
-    Partitioner,
-    RebalancePartitioner,
-)
+from penstock.runtime.task.channels import result_partition
 from penstock.runtime.windowing import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 STATELESS = ("map", "filter", "flat_map")
@@ -196,15 +190,15 @@ def _source_operator(source: SimulatedSource, strategy: WatermarkStrategy) -> So
     return SourceOperator(source, strategy)
 
 
-def _partitioner(name: str) -> Partitioner:
+def _partitioner(name: str) -> result_partition.Partitioner:
     match name:
         case "hash":
-            return HashPartitioner(functions.select_key)
+            return result_partition.HashPartitioner(functions.select_key)
         case "broadcast":
-            return BroadcastPartitioner()
+            return result_partition.BroadcastPartitioner()
         case "forward":
-            return ForwardPartitioner()
-    return RebalancePartitioner()
+            return result_partition.ForwardPartitioner()
+    return result_partition.RebalancePartitioner()
 
 
 def _windows(stage: Stage) -> Any:

@@ -17,14 +17,7 @@ import pyarrow as pa
 
 from penstock.drivers.event_loop import SystemClock, WaitingEventLoop
 from penstock.drivers.inspection import rare_collections
-from penstock.drivers.spark.frames import (
-    RecordShape,
-    binary,
-    numbers,
-    numbers_or_null,
-    to_record_batch,
-    to_records,
-)
+from penstock.drivers.spark import frames
 from penstock.drivers.spark.lockstep import Meeting, kept_in_step
 from penstock.runtime.batch.exchange import MARK_PLACE, NO_KEY_PLACE, Rows
 from penstock.runtime.batch.task import BatchTask, BatchVertex
@@ -45,7 +38,7 @@ SCHEMA = pa.schema(
         ("slot", pa.int32()),
     ]
 )
-NO_COLUMNS: Final[Mapping[int, RecordShape]] = {}
+NO_COLUMNS: Final[Mapping[int, frames.RecordShape]] = {}
 #: The columns that a task needs; its rows arrive sorted.
 INPUT_COLUMNS = ["edge", "target", "place", "timestamp", "payload"]
 #: The delimiters of a failure in the text of an exception; Spark returns nothing but the text.
@@ -73,8 +66,8 @@ class StageSettings:
     splits: list[tuple[bytes, ...]] | None
     slots: dict[int, list[int]]
     pointwise: frozenset[int]
-    frame: RecordShape | None = None
-    columns: Mapping[int, RecordShape] = field(default_factory=dict)
+    frame: frames.RecordShape | None = None
+    columns: Mapping[int, frames.RecordShape] = field(default_factory=dict)
     schema: pa.Schema | None = None
     is_key: bool = False
     meeting: Meeting | None = None
@@ -95,7 +88,7 @@ def _run(settings: StageSettings, rows: Iterator[pa.RecordBatch]) -> Iterator[pa
     with open_task(settings, subtask) as task:
         if settings.frame is not None:
             shape = settings.frame
-            output = task.run_values(Batch(to_records(b.columns[:-1], shape)) for b in chain((first,), rows))
+            output = task.run_values(Batch(frames.to_records(b.columns[:-1], shape)) for b in chain((first,), rows))
         elif settings.splits is None:
             output = task.run(read_rows(batch, settings.columns) for batch in chain((first,), rows))
         else:
@@ -159,7 +152,7 @@ def _records(task: BatchTask, output: Iterator[Rows], settings: StageSettings) -
     for _ in output:
         values = [value for batch in tail.take() for value in batch.values]
         if values:
-            yield to_record_batch(values, settings.schema, settings.vertex.name)
+            yield frames.to_record_batch(values, settings.schema, settings.vertex.name)
 
 
 def _marks(settings: StageSettings, subtask: int) -> Rows:
@@ -179,7 +172,7 @@ def record_column(edge: int, index: int) -> str:
     return f"record_{edge}_{index}"
 
 
-def read_rows(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COLUMNS) -> Rows:
+def read_rows(batch: pa.RecordBatch, columns: Mapping[int, frames.RecordShape] = NO_COLUMNS) -> Rows:
     """Convert the columns that a task needs to rows, see `batch_job`; derivable columns may be missing."""
     rows = Rows()
     size, names = batch.num_rows, batch.schema.names
@@ -198,13 +191,13 @@ def read_rows(batch: pa.RecordBatch, columns: Mapping[int, RecordShape] = NO_COL
     return rows
 
 
-def _fill(records: list[Any], batch: pa.RecordBatch, indices: Any, edge: int, shape: RecordShape) -> None:
+def _fill(records: list[Any], batch: pa.RecordBatch, indices: Any, edge: int, shape: frames.RecordShape) -> None:
     """Fill in the records of an edge that come as columns."""
     fields = [batch.column(record_column(edge, i)) for i in range(len(shape.names))]
     if len(indices) == len(records):
-        records[:] = to_records(fields, shape)
+        records[:] = frames.to_records(fields, shape)
     elif len(indices):
-        edge_records = to_records([column.take(numbers(indices)) for column in fields], shape)
+        edge_records = frames.to_records([column.take(frames.numbers(indices)) for column in fields], shape)
         for index, record in zip(indices.tolist(), edge_records, strict=True):
             records[index] = record
 
@@ -218,13 +211,13 @@ def to_arrow(rows: Rows, slots: Mapping[int, list[int]]) -> pa.RecordBatch:
             of_edge = edges == edge
             slot_numbers[of_edge] = np.asarray(slots[edge], np.int32)[targets[of_edge]]
     columns = [
-        numbers(edges),
-        numbers(targets),
-        numbers(np.fromiter(rows.places, np.int64, len(rows))),
-        numbers_or_null(rows.timestamps),
-        numbers(np.fromiter(rows.sequences, np.int64, len(rows))),
-        binary(rows.payloads),
-        numbers(slot_numbers),
+        frames.numbers(edges),
+        frames.numbers(targets),
+        frames.numbers(np.fromiter(rows.places, np.int64, len(rows))),
+        frames.numbers_or_null(rows.timestamps),
+        frames.numbers(np.fromiter(rows.sequences, np.int64, len(rows))),
+        frames.binary(rows.payloads),
+        frames.numbers(slot_numbers),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 

@@ -33,16 +33,8 @@ from typing import Final, Protocol
 from penstock.drivers.spark.entry import make_entry
 from penstock.drivers.spark.handle import PROCESS_DIED, Entry, ExecutorName, short_reason
 from penstock.drivers.spark.python_workers import FAILED, WorkerSettings
+from penstock.runtime import protocol
 from penstock.runtime.ports import Clock
-from penstock.runtime.protocol import (
-    RegisterWorker,
-    ShutDownWorker,
-    ToMaster,
-    ToWorker,
-    WorkerLeaving,
-    WorkerLost,
-    WorkerRequestFailed,
-)
 
 _log = logging.getLogger("penstock.spark")
 
@@ -177,7 +169,7 @@ class _Worker:
         self.lost_ms: int | None = None
         self.was_cut_off = False
         #: its registration while it is held back
-        self.spare: RegisterWorker | None = None
+        self.spare: protocol.RegisterWorker | None = None
 
 
 class SparkCluster:
@@ -202,7 +194,7 @@ class SparkCluster:
         job_id: str,
         describe: Callable[[str], str],
         make_settings: Callable[[str], WorkerSettings],
-        send_to_worker: Callable[[str, ToWorker], None],
+        send_to_worker: Callable[[str, protocol.ToWorker], None],
         wake: Callable[[], None],
         clock: Clock,
         redundant: int = 0,
@@ -224,7 +216,7 @@ class SparkCluster:
         self._cut_off_grace_ms = cut_off_grace_ms
         self._leaving = leaving or LeavingWorkers(None, wake)
         self._owed = 0  # workers that the job master waits for
-        self._handed_over: list[ToMaster] = []
+        self._handed_over: list[protocol.ToMaster] = []
 
     # --- the port --------------------------------------------------------------------------------------------------
 
@@ -246,7 +238,7 @@ class SparkCluster:
         for worker in reversed(waiting[self._owed + self._redundant :]):
             self.release(worker.worker_id)
 
-    def send(self, worker_id: str, message: ToWorker) -> None:
+    def send(self, worker_id: str, message: protocol.ToWorker) -> None:
         if self.is_live(worker_id):
             self._send_to_worker(worker_id, message)
 
@@ -257,7 +249,7 @@ class SparkCluster:
         worker.released, worker.lost_ms = True, None
         self._leaving.forget(worker_id)
         if worker.registered:
-            self._send_to_worker(worker_id, ShutDownWorker("released"))
+            self._send_to_worker(worker_id, protocol.ShutDownWorker("released"))
             worker.interrupt_ms = self._clock.steady_ms() + RELEASE_GRACE_MS
         else:  # it may not even have a slot in Spark yet, so it would not get the message
             worker.interrupt_ms = self._clock.steady_ms()
@@ -270,14 +262,14 @@ class SparkCluster:
         worker = self._workers.get(worker_id)
         return worker is not None and not worker.released
 
-    def on_registered(self, registration: RegisterWorker) -> bool:
+    def on_registered(self, registration: protocol.RegisterWorker) -> bool:
         """Register a worker; return whether to notify the job master, which has not requested redundant workers."""
         worker = self._workers.get(registration.worker_id)
         if worker is None or worker.registered:
             return False
         worker.registered = True
         if worker.released:
-            self._send_to_worker(worker.worker_id, ShutDownWorker("released"))
+            self._send_to_worker(worker.worker_id, protocol.ShutDownWorker("released"))
             return False
         self._leaving.follow(worker.worker_id, self._tag(worker.worker_id))
         if not self._owed:
@@ -307,7 +299,7 @@ class SparkCluster:
         """The number of workers whose Spark job has not ended, whether released or not."""
         return len(self._workers)
 
-    def collect(self) -> list[ToMaster]:
+    def collect(self) -> list[protocol.ToMaster]:
         """Return the messages for the job master since the last call: workers lost, and their replacements."""
         messages, self._handed_over = self._handed_over, []
         while self._ended:
@@ -324,12 +316,12 @@ class SparkCluster:
             if worker.spare is not None:
                 self._start_missing()
             elif worker.registered:
-                messages.append(WorkerLost(worker_id, reason))
+                messages.append(protocol.WorkerLost(worker_id, reason))
             elif reason == PROCESS_DIED and worker.attempt < START_ATTEMPTS_MAX:
                 self._start(worker.attempt + 1)
             elif self._on_their_way() < self._owed:
                 self._owed -= 1
-                messages.append(WorkerRequestFailed(reason))
+                messages.append(protocol.WorkerRequestFailed(reason))
             else:
                 _log.warning("a redundant worker could not be started: %s", reason)
         return messages + self._take_leaving() + self._give_up_cut_off()
@@ -348,26 +340,28 @@ class SparkCluster:
                 worker.interrupt_ms = now_ms + RELEASE_GRACE_MS
                 self._interrupt(worker.worker_id)
 
-    def _take_leaving(self) -> list[ToMaster]:
+    def _take_leaving(self) -> list[protocol.ToMaster]:
         """Report the workers that Spark takes away, and replace those among them that are held back."""
-        messages: list[ToMaster] = []
+        messages: list[protocol.ToMaster] = []
         for worker_id, reason in self._leaving.take():
             worker = self._workers.get(worker_id)
             if worker is None or worker.released:
                 continue
             if worker.spare is None:
-                messages.append(WorkerLeaving(worker_id, reason))
+                messages.append(protocol.WorkerLeaving(worker_id, reason))
             else:
                 _log.info("redundant worker %s is replaced: %s", worker_id, reason)
                 self.release(worker_id)
                 self._start_missing()
         return messages
 
-    def _give_up_cut_off(self) -> list[ToMaster]:
+    def _give_up_cut_off(self) -> list[protocol.ToMaster]:
         """Count the workers whose connection ended a while ago as lost, and mark them to be killed."""
         now_ms = self._clock.steady_ms()
         cut_off = [w for w in self._workers.values() if w.lost_ms is not None and now_ms >= w.lost_ms]
-        messages: list[ToMaster] = [WorkerLost(w.worker_id, CUT_OFF) for w in cut_off if w.spare is None]
+        messages: list[protocol.ToMaster] = [
+            protocol.WorkerLost(w.worker_id, CUT_OFF) for w in cut_off if w.spare is None
+        ]
         for worker in cut_off:
             worker.lost_ms, worker.interrupt_ms = None, now_ms
             worker.released = worker.was_cut_off = True

@@ -43,14 +43,7 @@ from penstock.connectors.file.reader import FileSplit
 from penstock.connectors.file.source import FileSource
 from penstock.drivers.directories import directory_of_this_process
 from penstock.formats.file_format import BulkFile, BulkFormat, assembler, get_field_values
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -242,7 +235,7 @@ def binary(items: Sequence[bytes]) -> pa.Array:
 _READ_ROWS = 4096
 
 
-class DataFrameSource(Source[Any, FileSplit]):
+class DataFrameSource(connector.Source[Any, FileSplit]):
     """Reads a data frame.
 
     Args:
@@ -270,9 +263,9 @@ class DataFrameSource(Source[Any, FileSplit]):
         return self._frame
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded."""
-        return Boundedness.BOUNDED
+        return connector.Boundedness.BOUNDED
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_frame": None}
@@ -297,15 +290,15 @@ class DataFrameSource(Source[Any, FileSplit]):
         return directory_of_this_process("penstock-frame-")
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
-    ) -> SplitEnumerator[FileSplit]:
+        self, context: connector.SplitEnumeratorContext[FileSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[FileSplit]:
         """Create an enumerator for the files of the copy, or for an earlier copy in a checkpoint."""
         if self._files is None:
             self._write_copy()
         assert self._files is not None
         return self._files.create_enumerator(context, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, FileSplit]:
         """Create a reader of files."""
         return FileSource(_FrameFormat(self.shape, self._schema), (), None, None).create_reader(context)
 

@@ -34,16 +34,7 @@ import zmq
 from penstock.base.errors import OperationError, ProtocolError, WrongTimeError, WrongValueError, shorten
 from penstock.drivers.cancellation import where_is
 from penstock.drivers.inspection import ANSWER_BYTES_MAX, Answer, Question, Refused, process_figures
-from penstock.drivers.spark.sockets import (
-    HEARTBEAT_ROLE,
-    PONG,
-    STALL_ROLE,
-    Context,
-    Waker,
-    WorkerKeys,
-    connect_client,
-    identity,
-)
+from penstock.drivers.spark import sockets
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import Heartbeat, ProcessFigures
 from penstock.wire.buffers import MessageCodec, MessageTooLargeError
@@ -125,15 +116,15 @@ class StallWatch:
     """
 
     def __init__(
-        self, keys: WorkerKeys, worker_id: str, master_address: str, max_frame_bytes: int, stall_ms: int
+        self, keys: sockets.WorkerKeys, worker_id: str, master_address: str, max_frame_bytes: int, stall_ms: int
     ) -> None:
         self._stall_s = stall_ms / 1_000
         # A separate context: terminating it ends the thread.
-        self._context: Context = zmq.Context()
+        self._context: sockets.Context = zmq.Context()
         try:
             dealer = self._context.socket(zmq.DEALER)
-            dealer.setsockopt(zmq.ROUTING_ID, identity(STALL_ROLE, worker_id))
-            connect_client(dealer, keys, keys.master_public, master_address, max_frame_bytes, _UNSENT_MAX)
+            dealer.setsockopt(zmq.ROUTING_ID, sockets.identity(sockets.STALL_ROLE, worker_id))
+            sockets.connect_client(dealer, keys, keys.master_public, master_address, max_frame_bytes, _UNSENT_MAX)
             stream = self._context.socket(zmq.STREAM)
             stream.setsockopt(zmq.LINGER, 0)
             self._pipe = _connect(stream)
@@ -304,14 +295,19 @@ class HeartbeatSender:
     """Sends heartbeats until closed, and remembers the time of the master's last answer."""
 
     def __init__(
-        self, context: Context, keys: WorkerKeys, worker_id: str, master_address: str, max_frame_bytes: int
+        self,
+        context: sockets.Context,
+        keys: sockets.WorkerKeys,
+        worker_id: str,
+        master_address: str,
+        max_frame_bytes: int,
     ) -> None:
         self._context = context
         self._keys = keys
         self._worker_id = worker_id
         self._master_address = master_address
         self._max_frame_bytes = max_frame_bytes
-        self._waker = Waker()
+        self._waker = sockets.Waker()
         self._stop = False
         self._has_figures = True
         self._thread: threading.Thread | None = None
@@ -368,8 +364,8 @@ class HeartbeatSender:
         dealer = self._context.socket(zmq.DEALER)
         stalls = self._watch_stalls()
         try:
-            dealer.setsockopt(zmq.ROUTING_ID, identity(HEARTBEAT_ROLE, self._worker_id))
-            connect_client(
+            dealer.setsockopt(zmq.ROUTING_ID, sockets.identity(sockets.HEARTBEAT_ROLE, self._worker_id))
+            sockets.connect_client(
                 dealer,
                 self._keys,
                 self._keys.master_public,
@@ -440,5 +436,5 @@ class HeartbeatSender:
         with contextlib.suppress(zmq.Again):
             while frames := dealer.recv_multipart(zmq.NOBLOCK):
                 self.heard()
-                if frames != [PONG]:
+                if frames != [sockets.PONG]:
                     self._answers.on_frame(frames[0])

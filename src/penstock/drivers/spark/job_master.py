@@ -46,23 +46,11 @@ from penstock.drivers.directories import remove_left_behind
 from penstock.drivers.event_loop import WAIT_MS_MAX, SystemClock, ThreadBackground
 from penstock.drivers.inspection import ANSWER_BYTES_MAX, Answer, Question
 from penstock.drivers.logs import LOGS_PREFIX, LogSettings, set_thread_job
+from penstock.drivers.spark import sockets
 from penstock.drivers.spark.cluster import CUT_OFF_GRACE_IN_PROCESS_MS, CUT_OFF_GRACE_MS, LeavingWorkers, SparkCluster
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.heartbeats import DUMP_BEGIN, DUMP_CHARS_MAX, find_stall
 from penstock.drivers.spark.python_workers import Executor, WorkerServices, WorkerSettings
-from penstock.drivers.spark.sockets import (
-    CONTROL_ROLE,
-    HEARTBEAT_ROLE,
-    LAST_WORDS_LINGER_MS,
-    PONG,
-    STALL_ROLE,
-    ConnectionMonitor,
-    JobKeys,
-    KeyAuthenticator,
-    Waker,
-    bind_server,
-    identity,
-)
 from penstock.runtime.effects import Effect, carry_out
 from penstock.runtime.ports import Clock, JobListener
 from penstock.runtime.protocol import FromWorker, Heartbeat, RegisterWorker, ToMaster, ToWorker, WorkerBlocked
@@ -246,7 +234,7 @@ class MasterEndpoint:
 
     def __init__(
         self,
-        keys: JobKeys,
+        keys: sockets.JobKeys,
         bind_host: str,
         advertise_host: str,
         max_frame_bytes: int,
@@ -255,18 +243,18 @@ class MasterEndpoint:
         self._from_worker: MessageCodec[FromWorker] = MessageCodec(FromWorker, max_frame_bytes, message_bytes_max)
         self._to_worker: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes, message_bytes_max)
         self._context = zmq.Context()
-        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
+        self._authenticator = sockets.KeyAuthenticator(self._context, keys.worker_public)
         self._router = self._context.socket(zmq.ROUTER)
-        self._monitor = ConnectionMonitor(self._context, self._router)
+        self._monitor = sockets.ConnectionMonitor(self._context, self._router)
         try:
-            self.address = bind_server(
+            self.address = sockets.bind_server(
                 self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, max_frame_bytes
             )
         except OSError:
             self._authenticator.close()
             self._context.destroy(linger=0)
             raise
-        self._waker = Waker()
+        self._waker = sockets.Waker()
         self._poller = zmq.Poller()
         self._poller.register(self._router, zmq.POLLIN)
         self._poller.register(self._waker.fileno(), zmq.POLLIN)
@@ -335,12 +323,12 @@ class MasterEndpoint:
         frames = self._to_worker.frames(message, sequence)
         self._sent[worker_id] = sequence + len(frames)
         for frame in frames:
-            self._send(identity(CONTROL_ROLE, worker_id), frame)
+            self._send(sockets.identity(sockets.CONTROL_ROLE, worker_id), frame)
 
     def send_question(self, worker_id: str, frame: bytes) -> None:
         """Send a frame on a worker's heartbeat connection; do nothing if the worker is not connected."""
         if not self._closed:
-            self._send(identity(HEARTBEAT_ROLE, worker_id), frame)
+            self._send(sockets.identity(sockets.HEARTBEAT_ROLE, worker_id), frame)
 
     def hear_answers(self, on_answer: Callable[[str, bytes], None]) -> None:
         """Set the callback for frames of answers, which `receive` calls with their workers' ids."""
@@ -356,7 +344,7 @@ class MasterEndpoint:
             return
         self._closed = True
         self._monitor.close()
-        self._router.close(linger=LAST_WORDS_LINGER_MS)
+        self._router.close(linger=sockets.LAST_WORDS_LINGER_MS)
         self._authenticator.close()
         self._waker.close()
         self._context.term()
@@ -365,31 +353,31 @@ class MasterEndpoint:
         role, worker_id = _parse_identity(frames[0].bytes)
         if worker_id in self._unheard:
             raise ProtocolError("an earlier message of it was lost")
-        if role == STALL_ROLE:
+        if role == sockets.STALL_ROLE:
             self._accept_dump(worker_id, frames, received)
             return
         if len(frames) != _FRAMES:
             raise ProtocolError(f"a control message of {len(frames) - 1} frames instead of one")
         peer, frame = (part.bytes for part in frames)
         message: FromWorker | None
-        if role == HEARTBEAT_ROLE and parse_question_number(frame):
+        if role == sockets.HEARTBEAT_ROLE and parse_question_number(frame):
             self._on_answer(worker_id, frame)
             return
-        if role == HEARTBEAT_ROLE:
+        if role == sockets.HEARTBEAT_ROLE:
             message = self._from_worker.decode(frame)[1]
             if not isinstance(message, Heartbeat):
                 raise ProtocolError(f"a {type(message).__name__} came on a connection for heartbeats")
         else:
             message = self._receive_message(worker_id, frame)
         if isinstance(message, Heartbeat | RegisterWorker) and message.worker_id != worker_id:
-            if role == CONTROL_ROLE:
+            if role == sockets.CONTROL_ROLE:
                 self._received[worker_id].refuse()
             raise ProtocolError(f"it claims to be worker {shorten(message.worker_id)!r}")
         if isinstance(message, RegisterWorker):
             self._registered.append((int(frames[-1].get(zmq.SRCFD)), worker_id))
-        if role == HEARTBEAT_ROLE:
+        if role == sockets.HEARTBEAT_ROLE:
             self._dumps.pop(worker_id, None)
-            self._send(peer, PONG)
+            self._send(peer, sockets.PONG)
         if message is not None:
             received.append((worker_id, message))
 
@@ -444,7 +432,7 @@ def _parse_identity(peer: bytes) -> tuple[bytes, str]:
         worker_id = name.decode()
     except UnicodeDecodeError:
         worker_id = ""
-    if role not in (CONTROL_ROLE, HEARTBEAT_ROLE, STALL_ROLE) or not worker_id:
+    if role not in (sockets.CONTROL_ROLE, sockets.HEARTBEAT_ROLE, sockets.STALL_ROLE) or not worker_id:
         raise ProtocolError("its identity is not that of a worker")
     return role, worker_id
 
@@ -520,7 +508,7 @@ class JobThread(Generic[MasterT]):
         record_bytes_max = configuration.read(options.NETWORK_RECORD_BYTES_MAX)
         heartbeat_interval_ms = configuration.read(options.HEARTBEAT_INTERVAL_MS)
         heartbeat_timeout_ms = configuration.read(options.HEARTBEAT_TIMEOUT_MS)
-        keys = JobKeys.generate()
+        keys = sockets.JobKeys.generate()
         bind_host, advertise_host = spark.master_hosts()
         endpoint = self._endpoint = MasterEndpoint(keys, bind_host, advertise_host, frame_bytes_max, record_bytes_max)
 

@@ -32,17 +32,8 @@ import zmq
 
 from penstock.base.errors import PenstockError, SlotsUnavailableError
 from penstock.codecs.pickling import dumps_in_parts
+from penstock.drivers.spark import sockets
 from penstock.drivers.spark.handle import LOOPBACK, SparkHandle
-from penstock.drivers.spark.sockets import (
-    JobKeys,
-    KeyAuthenticator,
-    LinkMonitor,
-    Socket,
-    Waker,
-    WorkerKeys,
-    bind_server,
-    connect_client,
-)
 from penstock.runtime.batch.exchange import Rows, keeps_step
 from penstock.runtime.batch.task import BatchTask
 from penstock.runtime.graph import JobGraph
@@ -106,17 +97,17 @@ class MeetingPoint:
         tell: called with each progress line.
     """
 
-    def __init__(self, keys: JobKeys, bind_host: str, advertise_host: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, keys: sockets.JobKeys, bind_host: str, advertise_host: str, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._gatherings: dict[int, Gathering] = {}
         self._over = threading.Event()
-        self._waker = Waker()
-        self._context: zmq.Context[Socket] = zmq.Context()
-        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
-        self._router: Socket = self._context.socket(zmq.ROUTER)
+        self._waker = sockets.Waker()
+        self._context: zmq.Context[sockets.Socket] = zmq.Context()
+        self._authenticator = sockets.KeyAuthenticator(self._context, keys.worker_public)
+        self._router: sockets.Socket = self._context.socket(zmq.ROUTER)
         try:
             #: the address for tasks to connect to
-            self.address = bind_server(
+            self.address = sockets.bind_server(
                 self._router, keys.master_public, keys.master_secret, bind_host, advertise_host, MESSAGE_BYTES_MAX
             )
         except BaseException:
@@ -190,22 +181,22 @@ class LockstepPeers:
         host: the host at which the others reach this machine.
     """
 
-    def __init__(self, subtask: int, keys: WorkerKeys, driver: str, host: str) -> None:
+    def __init__(self, subtask: int, keys: sockets.WorkerKeys, driver: str, host: str) -> None:
         self._subtask = subtask
         self._keys = keys
-        self._context: zmq.Context[Socket] = zmq.Context()
+        self._context: zmq.Context[sockets.Socket] = zmq.Context()
         #: the context of outgoing connections, so that all data has been sent before others see the end
-        self._outgoing: zmq.Context[Socket] = zmq.Context()
-        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
-        self._links: dict[int, tuple[Socket, LinkMonitor]] = {}
-        self._inbox: Socket = self._context.socket(zmq.PULL)
+        self._outgoing: zmq.Context[sockets.Socket] = zmq.Context()
+        self._authenticator = sockets.KeyAuthenticator(self._context, keys.worker_public)
+        self._links: dict[int, tuple[sockets.Socket, sockets.LinkMonitor]] = {}
+        self._inbox: sockets.Socket = self._context.socket(zmq.PULL)
         self._inbox.setsockopt(zmq.RCVHWM, 0)
-        self._driver: Socket = self._outgoing.socket(zmq.DEALER)
-        self._driver_monitor = LinkMonitor(self._outgoing, self._driver, _CONNECT_SECONDS)
+        self._driver: sockets.Socket = self._outgoing.socket(zmq.DEALER)
+        self._driver_monitor = sockets.LinkMonitor(self._outgoing, self._driver, _CONNECT_SECONDS)
         try:
-            connect_client(self._driver, keys, keys.master_public, driver, MESSAGE_BYTES_MAX)
+            sockets.connect_client(self._driver, keys, keys.master_public, driver, MESSAGE_BYTES_MAX)
             #: the address for the others to connect to
-            self.address = bind_server(
+            self.address = sockets.bind_server(
                 self._inbox, keys.worker_public, keys.worker_secret, host, host, _FRAME_BYTES_MAX
             )
         except BaseException:
@@ -225,9 +216,9 @@ class LockstepPeers:
         for subtask, address in enumerate(msgspec.msgpack.decode(self._driver.recv(), type=list[str])):
             if subtask == self._subtask:
                 continue
-            link: Socket = self._outgoing.socket(zmq.PUSH)
-            self._links[subtask] = link, LinkMonitor(self._outgoing, link, _CONNECT_SECONDS)
-            connect_client(link, self._keys, self._keys.worker_public, address, _FRAME_BYTES_MAX)
+            link: sockets.Socket = self._outgoing.socket(zmq.PUSH)
+            self._links[subtask] = link, sockets.LinkMonitor(self._outgoing, link, _CONNECT_SECONDS)
+            sockets.connect_client(link, self._keys, self._keys.worker_public, address, _FRAME_BYTES_MAX)
 
     def tell(self, line: str) -> None:
         """Send a progress line to the driver."""
@@ -287,7 +278,7 @@ class Meeting:
     """The data that tasks need to meet. `address`: of the driver; `is_local`: whether all tasks are on its machine."""
 
     address: str
-    keys: WorkerKeys
+    keys: sockets.WorkerKeys
     is_local: bool
 
 
@@ -382,7 +373,7 @@ def open_meeting(job_graph: JobGraph, spark: SparkHandle, tell: Callable[[str], 
     if not any(map(keeps_step, job_graph.vertices)):
         yield None
         return
-    keys = JobKeys.generate()
+    keys = sockets.JobKeys.generate()
     point = MeetingPoint(keys, *spark.master_hosts(), tell)
     try:
         yield Meeting(point.address, keys.for_worker(), spark.is_local)

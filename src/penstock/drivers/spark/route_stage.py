@@ -23,12 +23,7 @@ import pyarrow as pa
 
 from penstock.base.watermark_strategy import ColumnAssigner
 from penstock.drivers.inspection import rare_collections
-from penstock.drivers.spark.batch_stage import (
-    StageSettings,
-    failures_told,
-    open_task,
-    record_column,
-)
+from penstock.drivers.spark import batch_stage
 from penstock.drivers.spark.frames import ROW, TUPLE, VALUE, RecordShape, numbers, numbers_or_null, to_records
 from penstock.runtime.batch.exchange import HASH_BITS, HASH_MASK, Places
 from penstock.runtime.columns import ColumnKey
@@ -90,13 +85,18 @@ def routed_edge(vertex: BatchVertex) -> int | None:
 
 
 def routed(
-    frame: DataFrame, edge: int, settings: StageSettings, make_stage: Callable[[StageSettings], Any], *, is_only: bool
+    frame: DataFrame,
+    edge: int,
+    settings: batch_stage.StageSettings,
+    make_stage: Callable[[batch_stage.StageSettings], Any],
+    *,
+    is_only: bool,
 ) -> Routed:
     """Return the rows of an edge, see `batch_stage.SCHEMA`, with the columns of `frame` in place of payloads.
 
     `make_stage` makes the function that runs `run_stage` of this module; `is_only`: the consumer has no other edge.
     """
-    names = [record_column(edge, i) for i in range(len(frame.columns))]
+    names = [batch_stage.record_column(edge, i) for i in range(len(frame.columns))]
     by_name = _by_name(settings, [kind for _, kind in frame.dtypes])
     numbered = frame.toDF(*names).selectExpr(
         "*", "spark_partition_id() AS subtask", "monotonically_increasing_id() AS sequence"
@@ -154,7 +154,7 @@ def needed(time: str) -> str:
     return f"coalesce({time}, {_NO_TIME})"
 
 
-def _by_name(settings: StageSettings, column_types: list[str]) -> _ByName | None:
+def _by_name(settings: batch_stage.StageSettings, column_types: list[str]) -> _ByName | None:
     """Return the columns of key and time if the vertex is only a source and all of them are named; None otherwise."""
     program: VertexProgram = pickle.loads(settings.vertex.program)
     (out,) = program.out_edges
@@ -188,7 +188,7 @@ def _index_fields(shape: RecordShape) -> dict[str, int]:
 
 def run_stage(payload: bytes, batches: Iterable[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
     """Compute the routes of records that come as columns; the last column is the subtask."""
-    settings: StageSettings = pickle.loads(payload)
+    settings: batch_stage.StageSettings = pickle.loads(payload)
     arrived = (columns for columns in batches if len(columns[0]))
     first = next(arrived, None)
     if first is None:
@@ -203,11 +203,13 @@ def run_stage(payload: bytes, batches: Iterable[tuple[pa.Array, ...]]) -> Iterat
             yield from _compute_routes(settings, subtask, (to_records(columns[:-1], shape) for columns in every))
 
 
-def _compute_places(settings: StageSettings, subtask: int, keys: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+def _compute_places(
+    settings: batch_stage.StageSettings, subtask: int, keys: Iterator[tuple[pa.Array, ...]]
+) -> Iterator[pa.Array]:
     (consumer,) = settings.vertex.consumers.values()
     positions, shape = Places(consumer.parallelism, consumer.max_parallelism), settings.frame
     assert shape is not None
-    with failures_told(settings, subtask):
+    with batch_stage.failures_told(settings, subtask):
         for columns in keys:
             column = columns[0]
             if len(columns) > 1 or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
@@ -219,8 +221,10 @@ def _compute_places(settings: StageSettings, subtask: int, keys: Iterator[tuple[
                 yield numbers(of_distinct[encoded.indices.to_numpy()])
 
 
-def _compute_routes(settings: StageSettings, subtask: int, records: Iterator[list[Any]]) -> Iterator[pa.Array]:
-    with open_task(settings, subtask) as task:
+def _compute_routes(
+    settings: batch_stage.StageSettings, subtask: int, records: Iterator[list[Any]]
+) -> Iterator[pa.Array]:
+    with batch_stage.open_task(settings, subtask) as task:
         for rows in task.run_values(map(Batch, records)):
             if len(rows):
                 positions = numbers(np.array(rows.places, np.int64))

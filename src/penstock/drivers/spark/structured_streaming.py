@@ -54,15 +54,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.base import errors
 from penstock.base.configuration import Configuration
-from penstock.base.errors import (
-    CheckpointError,
-    ConfigurationError,
-    JobExecutionError,
-    OperationError,
-    PenstockError,
-    WrongTimeError,
-)
 from penstock.base.typeinfo import TypeInformation
 from penstock.drivers.directories import HeldDirectory
 from penstock.drivers.spark.batch_job import SparkBatchJob, slots, spark_failure
@@ -72,15 +65,7 @@ from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.lockstep import count_slots
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.drivers.stepwise.job import StepwiseJob, Table
-from penstock.runtime.connector import (
-    Boundedness,
-    InputStatus,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 from penstock.runtime.epochs.coordinator import EpochWork, Task
 from penstock.runtime.graph import BACK_FILL, JobGraph, JobVertex
 from penstock.runtime.master.epochs import EpochMaster
@@ -115,7 +100,7 @@ def archive_position(location: Path, batch_id: int) -> bytes:
         PenstockError: if the query keeps state of its own, which is more than a position.
     """
     if any(path.is_file() for path in location.glob("state/**/*")):
-        raise OperationError(
+        raise errors.OperationError(
             "a streaming data frame keeps state in Spark (an aggregation, a join, dropDuplicates), which Penstock's "
             "checkpoints do not hold: move that part after from_dataframe()"
         )
@@ -171,7 +156,7 @@ _WITH_STATE: Final = {
 }
 
 
-class StreamingFrameSource(Source[Any, Any]):
+class StreamingFrameSource(connector.Source[Any, Any]):
     """Reads a streaming data frame, in micro-batch execution on Spark.
 
     Args:
@@ -185,13 +170,13 @@ class StreamingFrameSource(Source[Any, Any]):
 
     def __init__(self, frame: DataFrame, type_info: TypeInformation | None) -> None:
         if "connect" in type(frame).__module__:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 "a streaming data frame of a Spark Connect session cannot be a source: Spark would run the job's "
                 "epochs on its server; use a classic Spark session, or a Penstock source"
             )
         stateful = _stateful_part(frame)
         if stateful is not None:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"the streaming data frame keeps state in Spark ({stateful}), which Penstock's checkpoints do not "
                 "hold: move that part after from_dataframe()"
             )
@@ -205,13 +190,13 @@ class StreamingFrameSource(Source[Any, Any]):
     def frame(self) -> DataFrame:
         """The data frame. It exists only in the program, because it is not pickled."""
         if self._frame is None:
-            raise WrongTimeError("a data frame exists only in the program that created it, not in tasks")
+            raise errors.WrongTimeError("a data frame exists only in the program that created it, not in tasks")
         return self._frame
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Unbounded, although a job without an interval ends when all available data has been read."""
-        return Boundedness.CONTINUOUS_UNBOUNDED
+        return connector.Boundedness.CONTINUOUS_UNBOUNDED
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_frame": None, "position": None}
@@ -223,31 +208,33 @@ class StreamingFrameSource(Source[Any, Any]):
     def check_tempo(self, mode: str, is_local: bool) -> None:
         """Raise an error if the job does not run in micro-batch execution on Spark."""
         if mode != "MICRO_BATCH":
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"a streaming data frame needs micro-batch execution, but execution.runtime-mode is {mode}: call "
                 "set_runtime_mode(RuntimeExecutionMode.MICRO_BATCH)"
             )
         if is_local:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 "a streaming data frame needs Spark, but execution.target is local: set it to spark"
             )
 
-    def create_enumerator(self, context: SplitEnumeratorContext[Any], restored: Any | None) -> SplitEnumerator[Any]:
+    def create_enumerator(
+        self, context: connector.SplitEnumeratorContext[Any], restored: Any | None
+    ) -> connector.SplitEnumerator[Any]:
         """Create an enumerator that keeps the position, or continues from a restored one."""
         if restored is not None and not isinstance(restored, QueryPosition):
-            raise CheckpointError(
+            raise errors.CheckpointError(
                 "the state of this source belongs to another kind of source and is not the position of a streaming "
                 "data frame: give the source a new uid, and set execution.state-recovery.ignore-unclaimed-state"
             )
         self.position = restored
         return _PositionKeeper(self)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, Any]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, Any]:
         """Create a reader without data: Spark's batch reaches the task as the task's input."""
         return _NoReader()
 
 
-class _PositionKeeper(SplitEnumerator[Any]):
+class _PositionKeeper(connector.SplitEnumerator[Any]):
     def __init__(self, source: StreamingFrameSource) -> None:
         self._source = source
 
@@ -264,9 +251,9 @@ class _PositionKeeper(SplitEnumerator[Any]):
         return self._source.position
 
 
-class _NoReader(SourceReader[Any, Any]):
-    def poll_next(self, max_records: int) -> InputStatus:
-        return InputStatus.NOTHING_AVAILABLE
+class _NoReader(connector.SourceReader[Any, Any]):
+    def poll_next(self, max_records: int) -> connector.InputStatus:
+        return connector.InputStatus.NOTHING_AVAILABLE
 
     def add_splits(self, splits: Sequence[Any]) -> None:
         pass
@@ -489,7 +476,7 @@ class EndQuery(Step):
 class QueryFailed(Exception):
     """The query cannot begin, or has failed; `reason` is the error for the user."""
 
-    def __init__(self, reason: PenstockError) -> None:
+    def __init__(self, reason: errors.PenstockError) -> None:
         super().__init__(str(reason))
         self.reason = reason
 
@@ -630,7 +617,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
         except Exception as error:  # noqa: BLE001 - whatever Spark raises becomes the reason
             raise QueryFailed(spark_failure(error, self.job_graph)) from None
         if has_ended and self.master.interval_ms is not None:
-            raise QueryFailed(OperationError("its streaming query was stopped from outside the job"))
+            raise QueryFailed(errors.OperationError("its streaming query was stopped from outside the job"))
         return has_ended
 
     # --- Spark's position ------------------------------------------------------------------------------------------
@@ -641,7 +628,7 @@ class SparkStreamingFramesJob(SparkEpochJob):
         if restored is None:
             return None
         if set(restored.sources) != set(known) or None in known.values():
-            raise JobExecutionError(
+            raise errors.JobExecutionError(
                 self.job_graph.name,
                 f"its state has one position for the {len(restored.sources)} streaming data frames of the program that "
                 f"wrote it, but this program has different ones ({len(known)}): read the same frames under the same "

@@ -48,50 +48,15 @@ from penstock.codecs.cloud import as_main
 from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, SystemClock, ThreadBackground
 from penstock.drivers.inspection import Answers, rare_collections
 from penstock.drivers.logs import ProcessLogs, kept_logs
+from penstock.drivers.spark import sockets
 from penstock.drivers.spark.handle import LOOPBACK, PYTHON_REMEDY
 from penstock.drivers.spark.heartbeats import AnswerQuestion, HeartbeatSender, LoopState, LoopWatch, answer_nothing
 from penstock.drivers.spark.python_workers import FAILED, ORPHANED, RELEASED, Executor, WorkerServices, WorkerSettings
-from penstock.drivers.spark.sockets import (
-    CONNECT_TIMEOUT_S,
-    CONTROL_ROLE,
-    LAST_WORDS_LINGER_MS,
-    DataLink,
-    DataLinks,
-    KeyAuthenticator,
-    LinkMonitor,
-    LocalPort,
-    RefusalMonitor,
-    Waker,
-    WorkerKeys,
-    bind_server,
-    connect_client,
-    data_address,
-    host_identity,
-    identity,
-)
+from penstock.runtime import protocol
 from penstock.runtime.columns import make_batch
 from penstock.runtime.ports import Clock, MasterGateway
-from penstock.runtime.protocol import (
-    CancelTask,
-    ChannelId,
-    DeployTask,
-    ExecutionId,
-    Failure,
-    RegisterWorker,
-    TaskStateChanged,
-    ToMaster,
-    ToWorker,
-)
 from penstock.runtime.records import Batch, Buffer, Element, Event
-from penstock.wire.buffers import (
-    FRAMES_MAX,
-    RECORD_BYTES_MAX,
-    BufferCodec,
-    Frame,
-    MessageCodec,
-    MessageReceiver,
-    RecordSerializationError,
-)
+from penstock.wire import buffers
 from penstock.wire.streams import BufferArrived, Channel, CreditArrived, StreamBroken, StreamReceiver
 
 logger = logging.getLogger(__name__)
@@ -107,15 +72,15 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)  # a plain int: an enum's operators take long
 class Receiver(Protocol):
     """Handles the messages and events that arrive at a worker's endpoint."""
 
-    def on_message(self, message: ToWorker) -> None:
+    def on_message(self, message: protocol.ToWorker) -> None:
         """Handle a message from the job master."""
         ...
 
-    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
+    def on_buffer(self, channel: protocol.ChannelId, buffer: Buffer) -> None:
         """Handle a buffer for a task of this worker."""
         ...
 
-    def on_credit(self, channel: ChannelId, credit: int) -> None:
+    def on_credit(self, channel: protocol.ChannelId, credit: int) -> None:
         """Handle credit for a task of this worker."""
         ...
 
@@ -153,49 +118,55 @@ class WorkerEndpoint:
     def __init__(
         self,
         worker_id: str,
-        keys: WorkerKeys,
+        keys: sockets.WorkerKeys,
         master_address: str,
         bind_host: str,
         advertise_host: str,
         max_frame_bytes: int,
-        record_bytes_max: int = RECORD_BYTES_MAX,
+        record_bytes_max: int = buffers.RECORD_BYTES_MAX,
     ) -> None:
-        self._to_master: MessageCodec[ToMaster] = MessageCodec(ToMaster, max_frame_bytes, record_bytes_max)
-        from_master: MessageCodec[ToWorker] = MessageCodec(ToWorker, max_frame_bytes, record_bytes_max)
-        self._from_master = MessageReceiver(from_master)
-        self._buffers: BufferCodec[Element] = BufferCodec(Event, Batch, make_batch, max_frame_bytes, record_bytes_max)
+        self._to_master: buffers.MessageCodec[protocol.ToMaster] = buffers.MessageCodec(
+            protocol.ToMaster, max_frame_bytes, record_bytes_max
+        )
+        from_master: buffers.MessageCodec[protocol.ToWorker] = buffers.MessageCodec(
+            protocol.ToWorker, max_frame_bytes, record_bytes_max
+        )
+        self._from_master = buffers.MessageReceiver(from_master)
+        self._buffers: buffers.BufferCodec[Element] = buffers.BufferCodec(
+            Event, Batch, make_batch, max_frame_bytes, record_bytes_max
+        )
         self._streams = StreamReceiver(worker_id, self._buffers)
         self._context = zmq.Context()
-        self._authenticator = KeyAuthenticator(self._context, keys.worker_public)
-        self._local_port: LocalPort | None = None
+        self._authenticator = sockets.KeyAuthenticator(self._context, keys.worker_public)
+        self._local_port: sockets.LocalPort | None = None
         try:
             self._data = self._context.socket(zmq.PULL)
-            self._refusals = RefusalMonitor(self._context, self._data)
-            tcp = bind_server(
+            self._refusals = sockets.RefusalMonitor(self._context, self._data)
+            tcp = sockets.bind_server(
                 self._data, keys.worker_public, keys.worker_secret, bind_host, advertise_host, max_frame_bytes
             )
-            host = host_identity()
-            self._links = DataLinks(self._context, keys, max_frame_bytes, worker_id, host)
+            host = sockets.host_identity()
+            self._links = sockets.DataLinks(self._context, keys, max_frame_bytes, worker_id, host)
 
             self._master = self._context.socket(zmq.DEALER)
-            self._master.setsockopt(zmq.ROUTING_ID, identity(CONTROL_ROLE, worker_id))
-            self._master_monitor = LinkMonitor(self._context, self._master, CONNECT_TIMEOUT_S)
-            connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
+            self._master.setsockopt(zmq.ROUTING_ID, sockets.identity(sockets.CONTROL_ROLE, worker_id))
+            self._master_monitor = sockets.LinkMonitor(self._context, self._master, sockets.CONNECT_TIMEOUT_S)
+            sockets.connect_client(self._master, keys, keys.master_public, master_address, max_frame_bytes)
             self._heartbeats = HeartbeatSender(self._context, keys, worker_id, master_address, max_frame_bytes)
-            self._waker = Waker()
+            self._waker = sockets.Waker()
 
             path = None
             if host is not None:
-                self._local_port = LocalPort(self._data)
+                self._local_port = sockets.LocalPort(self._data)
                 path = self._local_port.path
-            self.data_address = data_address(tcp, host, path)
+            self.data_address = sockets.data_address(tcp, host, path)
         except BaseException:
             self._authenticator.close()
             self._context.destroy(linger=0)
             self._remove_local_port()
             raise
         #: Links with credit that may not have left with a buffer.
-        self._owing: dict[DataLink, None] = {}
+        self._owing: dict[sockets.DataLink, None] = {}
         self._poller = zmq.Poller()
         for source in (self._data, self._master, self._waker.fileno()):
             self._poller.register(source, zmq.POLLIN)
@@ -251,7 +222,7 @@ class WorkerEndpoint:
     def keep_attempts(self, attempts: Collection[int]) -> None:
         self._links.keep_attempts(attempts)
 
-    def send_buffer(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
+    def send_buffer(self, worker_id: str, channel: protocol.ChannelId, buffer: Buffer) -> None:
         parts = self._buffers.encode(buffer)
         link = self._links.to(worker_id, channel.attempt)
         if link is not None:
@@ -262,14 +233,14 @@ class WorkerEndpoint:
                 else:
                     link.send(link.stream.buffer(_plain(channel), part))
 
-    def send_credit(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+    def send_credit(self, worker_id: str, channel: protocol.ChannelId, credit: int) -> None:
         """Send credit with the next buffer to that worker, or when `receive` is called, whichever comes first."""
         link = self._links.to(worker_id, channel.attempt)
         if link is not None:
             link.stream.grant(_plain(channel), credit)
             self._owing[link] = None
 
-    def send(self, message: ToMaster) -> None:
+    def send(self, message: protocol.ToMaster) -> None:
         frames = self._to_master.frames(message, self._sent)
         self._sent += len(frames)
         if self._master_lost is None:
@@ -305,7 +276,7 @@ class WorkerEndpoint:
             self._refusals.close()
             self._master_monitor.close()
             self._data.close(linger=0)
-            self._master.close(linger=LAST_WORDS_LINGER_MS if self._master_lost is None else 0)
+            self._master.close(linger=sockets.LAST_WORDS_LINGER_MS if self._master_lost is None else 0)
             self._authenticator.close()
             self._waker.close()
             self._context.term()
@@ -335,7 +306,7 @@ class WorkerEndpoint:
                 receiver.on_message(message)
         return True
 
-    def _decode_from_master(self, frames: list[bytes]) -> ToWorker | None:
+    def _decode_from_master(self, frames: list[bytes]) -> protocol.ToWorker | None:
         if len(frames) != 1:
             raise ProtocolError(f"a control message of {len(frames)} frames instead of one")
         return self._from_master.receive(frames[0])
@@ -355,7 +326,7 @@ class WorkerEndpoint:
             match arrival:
                 case BufferArrived(channel, buffer, credits):
                     _tell_credits(receiver, credits)
-                    receiver.on_buffer(ChannelId(*channel), buffer)
+                    receiver.on_buffer(protocol.ChannelId(*channel), buffer)
                 case CreditArrived(credits):
                     _tell_credits(receiver, credits)
                 case StreamBroken(sender, reason):
@@ -366,13 +337,13 @@ class WorkerEndpoint:
             dispatched = True
         return dispatched
 
-    def _receive_frames(self) -> list[Frame]:
+    def _receive_frames(self) -> list[buffers.Frame]:
         """Receive the frames of one message; if it has too many, keep only enough to show that."""
         frame = self._data.recv(_NOBLOCK, copy=False)
-        frames: list[Frame] = [frame.bytes]
+        frames: list[buffers.Frame] = [frame.bytes]
         while frame.more:
             frame = self._data.recv(_NOBLOCK, copy=False)
-            if len(frames) <= FRAMES_MAX:
+            if len(frames) <= buffers.FRAMES_MAX:
                 frames.append(frame.buffer)
         return frames
 
@@ -400,10 +371,10 @@ class WorkerEndpoint:
 
 def _tell_credits(receiver: Receiver, credits: tuple[tuple[Channel, int], ...]) -> None:
     for channel, credit in credits:
-        receiver.on_credit(ChannelId(*channel), credit)
+        receiver.on_credit(protocol.ChannelId(*channel), credit)
 
 
-def _plain(channel: ChannelId) -> Channel:
+def _plain(channel: protocol.ChannelId) -> Channel:
     return channel.edge, channel.producer, channel.consumer, channel.attempt
 
 
@@ -416,16 +387,16 @@ class FailingGateway:
 
     def __init__(self, master: MasterGateway) -> None:
         self._master = master
-        self._failures: dict[ExecutionId, Failure] = {}
+        self._failures: dict[protocol.ExecutionId, protocol.Failure] = {}
 
-    def send(self, message: ToMaster) -> None:
-        if isinstance(message, TaskStateChanged) and message.execution in self._failures:
+    def send(self, message: protocol.ToMaster) -> None:
+        if isinstance(message, protocol.TaskStateChanged) and message.execution in self._failures:
             failure = self._failures[message.execution]
             if message.state == "CANCELED":
                 message = msgspec.structs.replace(message, state="FAILED", failure=failure)
         self._master.send(message)
 
-    def fail(self, execution: ExecutionId, failure: Failure) -> None:
+    def fail(self, execution: protocol.ExecutionId, failure: protocol.Failure) -> None:
         """Record the failure that the task is being cancelled for; only the first failure counts."""
         self._failures.setdefault(execution, failure)
 
@@ -443,19 +414,19 @@ class WorkerReceiver:
         self._lost_peers: deque[tuple[int, str, str, int | None]] = deque()
         self._executor = executor
         self._gateway = gateway
-        self._peers: dict[ExecutionId, frozenset[str]] = {}
+        self._peers: dict[protocol.ExecutionId, frozenset[str]] = {}
         self.master_lost: str | None = None
 
-    def on_message(self, message: ToWorker) -> None:
-        if isinstance(message, DeployTask):
+    def on_message(self, message: protocol.ToWorker) -> None:
+        if isinstance(message, protocol.DeployTask):
             self._forget_ended()
             self._peers[message.execution] = _collect_peers(message)
         self._executor.on_message(message)
 
-    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
+    def on_buffer(self, channel: protocol.ChannelId, buffer: Buffer) -> None:
         self._executor.on_buffer(channel, buffer)
 
-    def on_credit(self, channel: ChannelId, credit: int) -> None:
+    def on_credit(self, channel: protocol.ChannelId, credit: int) -> None:
         self._executor.on_credit(channel, credit)
 
     def on_peer_lost(self, worker_id: str, reason: str, attempt: int | None = None) -> None:
@@ -465,30 +436,30 @@ class WorkerReceiver:
         """Fail the tasks whose peers have been lost for long enough. Must be called regularly."""
         while self._lost_peers and self._lost_peers[0][0] <= self._clock.steady_ms():
             _, worker_id, reason, attempt = self._lost_peers.popleft()
-            failure = Failure(f"the connection to {worker_id} was lost: {reason}")
+            failure = protocol.Failure(f"the connection to {worker_id} was lost: {reason}")
             affected = (e for e, peers in self._peers.items() if worker_id in peers)
             self._fail(failure, [e for e in affected if attempt is None or e.attempt == attempt])
 
     def on_master_lost(self, reason: str) -> None:
         self.master_lost = reason
 
-    def on_unreadable_records(self, failure: Failure) -> None:
+    def on_unreadable_records(self, failure: protocol.Failure) -> None:
         """Fail all tasks because of records that cannot be unpickled here; the task that they were for is unknown."""
         self._fail(failure, list(self._peers))
 
-    def _fail(self, failure: Failure, executions: list[ExecutionId]) -> None:
+    def _fail(self, failure: protocol.Failure, executions: list[protocol.ExecutionId]) -> None:
         self._forget_ended()
         for execution in executions:
             if execution in self._peers:
                 self._gateway.fail(execution, failure)
-                self._executor.on_message(CancelTask(execution))
+                self._executor.on_message(protocol.CancelTask(execution))
 
     def _forget_ended(self) -> None:
         hosted = {task.execution for task in self._executor.tasks}
         self._peers = {execution: peers for execution, peers in self._peers.items() if execution in hosted}
 
 
-def _collect_peers(deployment: DeployTask) -> frozenset[str]:
+def _collect_peers(deployment: protocol.DeployTask) -> frozenset[str]:
     producers = (worker for edge in deployment.inputs for _, worker in edge.producers)
     consumers = (worker for edge in deployment.outputs for _, worker in edge.consumers)
     return frozenset(producers) | frozenset(consumers)
@@ -542,7 +513,7 @@ def _run(settings: WorkerSettings, logs: ProcessLogs | None = None) -> tuple[str
         services = WorkerServices(settings.worker_id, clock, endpoint, gateway, background, coroutines)
         executor = settings.make_executor(services)
         try:
-            endpoint.send(RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
+            endpoint.send(protocol.RegisterWorker(settings.worker_id, endpoint.data_address, host, os.getpid()))
             _spare_garbage_collection()
             watch = LoopWatch(clock)
             answers = Answers(threading.current_thread(), logs)
@@ -639,9 +610,9 @@ class WorkerLoop:
     def _receive(self, wait_ms: int) -> None:
         try:
             self._endpoint.receive(wait_ms, self._receiver)
-        except RecordSerializationError as error:
+        except buffers.RecordSerializationError as error:
             self._receiver.on_unreadable_records(
-                Failure(str(error), user_code=True, suppresses_restart=error.suppresses_restart)
+                protocol.Failure(str(error), user_code=True, suppresses_restart=error.suppresses_restart)
             )
 
     def _wait_ms(self) -> int:

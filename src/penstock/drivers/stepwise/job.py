@@ -41,45 +41,9 @@ from penstock.runtime.graph import BACK_FILL, JobGraph
 from penstock.runtime.job.failover import broken
 from penstock.runtime.job.job_master import JobMaster
 from penstock.runtime.job.view import JobView
+from penstock.runtime.master import steps
 from penstock.runtime.master.epochs import BackFillMaster, EpochMaster
 from penstock.runtime.master.master import BatchMaster, StepwiseMaster, drive
-from penstock.runtime.master.steps import (
-    Answer,
-    BeginCommits,
-    Cancelled,
-    CheckClaim,
-    CheckLeads,
-    ClaimSavepoint,
-    Complete,
-    DealSplits,
-    DeleteGarbage,
-    DeleteJobs,
-    DeleteSavepoint,
-    Deliver,
-    EmptySavepoint,
-    EndForerunners,
-    EndSinks,
-    Join,
-    Last,
-    Left,
-    Load,
-    Log,
-    MarkJob,
-    NextRequest,
-    OpenSources,
-    PrepareSources,
-    ReadThrough,
-    ReleaseSavepoint,
-    Report,
-    Request,
-    Revoke,
-    RunEpoch,
-    RunTasks,
-    SnapshotSources,
-    Step,
-    TakeOver,
-    Wait,
-)
 from penstock.runtime.ports import CheckpointStore, JobListener
 from penstock.runtime.task.failures import clear_own_frames
 from penstock.storage.files import absolute_url
@@ -88,16 +52,16 @@ from penstock.storage.savepoints import check_savepoint_is_own, claim_savepoint,
 
 T = TypeVar("T")
 #: The function that carries out a step, by the step's class.
-Table = Mapping[type[Step], Callable[[Any], Any]]
+Table = Mapping[type[steps.Step], Callable[[Any], Any]]
 #: Steps that take long; the job checks for cancellation before each.
-_LONG: Final = (PrepareSources, RunEpoch, RunTasks, Wait)
+_LONG: Final = (steps.PrepareSources, steps.RunEpoch, steps.RunTasks, steps.Wait)
 
 
 class StepwiseJob(RunningJob):
     """See the module docstring. Subclasses define a master, the functions of their own steps, and `interrupt`."""
 
     #: The only steps of a suspended job: they report something, or release the job's own resources.
-    last_steps: tuple[type[Step], ...] = (Answer, Log, NextRequest, Report)
+    last_steps: tuple[type[steps.Step], ...] = (steps.Answer, steps.Log, steps.NextRequest, steps.Report)
 
     def __init__(
         self, job_graph: JobGraph, configuration: Configuration, listener: JobListener, job_id: JobID | None = None
@@ -116,7 +80,7 @@ class StepwiseJob(RunningJob):
         #: set when there is a request, or the job must end
         self._is_wanted = threading.Event()
         self._is_over = False
-        self._requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[steps.Request] = queue.SimpleQueue()
         self._waiters: dict[int, CompletableFuture[Any]] = {}
         self._numbers = itertools.count(1)
         self.master = self.make_master()
@@ -157,16 +121,16 @@ class StepwiseJob(RunningJob):
     def table(self) -> Table:
         """Return the function that carries out each step."""
         return {
-            Report: self._report,
-            Log: lambda step: self.listener.on_log(step.line),
-            Wait: self._wait,
-            NextRequest: lambda _: self._next_request(),
-            Answer: self._answer,
-            PrepareSources: lambda _: self._prepare_sources(),
-            BeginCommits: lambda _: self._sinks.begin(),
-            Deliver: lambda step: self._sinks.deliver(step.last),
-            EndForerunners: lambda step: self._sinks.end_forerunners(step.job_ids),
-            EndSinks: lambda _: self._sinks.end(),
+            steps.Report: self._report,
+            steps.Log: lambda step: self.listener.on_log(step.line),
+            steps.Wait: self._wait,
+            steps.NextRequest: lambda _: self._next_request(),
+            steps.Answer: self._answer,
+            steps.PrepareSources: lambda _: self._prepare_sources(),
+            steps.BeginCommits: lambda _: self._sinks.begin(),
+            steps.Deliver: lambda step: self._sinks.deliver(step.last),
+            steps.EndForerunners: lambda step: self._sinks.end_forerunners(step.job_ids),
+            steps.EndSinks: lambda _: self._sinks.end(),
         }
 
     def reads_splits(self, source: Source[Any, Any]) -> bool:
@@ -181,7 +145,7 @@ class StepwiseJob(RunningJob):
         if self._suspension is not None:
             raise self._suspension
         if self._must_end.is_set():
-            raise Cancelled
+            raise steps.Cancelled
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +160,7 @@ class StepwiseJob(RunningJob):
             failure = self.master.failure
         except BaseException as fault:  # noqa: BLE001 - a fault of the master must not leave a waiter unanswered
             failure = broken(self.job_graph.name, fault)
-            self._report(Report(JobStatus.FAILED, str(failure)))
+            self._report(steps.Report(JobStatus.FAILED, str(failure)))
         self._is_over = True
         self._refuse_requests()
         runtime_ms = self.clock.steady_ms() - self._started_ms
@@ -204,21 +168,21 @@ class StepwiseJob(RunningJob):
         directory = self.configuration.read(CHECKPOINTING_DIR)
         settle(self._result, self._job_id, name, self._status, failure, runtime_ms, accumulators, directory)
 
-    def _perform(self, step: Step) -> Any:
+    def _perform(self, step: steps.Step) -> Any:
         try:
             if isinstance(step, _LONG) or (self._suspension is not None and not isinstance(step, self.last_steps)):
                 self.check_cancelled()
             return self._table[type(step)](step)
-        except (Cancelled, DeposedError):
+        except (steps.Cancelled, DeposedError):
             raise
         except Exception as error:
             if isinstance(error, JobExecutionError):  # its message says where it was raised
                 clear_own_frames(error)
             if self._must_end.is_set():
-                raise (self._suspension or Cancelled()) from error
+                raise (self._suspension or steps.Cancelled()) from error
             raise
 
-    def _report(self, step: Report) -> None:
+    def _report(self, step: steps.Report) -> None:
         if step.status.is_terminal_state():
             try:
                 self.release()
@@ -227,7 +191,7 @@ class StepwiseJob(RunningJob):
         self._status = step.status
         self.listener.on_job_status(step.status.name, step.reason)
 
-    def _wait(self, step: Wait) -> None:
+    def _wait(self, step: steps.Wait) -> None:
         (self._is_wanted if step.until_request else self._must_end).wait(step.for_ms / 1000)
         self.check_cancelled()
 
@@ -242,7 +206,7 @@ class StepwiseJob(RunningJob):
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    def _next_request(self) -> Request | None:
+    def _next_request(self) -> steps.Request | None:
         self._is_wanted.clear()
         if self._must_end.is_set():
             self._is_wanted.set()
@@ -251,7 +215,7 @@ class StepwiseJob(RunningJob):
         except queue.Empty:
             return None
 
-    def _answer(self, step: Answer) -> None:
+    def _answer(self, step: steps.Answer) -> None:
         waiter = self._waiters.pop(step.request.number)
         if step.error is None:
             waiter.complete(step.result)
@@ -260,7 +224,7 @@ class StepwiseJob(RunningJob):
 
     def _request(self, savepoint: TakeSavepoint | None) -> Future[Any]:
         future: CompletableFuture[Any] = CompletableFuture()
-        request = Request(next(self._numbers), savepoint)
+        request = steps.Request(next(self._numbers), savepoint)
         self._waiters[request.number] = future
         self._requests.put(request)
         self._is_wanted.set()
@@ -271,7 +235,7 @@ class StepwiseJob(RunningJob):
     def _refuse_requests(self) -> None:
         while (request := self._next_request()) is not None:
             kind = "checkpoint" if request.savepoint is None else "savepoint"
-            self._answer(Answer(request, None, f"no {kind}: the job is over"))
+            self._answer(steps.Answer(request, None, f"no {kind}: the job is over"))
 
     # --- the client's side -----------------------------------------------------------------------------------------
 
@@ -355,14 +319,14 @@ class BatchJob(StepwiseJob):
         return Sinks(self.job_graph, str(self._job_id), self.listener, self.clock, figures, self._let_pass, True)
 
     @abstractmethod
-    def run_tasks(self) -> Iterator[Last]:
+    def run_tasks(self) -> Iterator[steps.Last]:
         """Run all vertices and return their output for the client. Raises the `PenstockError` that fails the job."""
 
     def table(self) -> Table:
         """Return the step functions, including the one that runs the tasks."""
-        return {**super().table(), RunTasks: lambda _: self._run_tasks()}
+        return {**super().table(), steps.RunTasks: lambda _: self._run_tasks()}
 
-    def _run_tasks(self) -> list[Last]:
+    def _run_tasks(self) -> list[steps.Last]:
         last = list(self.run_tasks())
         self.check_cancelled()
         return last
@@ -373,7 +337,14 @@ class BatchJob(StepwiseJob):
 
 
 #: Steps to abandon: a late checkpoint is revoked before the next epoch, and deleted files are no longer needed.
-_GIVEN_UP: Final = (CheckLeads, Complete, DeleteGarbage, DeleteJobs, ReadThrough, Revoke)
+_GIVEN_UP: Final = (
+    steps.CheckLeads,
+    steps.Complete,
+    steps.DeleteGarbage,
+    steps.DeleteJobs,
+    steps.ReadThrough,
+    steps.Revoke,
+)
 
 
 class StoreSteps:
@@ -388,27 +359,27 @@ class StoreSteps:
     def __init__(self, store: CheckpointStore, patience_ms: int, log: Callable[[str], None]) -> None:
         self._patience_ms = patience_ms
         self._log = log
-        self._calls: dict[type[Step], Callable[[Any], object]] = {
-            MarkJob: lambda step: store.mark_job(step.mark),
-            Join: lambda step: store.join(step.job_name),
-            TakeOver: lambda step: store.take_over(step.job_name),
-            CheckLeads: lambda _: store.check_leads(),
-            Load: lambda step: store.load(step.path, step.job_name, step.claims),
-            ReadThrough: lambda step: read_through(store, step.metadata),
-            Complete: lambda step: store.complete(step.metadata, step.savepoint_path),
-            Revoke: lambda step: store.revoke(step.checkpoint_id),
-            DeleteGarbage: lambda step: store.delete(
+        self._calls: dict[type[steps.Step], Callable[[Any], object]] = {
+            steps.MarkJob: lambda step: store.mark_job(step.mark),
+            steps.Join: lambda step: store.join(step.job_name),
+            steps.TakeOver: lambda step: store.take_over(step.job_name),
+            steps.CheckLeads: lambda _: store.check_leads(),
+            steps.Load: lambda step: store.load(step.path, step.job_name, step.claims),
+            steps.ReadThrough: lambda step: read_through(store, step.metadata),
+            steps.Complete: lambda step: store.complete(step.metadata, step.savepoint_path),
+            steps.Revoke: lambda step: store.revoke(step.checkpoint_id),
+            steps.DeleteGarbage: lambda step: store.delete(
                 garbage(store.listing(), step.kept, step.oldest_live_id, step.revoked)
             ),
-            DeleteJobs: lambda step: store.delete_jobs(step.job_ids),
-            DeleteSavepoint: lambda step: store.delete_savepoint(step.path),
+            steps.DeleteJobs: lambda step: store.delete_jobs(step.job_ids),
+            steps.DeleteSavepoint: lambda step: store.delete_savepoint(step.path),
         }
 
-    def table(self) -> dict[type[Step], Callable[[Step], object]]:
+    def table(self) -> dict[type[steps.Step], Callable[[steps.Step], object]]:
         """Return the function that carries out each step, by the step's class."""
         return dict.fromkeys(self._calls, self.carry_out)
 
-    def carry_out(self, step: Step) -> object:
+    def carry_out(self, step: steps.Step) -> object:
         """Carry out a step and return its result. Raises the store's error, or `CallTimeoutError`."""
         result: list[object] = []
         failure: list[BaseException] = []
@@ -427,7 +398,7 @@ class StoreSteps:
             waited_ms += self._patience_ms
             silence = f"the checkpoint store has not answered for {waited_ms // 1000} s"
             # A late savepoint would remain without the files that are deleted in the meantime.
-            if isinstance(step, _GIVEN_UP) and not (isinstance(step, Complete) and step.savepoint_path):
+            if isinstance(step, _GIVEN_UP) and not (isinstance(step, steps.Complete) and step.savepoint_path):
                 raise CallTimeoutError(f"{type(step).__name__}: {silence} ({CHECKPOINTING_TIMEOUT_MS.key()})")
             self._log(f"{silence}; the job waits for {type(step).__name__}")
         if failure:
@@ -458,7 +429,7 @@ class EpochJob(StepwiseJob):
         return EpochMaster(self.job_graph, job_id, self.configuration, self.clock, self.storage.directory)
 
     @abstractmethod
-    def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[Last]:
+    def run_epoch(self, works: Mapping[Task, EpochWork]) -> Iterator[steps.Last]:
         """Run all tasks of an epoch; return their results, including their answers."""
 
     def table(self) -> Table:
@@ -468,21 +439,21 @@ class EpochJob(StepwiseJob):
         return {
             **super().table(),
             **store_steps.table(),
-            ClaimSavepoint: lambda step: claim_savepoint(step.path, owner),
-            CheckClaim: lambda step: check_savepoint_is_own(step.path, owner),
-            EmptySavepoint: self._empty_savepoint,
-            ReleaseSavepoint: lambda step: release_savepoint(step.path, owner),
-            OpenSources: self.sources.open,
-            DealSplits: self.sources.deal,
-            SnapshotSources: self.sources.snapshot,
-            RunEpoch: self._run_epoch,
+            steps.ClaimSavepoint: lambda step: claim_savepoint(step.path, owner),
+            steps.CheckClaim: lambda step: check_savepoint_is_own(step.path, owner),
+            steps.EmptySavepoint: self._empty_savepoint,
+            steps.ReleaseSavepoint: lambda step: release_savepoint(step.path, owner),
+            steps.OpenSources: self.sources.open,
+            steps.DealSplits: self.sources.deal,
+            steps.SnapshotSources: self.sources.snapshot,
+            steps.RunEpoch: self._run_epoch,
         }
 
-    def _empty_savepoint(self, step: EmptySavepoint) -> None:
+    def _empty_savepoint(self, step: steps.EmptySavepoint) -> None:
         files = None if step.kept is None else step.kept.state_files()
         empty_savepoint(step.path, str(self._job_id), files)
 
-    def _run_epoch(self, step: RunEpoch) -> Left:
+    def _run_epoch(self, step: steps.RunEpoch) -> steps.Left:
         return separate_answers(self.run_epoch(step.works))
 
     def release(self) -> None:

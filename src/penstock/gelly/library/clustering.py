@@ -19,17 +19,7 @@ from itertools import permutations
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.asm import (
-    MUTUAL,
-    TURNED,
-    Higher,
-    Partial,
-    VertexDegree,
-    VertexDegrees,
-    Weights,
-    higher_neighbours,
-    partials,
-)
+from penstock.gelly import asm
 from penstock.gelly.base import FIRST, GraphAlgorithm, co_grouped, collected, flag
 from penstock.gelly.library.metrics import Analytic
 
@@ -39,12 +29,12 @@ PAIRS = {(0, 1): 4, (0, 2): 2, (1, 2): 0}
 
 def triangles(edges: DataStream, is_directed: bool) -> DataStream:
     """Return each triangle once, as (lowest degree, one, other, bit mask), with the last two ordered by id."""
-    higher = higher_neighbours(edges, is_directed)
+    higher = asm.higher_neighbours(edges, is_directed)
     pairs = higher.flat_map(_tell_higher).name("Pairs Of Neighbours")
     return co_grouped(pairs, higher, (FIRST, FIRST), _closed).name("Triangles")
 
 
-def _tell_higher(vertex: Higher) -> Iterator[tuple[Any, Any, int, tuple[tuple[Any, int], ...]]]:
+def _tell_higher(vertex: asm.Higher) -> Iterator[tuple[Any, Any, int, tuple[tuple[Any, int], ...]]]:
     """Yield for each neighbour except the highest: the vertex, their edge's directions, and the neighbours above."""
     neighbours = vertex.neighbours
     for position in range(len(neighbours) - 1):
@@ -52,7 +42,7 @@ def _tell_higher(vertex: Higher) -> Iterator[tuple[Any, Any, int, tuple[tuple[An
         yield other, vertex.id, mask, neighbours[position + 1 :]
 
 
-def _closed(_: Any, pairs: Iterable[Any], middles: Iterable[Higher]) -> Iterator[tuple[Any, Any, Any, int]]:
+def _closed(_: Any, pairs: Iterable[Any], middles: Iterable[asm.Higher]) -> Iterator[tuple[Any, Any, Any, int]]:
     for middle in middles:
         own = dict(middle.neighbours)
         for _, lowest, mask, neighbours in pairs:
@@ -65,7 +55,7 @@ def _triangle(lowest: Any, middle: Any, highest: Any, to_middle: int, to_highest
     """Return the triangle with its last two vertices in the order of their ids."""
     if middle < highest:
         return lowest, middle, highest, to_middle << 4 | to_highest << 2 | between
-    return lowest, highest, middle, to_highest << 4 | to_middle << 2 | TURNED[between]
+    return lowest, highest, middle, to_highest << 4 | to_middle << 2 | asm.TURNED[between]
 
 
 def permuted(triangle: tuple[Any, Any, Any, int], order: Sequence[int]) -> tuple[Any, Any, Any, int]:
@@ -77,7 +67,7 @@ def permuted(triangle: tuple[Any, Any, Any, int], order: Sequence[int]) -> tuple
         if first < second:
             turned |= (mask >> PAIRS[first, second] & 3) << shift
         else:
-            turned |= TURNED[mask >> PAIRS[second, first] & 3] << shift
+            turned |= asm.TURNED[mask >> PAIRS[second, first] & 3] << shift
     return triangle[order[0]], triangle[order[1]], triangle[order[2]], turned
 
 
@@ -308,10 +298,10 @@ class _LocalClusteringCoefficient(GraphAlgorithm[DataStream]):
 
     def run(self, graph: Any) -> DataStream:
         """Return a stream with a result for each vertex."""
-        degrees = VertexDegrees() if self.is_directed else VertexDegree()
+        degrees = asm.VertexDegrees() if self.is_directed else asm.VertexDegree()
         with_degree = degrees.set_include_zero_degree_vertices(self._includes_zero).run(graph)
-        corners = partial(Weights, _directed_corners if self.is_directed else _corners)
-        counts = partials(triangles(graph.get_edges(), self.is_directed), corners, "Corners Of Triangles")
+        corners = partial(asm.Weights, _directed_corners if self.is_directed else _corners)
+        counts = asm.partials(triangles(graph.get_edges(), self.is_directed), corners, "Corners Of Triangles")
         make = partial(_clustering, self.result, self.is_directed)
         return co_grouped(with_degree, counts, (FIRST, FIRST), make).name("Local Clustering Coefficient")
 
@@ -349,7 +339,7 @@ def _directed_corners(records: Sequence[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def _edges(mask: int) -> int:
-    return 2 if mask & MUTUAL == MUTUAL else 1
+    return 2 if mask & asm.MUTUAL == asm.MUTUAL else 1
 
 
 def _clustering(
@@ -416,7 +406,9 @@ class _AverageClusteringCoefficient(Analytic[AverageClustering]):
     local: ClassVar[type[Any]]
 
     def compute(self, graph: Any, job_name: str) -> AverageClustering:
-        records = collected(partials(self.local().run(graph), _ScoreSum, "Average Clustering Coefficient"), job_name)
+        records = collected(
+            asm.partials(self.local().run(graph), _ScoreSum, "Average Clustering Coefficient"), job_name
+        )
         vertices = sum(count for count, _ in records)
         total = math.fsum(score for _, scores in records for score in scores)
         return AverageClustering(vertices, total / vertices if vertices else math.nan)
@@ -434,7 +426,7 @@ class DirectedAverageClusteringCoefficient(_AverageClusteringCoefficient):
     local = DirectedLocalClusteringCoefficient
 
 
-class _ScoreSum(Partial):
+class _ScoreSum(asm.Partial):
     """The number of results and the sum of their scores, as parts to add up, without rounding errors."""
 
     def __init__(self) -> None:
@@ -474,9 +466,9 @@ class _GlobalClusteringCoefficient(Analytic[GlobalClustering]):
     is_directed: ClassVar[bool]
 
     def compute(self, graph: Any, job_name: str) -> GlobalClustering:
-        degrees = (VertexDegrees() if self.is_directed else VertexDegree()).run(graph)
-        triplets = partials(degrees, _Triplets, "Triplets")
-        closed = partials(triangles(graph.get_edges(), self.is_directed), _Triangles, "Closed Triplets")
+        degrees = (asm.VertexDegrees() if self.is_directed else asm.VertexDegree()).run(graph)
+        triplets = asm.partials(degrees, _Triplets, "Triplets")
+        closed = asm.partials(triangles(graph.get_edges(), self.is_directed), _Triangles, "Closed Triplets")
         records = collected(triplets.union(closed), job_name)
         return GlobalClustering(*(sum(record[index] for record in records) for index in (0, 1)))
 
@@ -493,7 +485,7 @@ class DirectedGlobalClusteringCoefficient(_GlobalClusteringCoefficient):
     is_directed = True
 
 
-class _Sum(Partial):
+class _Sum(asm.Partial):
     """A sum, in one of the two positions of a record."""
 
     def __init__(self) -> None:

@@ -22,24 +22,12 @@ import numpy as np
 
 from penstock.base.errors import WrongValueError
 from penstock.datastream.data_stream import DataStream
-from penstock.gelly.base import (
-    FIRST,
-    SECOND,
-    Edge,
-    EdgeDirection,
-    GraphAlgorithm,
-    GraphBase,
-    Vertex,
-    co_grouped,
-    number,
-    of_groups,
-    whole,
-)
+from penstock.gelly import base
 from penstock.gelly.columnar import Combine, GraphArrays, Inbox, Kernel, find_positions, run_kernel, to_id_column
 from penstock.gelly.spargel import GatherFunction, ScatterFunction
 
 
-class ConnectedComponents(GraphAlgorithm[DataStream]):
+class ConnectedComponents(base.GraphAlgorithm[DataStream]):
     """Computes a stream of `Vertex(id, component)`. A component is the smallest initial value of its vertices.
 
     Edges connect in both directions. Vertices need comparable values, such as their own ids
@@ -53,15 +41,15 @@ class ConnectedComponents(GraphAlgorithm[DataStream]):
     def __init__(self, max_iterations: int) -> None:
         self._max_iterations = max_iterations
 
-    def run(self, graph: GraphBase) -> DataStream:
+    def run(self, graph: base.GraphBase) -> DataStream:
         """Return the components."""
-        return run_kernel(graph, ComponentsKernel(), self._max_iterations, "Connected Components", Vertex)
+        return run_kernel(graph, ComponentsKernel(), self._max_iterations, "Connected Components", base.Vertex)
 
 
 class ComponentsKernel(Kernel):
     """One superstep: changed vertices send their value, and each vertex takes the smallest."""
 
-    direction = EdgeDirection.ALL
+    direction = base.EdgeDirection.ALL
     combine = Combine.MIN
 
     def begin(self, graph: GraphArrays) -> None:
@@ -109,7 +97,7 @@ class GSAConnectedComponents(ConnectedComponents):
     """Another name for `ConnectedComponents`: both gather values along edges, take the smallest, and apply it."""
 
 
-class SingleSourceShortestPaths(GraphAlgorithm[DataStream]):
+class SingleSourceShortestPaths(base.GraphAlgorithm[DataStream]):
     """Computes the length of the shortest path from one vertex to each vertex. Edge values are numbers, the lengths.
 
     Negative lengths are allowed unless a cycle of edges has a negative sum. The distance to an unreachable vertex is
@@ -122,11 +110,11 @@ class SingleSourceShortestPaths(GraphAlgorithm[DataStream]):
 
     def __init__(self, source_vertex_id: Any, max_iterations: int) -> None:
         self._source = source_vertex_id
-        self._max_iterations = whole(self, "max_iterations", max_iterations, 0)
+        self._max_iterations = base.whole(self, "max_iterations", max_iterations, 0)
 
     def run(self, graph: Any) -> DataStream:
         """Return a stream of `Vertex`s (id, distance)."""
-        return run_kernel(graph, DistancesKernel(self._source), self._max_iterations, type(self).__name__, Vertex)
+        return run_kernel(graph, DistancesKernel(self._source), self._max_iterations, type(self).__name__, base.Vertex)
 
 
 class GSASingleSourceShortestPaths(SingleSourceShortestPaths):
@@ -177,7 +165,7 @@ class DistancesKernel(Kernel):
         return [self._distances]
 
 
-class LabelPropagation(GraphAlgorithm[DataStream]):
+class LabelPropagation(base.GraphAlgorithm[DataStream]):
     """Gives each vertex a label, initially its value. Densely connected vertices end up with the same label.
 
     In a superstep a vertex takes the most frequent label among the sources of its incoming edges, the greatest on a
@@ -189,11 +177,11 @@ class LabelPropagation(GraphAlgorithm[DataStream]):
     """
 
     def __init__(self, max_iterations: int) -> None:
-        self._max_iterations = whole(self, "max_iterations", max_iterations, 0)
+        self._max_iterations = base.whole(self, "max_iterations", max_iterations, 0)
 
     def run(self, graph: Any) -> DataStream:
         """Return a stream of `Vertex`s (id, label). The values of the graph must be comparable."""
-        return run_kernel(graph, LabelsKernel(), self._max_iterations, "Label Propagation", Vertex)
+        return run_kernel(graph, LabelsKernel(), self._max_iterations, "Label Propagation", base.Vertex)
 
 
 class LabelsKernel(Kernel):
@@ -238,7 +226,7 @@ def most_frequent(inbox: Inbox) -> tuple[Any, Any, Any]:
     return vertices[chosen], different[codes[chosen]], counts[chosen]
 
 
-class CommunityDetection(GraphAlgorithm[Any]):
+class CommunityDetection(base.GraphAlgorithm[Any]):
     """Gives each vertex the label of its community, ignoring directions.
 
     A vertex has a label, initially its value, and a score, initially 1. It sends its neighbours the label, and the
@@ -251,8 +239,8 @@ class CommunityDetection(GraphAlgorithm[Any]):
     """
 
     def __init__(self, max_iterations: int, delta: float) -> None:
-        self._max_iterations = whole(self, "max_iterations", max_iterations, 0)
-        self._delta = number(self, "delta", delta)
+        self._max_iterations = base.whole(self, "max_iterations", max_iterations, 0)
+        self._delta = base.number(self, "delta", delta)
 
     def run(self, graph: Any) -> Any:
         """Return the graph, made undirected, with labels as vertex values.
@@ -264,16 +252,16 @@ class CommunityDetection(GraphAlgorithm[Any]):
         return result.map_vertices(_label)
 
 
-def _scored(vertex: Vertex) -> tuple[Any, float]:
+def _scored(vertex: base.Vertex) -> tuple[Any, float]:
     return vertex.value, 1.0
 
 
-def _label(vertex: Vertex) -> Any:
+def _label(vertex: base.Vertex) -> Any:
     return vertex.value[0]
 
 
 class _TellLabel(ScatterFunction):
-    def send_messages(self, vertex: Vertex) -> None:
+    def send_messages(self, vertex: base.Vertex) -> None:
         label, score = vertex.value
         for edge in self.get_edges():
             self.send_message_to(edge.target, (label, score * edge.value))
@@ -283,7 +271,7 @@ class _BestLabel(GatherFunction):
     def __init__(self, delta: float) -> None:
         self._delta = delta
 
-    def update_vertex(self, vertex: Vertex, in_messages: Any) -> None:
+    def update_vertex(self, vertex: base.Vertex, in_messages: Any) -> None:
         scores: defaultdict[Any, list[float]] = defaultdict(list)
         for label, score in in_messages:
             scores[label].append(score)
@@ -338,7 +326,7 @@ class EdgeValue(NamedTuple):
         return self.edge_group_count
 
 
-class Summarization(GraphAlgorithm[Any]):
+class Summarization(base.GraphAlgorithm[Any]):
     """Condenses a graph by its values, which must be valid keys.
 
     The vertices of a value become one, whose id is the smallest of theirs, so ids must be comparable. The edges of a
@@ -347,12 +335,14 @@ class Summarization(GraphAlgorithm[Any]):
 
     def run(self, graph: Any) -> Any:
         """Return the graph of groups. Its values are `VertexValue`s and `EdgeValue`s."""
-        groups = of_groups(graph.get_vertices(), SECOND, _group).name("Groups Of Vertices")
+        groups = base.of_groups(graph.get_vertices(), base.SECOND, _group).name("Groups Of Vertices")
         vertices = groups.map(_vertex).name("Summarized Vertices")
         members = groups.flat_map(_members).name("Members")
-        edges = co_grouped(graph.get_edges(), members, (FIRST, FIRST), _with_source).name("Groups Of Sources")
-        edges = co_grouped(edges, members, (SECOND, FIRST), _with_target).name("Groups Of Targets")
-        counted = of_groups(edges, tuple, _count).name("Summarized Edges")
+        edges = base.co_grouped(graph.get_edges(), members, (base.FIRST, base.FIRST), _with_source).name(
+            "Groups Of Sources"
+        )
+        edges = base.co_grouped(edges, members, (base.SECOND, base.FIRST), _with_target).name("Groups Of Targets")
+        counted = base.of_groups(edges, tuple, _count).name("Summarized Edges")
         return type(graph).from_data_stream(counted, vertices)
 
 
@@ -360,9 +350,9 @@ def _group(_: Any, value: Any, vertices: Iterable[Any]) -> list[tuple[list[Any],
     return [(sorted(vertex_id for vertex_id, _ in vertices), value)]
 
 
-def _vertex(group: tuple[list[Any], Any]) -> Vertex:
+def _vertex(group: tuple[list[Any], Any]) -> base.Vertex:
     ids, value = group
-    return Vertex(ids[0], VertexValue(value, len(ids)))
+    return base.Vertex(ids[0], VertexValue(value, len(ids)))
 
 
 def _members(group: tuple[list[Any], Any]) -> list[tuple[Any, Any]]:
@@ -370,18 +360,18 @@ def _members(group: tuple[list[Any], Any]) -> list[tuple[Any, Any]]:
     return [(vertex_id, ids[0]) for vertex_id in ids]
 
 
-def _with_source(_: Any, edges: Iterable[Any], members: Iterable[Any]) -> Iterator[Edge]:
+def _with_source(_: Any, edges: Iterable[Any], members: Iterable[Any]) -> Iterator[base.Edge]:
     for _, group in members:
         for _, target, value in edges:
-            yield Edge(group, target, value)
+            yield base.Edge(group, target, value)
 
 
-def _with_target(_: Any, edges: Iterable[Any], members: Iterable[Any]) -> Iterator[Edge]:
+def _with_target(_: Any, edges: Iterable[Any], members: Iterable[Any]) -> Iterator[base.Edge]:
     for _, group in members:
         for source, _, value in edges:
-            yield Edge(source, group, value)
+            yield base.Edge(source, group, value)
 
 
-def _count(_: Any, key: Any, edges: Iterable[Any]) -> list[Edge]:
+def _count(_: Any, key: Any, edges: Iterable[Any]) -> list[base.Edge]:
     source, target, value = key
-    return [Edge(source, target, EdgeValue(value, len(list(edges))))]
+    return [base.Edge(source, target, EdgeValue(value, len(list(edges))))]

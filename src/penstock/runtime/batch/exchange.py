@@ -31,22 +31,8 @@ import xxhash
 
 from penstock.base.errors import ContractError, UnsupportedError
 from penstock.base.types import Row, RowKind
-from penstock.codecs.pickling import (
-    NO_KIND,
-    dumps,
-    dumps_each,
-    dumps_named,
-    loads_each,
-    loads_named,
-    make_rows,
-    take_apart,
-)
-from penstock.runtime.checkpoint.statistics import (
-    CheckpointRecord,
-    CheckpointStatistics,
-    CheckpointStatus,
-    SubtaskCheckpoint,
-)
+from penstock.codecs import pickling
+from penstock.runtime.checkpoint import statistics
 from penstock.runtime.columns import ColumnBatch, make_batch
 from penstock.runtime.connector import Source, late_split
 from penstock.runtime.graph import JobGraph, JobVertex, find_consumers
@@ -224,7 +210,7 @@ class KeyedExchange(Exchange):
         rows.timestamps.extend(repeat(None, size) if batch.timestamps is None else batch.timestamps)
         rows.sequences.extend(islice(self._sequences, size))
         if self._has_payloads:
-            rows.payloads.extend(dumps_each(values, None if isinstance(batch, ColumnBatch) else batch.kinds))
+            rows.payloads.extend(pickling.dumps_each(values, None if isinstance(batch, ColumnBatch) else batch.kinds))
         elif batch.kinds is None:
             rows.payloads.extend(repeat(b"", size))
         else:
@@ -235,18 +221,18 @@ class KeyedExchange(Exchange):
 
 def _dumps(batch: Batch) -> bytes:
     if isinstance(batch, ColumnBatch) or batch.kinds is not None:
-        return dumps((*batch.content()[:2], None, batch.kinds))
-    apart = take_apart(batch.values)
+        return pickling.dumps((*batch.content()[:2], None, batch.kinds))
+    apart = pickling.take_apart(batch.values)
     if apart is not None:
-        return dumps((apart[1], batch.timestamps, apart[0]))
-    return dumps((batch.values, batch.timestamps))
+        return pickling.dumps((apart[1], batch.timestamps, apart[0]))
+    return pickling.dumps((batch.values, batch.timestamps))
 
 
 def loads_batch(payload: bytes) -> Batch:
     """Load the batch of a row without a key."""
     values, timestamps, *fields_and_kinds = pickle.loads(payload)
     if len(fields_and_kinds) == 1:
-        return Batch(make_rows(fields_and_kinds[0], values), timestamps)
+        return Batch(pickling.make_rows(fields_and_kinds[0], values), timestamps)
     return make_batch(values, timestamps, *fields_and_kinds[1:])
 
 
@@ -343,14 +329,14 @@ def _load_records(rows: Rows, begin: int, end: int) -> tuple[list[Any], bytes | 
     """Return the records of rows for a keyed operator, and the row kinds stored separately from them."""
     payloads = rows.payloads[begin:end]
     if rows.records is None:
-        return loads_each(payloads)
+        return pickling.loads_each(payloads)
     records = rows.records[begin:end]
     if not any(payloads):
         return records, None
-    loaded, kinds = loads_each([payload for payload in payloads if payload])
+    loaded, kinds = pickling.loads_each([payload for payload in payloads if payload])
     next_value, next_kind = iter(loaded), iter(kinds or ())
     values = [next(next_value) if payload else record for payload, record in zip(payloads, records, strict=True)]
-    return values, kinds and bytes([next(next_kind) if payload else NO_KIND for payload in payloads])
+    return values, kinds and bytes([next(next_kind) if payload else pickling.NO_KIND for payload in payloads])
 
 
 def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:
@@ -359,17 +345,17 @@ def _batches(row: tuple[int, Any, int | None]) -> tuple[int, bool]:
 
 
 def _batch(values: list[Any], timestamps: list[Any], kinds: bytes | None) -> Batch:
-    if kinds is not None and NO_KIND in kinds:
+    if kinds is not None and pickling.NO_KIND in kinds:
         kinds = _with_those_of_rows(kinds, values)
     return Batch(values, None if timestamps[0] is None else timestamps, kinds)
 
 
 def _with_those_of_rows(kinds: bytes, values: list[Any]) -> bytes | None:
     """Fill in row kinds that are not stored separately: a `Row` has its own, and all other records are inserts."""
-    if kinds.count(NO_KIND) == len(kinds):
+    if kinds.count(pickling.NO_KIND) == len(kinds):
         return None
     own = [value.get_row_kind().value if isinstance(value, Row) else RowKind.INSERT.value for value in values]
-    return bytes([of_row if kind == NO_KIND else kind for kind, of_row in zip(kinds, own, strict=True)])
+    return bytes([of_row if kind == pickling.NO_KIND else kind for kind, of_row in zip(kinds, own, strict=True)])
 
 
 T = TypeVar("T")
@@ -410,7 +396,7 @@ class SplitDealer:
         self._what = type(source).__name__
         state = None
         if restored is not None and restored.data is not None:
-            state = loads_named(restored.data, f"the state of the split enumerator of {self._what}")
+            state = pickling.loads_named(restored.data, f"the state of the split enumerator of {self._what}")
         self._enumerator = source.create_enumerator(self, state)
         self._enumerator.start()
         self._work()
@@ -431,7 +417,9 @@ class SplitDealer:
 
     def snapshot(self, epoch: int) -> StateFile:
         """Return the enumerator's state; assigned splits are in the readers' state."""
-        data = dumps_named(self._enumerator.snapshot_state(epoch), f"the state of the split enumerator of {self._what}")
+        data = pickling.dumps_named(
+            self._enumerator.snapshot_state(epoch), f"the state of the split enumerator of {self._what}"
+        )
         return StateFile(len(data), checksum(data), data=data)
 
     def close(self) -> None:
@@ -450,7 +438,7 @@ class SplitDealer:
     def assign_split(self, split: Any, subtask_index: int) -> None:
         if self.no_more[subtask_index]:
             raise late_split(self._what, subtask_index)
-        self._new[subtask_index].append(dumps_named(split, f"a split of {self._what}"))
+        self._new[subtask_index].append(pickling.dumps_named(split, f"a split of {self._what}"))
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
         self.no_more[subtask_index] = True
@@ -530,7 +518,7 @@ class JobFigures:
     def __init__(self, job_graph: JobGraph) -> None:
         self._vertices = {o.operator_id: vertex.index for vertex in job_graph.vertices for o in vertex.operators}
         self.tasks: dict[tuple[int, int], TaskMetrics] = {}
-        self.checkpoints = CheckpointStatistics()
+        self.checkpoints = statistics.CheckpointStatistics()
 
     def add(self, payload: bytes) -> None:
         """Add the report of a task that has ended."""
@@ -541,9 +529,9 @@ class JobFigures:
 
     def epoch_completed(self, checkpoint: CheckpointMetadata, begun_ms: int, now_ms: int) -> None:
         """Record an epoch that began at `begun_ms` and has completed its checkpoint now."""
-        record = CheckpointRecord(
+        record = statistics.CheckpointRecord(
             checkpoint.checkpoint_id,
-            CheckpointStatus.COMPLETED,
+            statistics.CheckpointStatus.COMPLETED,
             begun_ms,
             duration_ms=now_ms - begun_ms,
             state_bytes=checkpoint.state_bytes,
@@ -554,7 +542,9 @@ class JobFigures:
         )
         self.checkpoints = self.checkpoints.with_triggered().with_completed(record)
 
-    def _parts(self, checkpoint: CheckpointMetadata, begun_ms: int, now_ms: int) -> tuple[SubtaskCheckpoint, ...]:
+    def _parts(
+        self, checkpoint: CheckpointMetadata, begun_ms: int, now_ms: int
+    ) -> tuple[statistics.SubtaskCheckpoint, ...]:
         """Return each subtask's part of a checkpoint; an epoch's parts are all present when the epoch ends."""
         sizes: dict[tuple[int, int], int] = dict.fromkeys(self.tasks, 0)
         for operator in checkpoint.operators:
@@ -564,14 +554,14 @@ class JobFigures:
                     size = sum(file.length for file in state.state_files())
                     sizes[vertex, subtask] = sizes.get((vertex, subtask), 0) + size
         return tuple(
-            SubtaskCheckpoint(vertex, subtask, now_ms, now_ms - begun_ms, size, size)
+            statistics.SubtaskCheckpoint(vertex, subtask, now_ms, now_ms - begun_ms, size, size)
             for (vertex, subtask), size in sorted(sizes.items())
         )
 
     def epoch_failed(self, checkpoint_id: int, begun_ms: int, now_ms: int, reason: str) -> None:
         """Record an epoch that is run again, or that ends the job."""
-        record = CheckpointRecord(
-            checkpoint_id, CheckpointStatus.FAILED, begun_ms, duration_ms=now_ms - begun_ms, failure=reason
+        record = statistics.CheckpointRecord(
+            checkpoint_id, statistics.CheckpointStatus.FAILED, begun_ms, duration_ms=now_ms - begun_ms, failure=reason
         )
         self.checkpoints = self.checkpoints.with_triggered().with_failed(record)
 

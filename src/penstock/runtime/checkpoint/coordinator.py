@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from penstock.runtime import protocol
+from penstock.runtime.checkpoint import statistics
 from penstock.runtime.checkpoint.pending import (
     CheckpointCompleted,
     CheckpointNews,
@@ -36,26 +38,10 @@ from penstock.runtime.checkpoint.savepoints import (
     garbage,
     savepoint_path,
 )
-from penstock.runtime.checkpoint.statistics import (
-    CheckpointRecord,
-    CheckpointSettings,
-    CheckpointStatistics,
-    CheckpointStatus,
-    RestoredRecord,
-)
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import is_final_at_first, is_outside
 from penstock.runtime.graph import Execution, ExecutionGraph
 from penstock.runtime.ports import CheckpointStore, Clock
-from penstock.runtime.protocol import (
-    AcknowledgeCheckpoint,
-    DeclineCheckpoint,
-    Failure,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    ToWorker,
-    TriggerCheckpoint,
-)
 from penstock.storage.leadership import BEGUN, JobMark, LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata, StateFile, checksum, encode_metadata
 
@@ -83,7 +69,7 @@ class CheckpointCoordinator:
 
     def __init__(
         self,
-        settings: CheckpointSettings,
+        settings: statistics.CheckpointSettings,
         graph: ExecutionGraph,
         job_id: str,
         sources: Sequence[EnumeratedSource],
@@ -94,7 +80,7 @@ class CheckpointCoordinator:
         unacknowledged: Callable[[Iterable[Execution]], str],
     ) -> None:
         self.settings = settings
-        self.statistics = CheckpointStatistics()
+        self.statistics = statistics.CheckpointStatistics()
         #: Completed checkpoints that are retained, oldest first.
         self.completed: list[CheckpointMetadata] = []
         self._graph = graph
@@ -325,7 +311,7 @@ class CheckpointCoordinator:
         if self._running and self._next_ms is not None:
             self._next_ms = self._clock.steady_ms()
 
-    def on_acknowledge(self, ack: AcknowledgeCheckpoint) -> None:
+    def on_acknowledge(self, ack: protocol.AcknowledgeCheckpoint) -> None:
         """Handle the acknowledgement of a task, whose part is stored."""
         pending = self._pending.get(ack.checkpoint_id)
         if pending is not None and not pending.is_completing:
@@ -334,7 +320,7 @@ class CheckpointCoordinator:
             if pending.acknowledge(ack, self._clock.now_ms()):
                 self._complete(pending)
 
-    def on_decline(self, decline: DeclineCheckpoint) -> None:
+    def on_decline(self, decline: protocol.DeclineCheckpoint) -> None:
         """Handle a task that cannot take part."""
         pending = self._pending.get(decline.checkpoint_id)
         # A task that had finished before the trigger arrived is not missing, see `on_finished`.
@@ -374,7 +360,7 @@ class CheckpointCoordinator:
         known = next((r for r in self.statistics.history if r.checkpoint_id == checkpoint.checkpoint_id), None)
         path = checkpoint.external_path or (None if known is None else known.path)
         self.statistics = self.statistics.with_restored(
-            RestoredRecord(checkpoint.checkpoint_id, self._clock.now_ms(), checkpoint.is_savepoint, path)
+            statistics.RestoredRecord(checkpoint.checkpoint_id, self._clock.now_ms(), checkpoint.is_savepoint, path)
         )
 
     def continues(self, left: LeftByJobs, choice: Choice) -> None:
@@ -418,10 +404,10 @@ class CheckpointCoordinator:
             self._is_marking_begin = True
             self._calls.run(lambda: store.mark_job(mark), done)
 
-    def in_progress(self) -> list[CheckpointRecord]:
+    def in_progress(self) -> list[statistics.CheckpointRecord]:
         """Return the pending checkpoints, oldest first."""
         now_ms = self._clock.steady_ms()
-        return [pending.record(CheckpointStatus.IN_PROGRESS, now_ms) for pending in self._pending.values()]
+        return [pending.record(statistics.CheckpointStatus.IN_PROGRESS, now_ms) for pending in self._pending.values()]
 
     @property
     def latest(self) -> CheckpointMetadata | None:
@@ -544,7 +530,7 @@ class CheckpointCoordinator:
                 pending.coordinators[source.operator_id] = StateFile(len(state), checksum(state), data=state)
         except Exception as error:  # noqa: BLE001 - a connector's error fails the checkpoint, not the job master
             reason = f"the snapshot of a source's enumerator failed: {type(error).__name__}: {error}"
-            record = pending.record(CheckpointStatus.FAILED, begun_ms, failure=reason)
+            record = pending.record(statistics.CheckpointStatus.FAILED, begun_ms, failure=reason)
             self.statistics = self.statistics.with_failed(record, counts=request is None)
             if request is None:
                 self._fail_when_too_many(reason)
@@ -561,7 +547,7 @@ class CheckpointCoordinator:
         stop = None if pending.savepoint is None else pending.savepoint.command.stop
         pending.ask(points)
         for execution in points:
-            message = TriggerCheckpoint(
+            message = protocol.TriggerCheckpoint(
                 execution.id,
                 pending.checkpoint_id,
                 pending.timestamp_ms,
@@ -620,7 +606,7 @@ class CheckpointCoordinator:
     ) -> None:
         del self._pending[pending.checkpoint_id]
         now = self._clock.steady_ms()
-        completed = CheckpointStatus.COMPLETED
+        completed = statistics.CheckpointStatus.COMPLETED
         record = pending.record(completed, now, metadata.state_bytes, path=path, metadata_bytes=metadata_bytes)
         self.statistics = self.statistics.with_completed(record)
         if pending.savepoint is not None:
@@ -628,7 +614,7 @@ class CheckpointCoordinator:
                 self.last = metadata
                 self.completed.append(metadata)
                 self._replaces_forerunners = True
-                self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+                self._notify(lambda e: protocol.NotifyCheckpointComplete(e.id, pending.checkpoint_id))
             self._tell(SavepointSettled(pending.savepoint, pending.savepoint_path, None))
             if not pending.savepoint.command.cancels:  # otherwise the job is about to end
                 self.serve_requests()
@@ -645,7 +631,7 @@ class CheckpointCoordinator:
         self._collect_garbage()
         if self._next_ms is not None:
             self._next_ms = max(self._next_ms, now + self._pause_ms(now - pending.begun_ms))
-        self._notify(lambda e: NotifyCheckpointComplete(e.id, pending.checkpoint_id))
+        self._notify(lambda e: protocol.NotifyCheckpointComplete(e.id, pending.checkpoint_id))
         self._tell(CheckpointCompleted())
         self.serve_requests()
 
@@ -682,13 +668,13 @@ class CheckpointCoordinator:
         """
         pending = self._pending.pop(checkpoint_id)
         counts = counts and pending.savepoint is None
-        record = pending.record(CheckpointStatus.FAILED, self._clock.steady_ms(), failure=reason)
+        record = pending.record(statistics.CheckpointStatus.FAILED, self._clock.steady_ms(), failure=reason)
         self.statistics = self.statistics.with_failed(record, counts=counts)
         if pending.savepoint is not None:
             self._abort_savepoint(pending, pending.savepoint, reason, is_unready)
             return
         self._collect_garbage()
-        self._notify(lambda e: NotifyCheckpointAborted(e.id, checkpoint_id))
+        self._notify(lambda e: protocol.NotifyCheckpointAborted(e.id, checkpoint_id))
         if counts:
             self._fail_when_too_many(f"checkpoint {checkpoint_id}: {reason}", *heals)
         if self._next_ms is not None and self._graph.is_at_its_end:
@@ -705,14 +691,14 @@ class CheckpointCoordinator:
         if pending.checkpoint_id not in self._writing:
             self._discard(pending)  # otherwise once its visibility is known
         self._collect_garbage()
-        self._notify(lambda e: NotifyCheckpointAborted(e.id, pending.checkpoint_id))
+        self._notify(lambda e: protocol.NotifyCheckpointAborted(e.id, pending.checkpoint_id))
         if is_unready and self._running:  # `on_time` refuses requests that have waited too long
             savepoint.put_off(self._clock.steady_ms(), reason)
             self._requests.appendleft(savepoint)
         else:
             self._refuse(savepoint, reason)
         if self._running and pending.ends_sources:
-            failure = Failure(f"stopping with a savepoint failed: {reason}", is_outside=True)
+            failure = protocol.Failure(f"stopping with a savepoint failed: {reason}", is_outside=True)
             self._tell(CheckpointsFailed(failure))
         else:
             self.serve_requests()
@@ -729,9 +715,11 @@ class CheckpointCoordinator:
         if self._failures_in_a_row > self.settings.tolerable_failures:
             tolerable = f"execution.checkpointing.tolerable-failed-checkpoints is {self.settings.tolerable_failures}"
             text = f"{reason} ({tolerable})"
-            self._tell(CheckpointsFailed(Failure(text, is_final_at_first=is_final_at_first, is_outside=is_outside)))
+            self._tell(
+                CheckpointsFailed(protocol.Failure(text, is_final_at_first=is_final_at_first, is_outside=is_outside))
+            )
 
-    def _notify(self, message: Callable[[Execution], ToWorker]) -> None:
+    def _notify(self, message: Callable[[Execution], protocol.ToWorker]) -> None:
         if not self._running:
             return  # the tasks are being cancelled; the next attempt restores this information
         for execution in self._graph.executions():

@@ -39,14 +39,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError
-from penstock.base.options import (
-    RECOVERY_IGNORE_UNCLAIMED_STATE,
-    RECOVERY_KEEP_EVENT_TIME,
-    RECOVERY_MATCH_BY_PLACE,
-    STATE_BACKEND,
-)
 from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, ChannelState, Direction, parse_channel
 from penstock.runtime.graph import BROADCAST, JobEdge, JobGraph, JobVertex, OperatorInfo
 from penstock.storage.metadata import CheckpointMetadata, OperatorState, OperatorStateHandle, StateFile
@@ -210,7 +205,8 @@ def _refusal(state: OperatorState, operator: OperatorInfo, because: str) -> Chec
     return CheckpointError(
         f"operator {_said(operator)} has no uid and stands at the place of {_said(state)}, which had none either. It "
         f"would take that operator's state, but {because}. Call set_uid_hash({state.operator_id!r}) on the operator "
-        f"that the state belongs to, and give the others a uid; or set {RECOVERY_MATCH_BY_PLACE.key()}: true to assign "
+        f"that the state belongs to, and give the others a uid; or set {options.RECOVERY_MATCH_BY_PLACE.key()}: true "
+        "to assign "
         "state by place"
     )
 
@@ -220,15 +216,15 @@ def check_fit(metadata: CheckpointMetadata, job_graph: JobGraph, configuration: 
     return check_restorable(
         metadata,
         job_graph,
-        configuration.read(RECOVERY_IGNORE_UNCLAIMED_STATE),
-        configuration.read(STATE_BACKEND),
-        configuration.read(RECOVERY_MATCH_BY_PLACE),
+        configuration.read(options.RECOVERY_IGNORE_UNCLAIMED_STATE),
+        configuration.read(options.STATE_BACKEND),
+        configuration.read(options.RECOVERY_MATCH_BY_PLACE),
     )
 
 
 def to_initial_metadata(metadata: CheckpointMetadata, configuration: Configuration) -> CheckpointMetadata:
     """Return the metadata of another job's savepoint or checkpoint, without its event time if an option says so."""
-    return metadata if configuration.read(RECOVERY_KEEP_EVENT_TIME) else metadata.without_event_time()
+    return metadata if configuration.read(options.RECOVERY_KEEP_EVENT_TIME) else metadata.without_event_time()
 
 
 def check_restorable(
@@ -274,7 +270,8 @@ def _check_backend(state: OperatorState, backend: str) -> None:
     for other in {native.backend for subtask in state.subtasks.values() for native in subtask.native} - {backend}:
         raise CheckpointError(
             f"operator {_named(state)}: the checkpoint holds its keyed state in files of the backend {other!r}, but "
-            f"the job uses {backend!r}: set {STATE_BACKEND.key()}: {other}, or start from a savepoint, which any "
+            f"the job uses {backend!r}: set {options.STATE_BACKEND.key()}: {other}, or start from a savepoint, which "
+            "any "
             "backend can read"
         )
 
@@ -305,7 +302,7 @@ def _unclaimed(states: dict[str, OperatorState], job_graph: JobGraph, ignores: b
         raise _changed_query(left, _new_steps(states, job_graph))
     raise CheckpointError(
         f"no operator of the job claims the state of {names}: give the operator its uid back, or drop the state with "
-        f"{RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
+        f"{options.RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
     )
 
 
@@ -318,7 +315,7 @@ def _changed_query(left: list[OperatorState], new: list[OperatorInfo]) -> Checkp
     lines += [f"  new, without state: {_step(operator)}" for operator in new]
     lines.append(
         "Run the queries as they were, or drop the state of what was changed, which then begins empty, with "
-        f"{RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
+        f"{options.RECOVERY_IGNORE_UNCLAIMED_STATE.key()}: true"
     )
     return CheckpointError("\n".join(lines))
 

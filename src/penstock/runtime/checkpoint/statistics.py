@@ -25,22 +25,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError
-from penstock.base.options import (
-    CHECKPOINT_RETENTION,
-    CHECKPOINTING_DIR,
-    CHECKPOINTING_INTERVAL_MS,
-    CHECKPOINTING_MAX_CONCURRENT,
-    CHECKPOINTING_MIN_PAUSE_MS,
-    CHECKPOINTING_MODE,
-    CHECKPOINTING_NUM_RETAINED,
-    CHECKPOINTING_TIMEOUT_MS,
-    CHECKPOINTING_TOLERABLE_FAILURES,
-    RECOVERY_CLAIM_MODE,
-    RECOVERY_FROM_LATEST,
-    UNALIGNED_ENABLED,
-)
 from penstock.runtime.graph import JobGraph, JobVertex
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata, OperatorState
@@ -65,30 +52,32 @@ class CheckpointSettings:
     @classmethod
     def of(cls, configuration: Configuration) -> CheckpointSettings:
         """Read the options; raise `ConfigurationError` if they contradict each other."""
-        if configuration.read(UNALIGNED_ENABLED):
-            if configuration.read(CHECKPOINTING_MODE) != "EXACTLY_ONCE":
+        if configuration.read(options.UNALIGNED_ENABLED):
+            if configuration.read(options.CHECKPOINTING_MODE) != "EXACTLY_ONCE":
                 raise ConfigurationError(
                     "execution.checkpointing.unaligned.enabled needs execution.checkpointing.mode EXACTLY_ONCE"
                 )
-            if configuration.read(CHECKPOINTING_MAX_CONCURRENT) != 1:
+            if configuration.read(options.CHECKPOINTING_MAX_CONCURRENT) != 1:
                 raise ConfigurationError(
                     "unaligned checkpoints run one at a time: set execution.checkpointing.max-concurrent-checkpoints "
                     "to 1"
                 )
-        if configuration.read(RECOVERY_FROM_LATEST) and configuration.read(CHECKPOINTING_DIR) is None:
-            raise ConfigurationError(f"{RECOVERY_FROM_LATEST.key()} searches {CHECKPOINTING_DIR.key()}: set that too")
+        if configuration.read(options.RECOVERY_FROM_LATEST) and configuration.read(options.CHECKPOINTING_DIR) is None:
+            raise ConfigurationError(
+                f"{options.RECOVERY_FROM_LATEST.key()} searches {options.CHECKPOINTING_DIR.key()}: set that too"
+            )
         return cls(
-            configuration.read(CHECKPOINTING_INTERVAL_MS),
-            configuration.read(CHECKPOINTING_TIMEOUT_MS),
-            configuration.read(CHECKPOINTING_MIN_PAUSE_MS),
-            configuration.read(CHECKPOINTING_MAX_CONCURRENT),
-            configuration.read(CHECKPOINTING_TOLERABLE_FAILURES),
-            configuration.read(CHECKPOINTING_NUM_RETAINED),
-            configuration.read(CHECKPOINT_RETENTION) == "RETAIN_ON_CANCELLATION",
-            configuration.read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
-            configuration.read(RECOVERY_CLAIM_MODE) == "CLAIM",
-            configuration.read(CHECKPOINT_RETENTION) != "NO_EXTERNALIZED_CHECKPOINTS",
-            configuration.read(UNALIGNED_ENABLED),
+            configuration.read(options.CHECKPOINTING_INTERVAL_MS),
+            configuration.read(options.CHECKPOINTING_TIMEOUT_MS),
+            configuration.read(options.CHECKPOINTING_MIN_PAUSE_MS),
+            configuration.read(options.CHECKPOINTING_MAX_CONCURRENT),
+            configuration.read(options.CHECKPOINTING_TOLERABLE_FAILURES),
+            configuration.read(options.CHECKPOINTING_NUM_RETAINED),
+            configuration.read(options.CHECKPOINT_RETENTION) == "RETAIN_ON_CANCELLATION",
+            configuration.read(options.CHECKPOINTING_MODE) == "EXACTLY_ONCE",
+            configuration.read(options.RECOVERY_CLAIM_MODE) == "CLAIM",
+            configuration.read(options.CHECKPOINT_RETENTION) != "NO_EXTERNALIZED_CHECKPOINTS",
+            configuration.read(options.UNALIGNED_ENABLED),
         )
 
 

@@ -9,23 +9,7 @@ from typing import Any, Final
 
 from penstock.base.errors import UnsupportedError
 from penstock.runtime.accumulators import pickled
-from penstock.runtime.batch.exchange import (
-    ACCUMULATORS,
-    COMMITTABLES,
-    IDLE_PLACE,
-    METRICS,
-    SILENT_PLACE,
-    WATERMARK_PLACE,
-    CountedExchange,
-    CountedInput,
-    Rows,
-    build_exchange,
-    build_sequence,
-    find_targets,
-    loads_batch,
-    process_with_key,
-    task_metrics,
-)
+from penstock.runtime.batch import exchange
 from penstock.runtime.batch.task import OpenCalls, bounded_context
 from penstock.runtime.checkpoint.restore import ONLY_STREAMING
 from penstock.runtime.checkpoint.statistics import ChannelState
@@ -81,8 +65,8 @@ class EpochTask(EndedTask):
         # Every epoch has its own attempt number, so output that sinks write in two epochs never has the same name.
         self._execution = ExecutionId(vertex.index, subtask, work.epoch)
         self._key_groups = key_group_range(subtask, vertex.max_parallelism, vertex.parallelism)
-        self._rows = Rows()
-        self._sequences = build_sequence(subtask)
+        self._rows = exchange.Rows()
+        self._sequences = exchange.build_sequence(subtask)
         self._histories = StateHistories()
         self._wait = wait
         self._run = token.hex()
@@ -101,13 +85,13 @@ class EpochTask(EndedTask):
         program = load_program(vertex.program, vertex.name)
         consumers, parallelism = vertex.consumers, vertex.parallelism
         self._exchanges = {
-            out.edge: CountedExchange(
-                build_exchange(out, consumers[out.edge], self._rows, self._sequences, subtask, parallelism)
+            out.edge: exchange.CountedExchange(
+                exchange.build_exchange(out, consumers[out.edge], self._rows, self._sequences, subtask, parallelism)
             )
             for out in program.out_edges
         }
         chain = self._chain = OperatorChain(program, self._exchanges)  # type: ignore[arg-type]
-        self._input = CountedInput(chain.head.process_batch)
+        self._input = exchange.CountedInput(chain.head.process_batch)
         self._calls = OpenCalls(chain, clock, wait)
         chain.setup(self._build_context(program, index) for index in range(len(program.operators)))
         self._outputs = [
@@ -117,7 +101,7 @@ class EpochTask(EndedTask):
         for operator, output in zip(chain.operators, self._outputs, strict=True):
             operator.output = output
 
-    def run(self, inputs: Iterable[Rows], values: Iterable[Batch] | None = None) -> Iterator[Rows]:
+    def run(self, inputs: Iterable[exchange.Rows], values: Iterable[Batch] | None = None) -> Iterator[exchange.Rows]:
         """Process the epoch's rows, in any order; yield the output as it is produced, and finally the answer.
 
         In a sorting run the rows are sorted, unless a vertex's only producer has the same subtasks. `values`: batches
@@ -133,7 +117,7 @@ class EpochTask(EndedTask):
             if isinstance(chain.head, SourceOperator):
                 for ended in self._read(chain.head) if values is None else self._emit(chain.head, values):
                     has_ended = ended
-                    yield from (Rows() for _ in self._calls.make_room())
+                    yield from (exchange.Rows() for _ in self._calls.make_room())
                     yield from self._let_go()
                 if (has_ended and not self._vertex.sorts) or self._work.ends:
                     chain.head.output.emit_watermark(MAX_WATERMARK)
@@ -141,17 +125,17 @@ class EpochTask(EndedTask):
                 for rows in inputs:
                     for _ in self._process(chain.head, rows):
                         chain.settle()
-                        yield from (Rows() for _ in self._calls.make_room())
+                        yield from (exchange.Rows() for _ in self._calls.make_room())
                         yield from self._let_go()
                 self._advance(chain.head)
                 self._is_idle, self._is_silent = self._inputs.are_idle, self._inputs.are_silent
             chain.on_processing_time(self._clock.now_ms())
             self._note_silence(chain.head, has_ended)
-            yield from (Rows() for _ in self._calls.bring_back())
+            yield from (exchange.Rows() for _ in self._calls.bring_back())
             if self._work.ends:
                 for input_index in sorted(set(self._vertex.inputs.values())):
                     chain.end_input(input_index)
-                yield from (Rows() for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
+                yield from (exchange.Rows() for _ in self._calls.finish(is_input_ended=bool(self._vertex.inputs)))
             operators = self._snapshot()
             self._leave_accumulators()
             self._report()
@@ -173,10 +157,10 @@ class EpochTask(EndedTask):
         if hasattr(self, "_chain"):  # the program may not have been loaded
             self._chain.release()
 
-    def _let_go(self) -> Iterator[Rows]:
+    def _let_go(self) -> Iterator[exchange.Rows]:
         """Yield the output so far if there is much; otherwise empty rows, which show that the task makes progress."""
         if len(self._rows) < BATCH_RECORDS:
-            yield Rows()
+            yield exchange.Rows()
             return
         if self._digest is not None:
             self._digest.add(self._rows)
@@ -216,7 +200,7 @@ class EpochTask(EndedTask):
         for index, context in enumerate(self._chain.contexts):
             pairs = [(name, pickled(accumulator)) for name, accumulator in context.accumulators.items()]
             if pairs:
-                self._rows.append(ACCUMULATORS, index, next(self._sequences), pickle.dumps(pairs, 5))
+                self._rows.append(exchange.ACCUMULATORS, index, next(self._sequences), pickle.dumps(pairs, 5))
 
     def _snapshot(self) -> Any:
         chain, epoch = self._chain, self._work.epoch
@@ -228,7 +212,9 @@ class EpochTask(EndedTask):
             if isinstance(operator, SinkOperator):
                 committables = operator.prepared(epoch)
                 if committables:
-                    self._rows.append(COMMITTABLES, index, next(self._sequences), operator.pickled(committables))
+                    self._rows.append(
+                        exchange.COMMITTABLES, index, next(self._sequences), operator.pickled(committables)
+                    )
         writer = SnapshotWriter(
             self._storage,
             epoch,
@@ -293,24 +279,24 @@ class EpochTask(EndedTask):
         """Return whether a rate-limited source has not read anything yet, but will."""
         return not head.records_out and head.reader.held_back_ms() is not None
 
-    def _process(self, head: StreamOperator, rows: Rows) -> Iterator[None]:
+    def _process(self, head: StreamOperator, rows: exchange.Rows) -> Iterator[None]:
         """Process rows; keyed rows come after all others."""
         inputs, process = self._vertex.inputs, self._input
         first = bisect_left(rows.places, 0) if self._vertex.is_keyed else len(rows)
         for edge, position, timestamp, payload in zip(
             rows.edges[:first], rows.places, rows.timestamps, rows.payloads, strict=False
         ):
-            if position in (WATERMARK_PLACE, IDLE_PLACE, SILENT_PLACE):
+            if position in (exchange.WATERMARK_PLACE, exchange.IDLE_PLACE, exchange.SILENT_PLACE):
                 assert timestamp is not None
                 self._used.add(payload)
-                self._inputs.add(edge, timestamp, position == IDLE_PLACE, position == SILENT_PLACE)
+                self._inputs.add(edge, timestamp, position == exchange.IDLE_PLACE, position == exchange.SILENT_PLACE)
             else:
-                process(loads_batch(payload), inputs[edge])
+                process(exchange.loads_batch(payload), inputs[edge])
                 yield
         if first < len(rows):
             yield from self._process_keys(head, rows, first)
 
-    def _process_keys(self, head: StreamOperator, rows: Rows, first: int) -> Iterator[None]:
+    def _process_keys(self, head: StreamOperator, rows: exchange.Rows, first: int) -> Iterator[None]:
         """Process keyed rows. All keys but the last end here; the last key may continue in the next rows."""
         end, positions = len(rows), rows.places
         cut = bisect_left(positions, positions[-1], first)
@@ -321,9 +307,9 @@ class EpochTask(EndedTask):
             yield
         yield from self._process_range(rows, cut, end)
 
-    def _process_range(self, rows: Rows, begin: int, end: int) -> Iterator[None]:
+    def _process_range(self, rows: exchange.Rows, begin: int, end: int) -> Iterator[None]:
         for part in range(begin, end, BATCH_RECORDS):
-            process_with_key(rows, part, min(part + BATCH_RECORDS, end), self._vertex.inputs, self._input)
+            exchange.process_with_key(rows, part, min(part + BATCH_RECORDS, end), self._vertex.inputs, self._input)
             yield
 
     def _advance_keys(self, head: StreamOperator) -> None:
@@ -353,8 +339,8 @@ class EpochTask(EndedTask):
     def _report(self) -> None:
         own = self._outputs[0].watermark if isinstance(self._chain.head, SourceOperator) else self._watermarks()[-1]
         busy_ms = self._clock.steady_ms() - self._begun_ms
-        payload = task_metrics(self._execution, self._chain, self._input, self._exchanges, own, busy_ms)
-        self._rows.append(METRICS, 0, next(self._sequences), payload)
+        payload = exchange.task_metrics(self._execution, self._chain, self._input, self._exchanges, own, busy_ms)
+        self._rows.append(exchange.METRICS, 0, next(self._sequences), payload)
 
     def _tell_watermarks(self) -> None:
         """Emit a row for each consumer of each edge: this run's token, with the watermark as its timestamp."""
@@ -363,9 +349,15 @@ class EpochTask(EndedTask):
             self._digest.add(self._rows)
             self._digest.say(watermarks)
             self._token = self._digest.token()
-        position = SILENT_PLACE if self._is_silent else IDLE_PLACE if self._is_idle else WATERMARK_PLACE
+        position = (
+            exchange.SILENT_PLACE
+            if self._is_silent
+            else exchange.IDLE_PLACE
+            if self._is_idle
+            else exchange.WATERMARK_PLACE
+        )
         for out in self._chain.program.out_edges:
-            for target in find_targets(out, vertex.consumers[out.edge], self._subtask, vertex.parallelism):
+            for target in exchange.find_targets(out, vertex.consumers[out.edge], self._subtask, vertex.parallelism):
                 watermark, number = watermarks[out.operator], next(self._sequences)
                 self._rows.append(out.edge, target, number, self._token, watermark, position)
 

@@ -36,24 +36,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CallError, JobExecutionError, PenstockError, UserFunctionError
-from penstock.base.options import (
-    CHECKPOINTING_INTERVAL_MS,
-    EXPONENTIAL_ATTEMPTS_MAX,
-    EXPONENTIAL_INITIAL_BACKOFF_MS,
-    EXPONENTIAL_JITTER_FACTOR,
-    EXPONENTIAL_MAX_BACKOFF_MS,
-    EXPONENTIAL_MULTIPLIER,
-    EXPONENTIAL_RESET_THRESHOLD_MS,
-    FAILURE_RATE_DELAY_MS,
-    FAILURE_RATE_INTERVAL_MS,
-    FAILURE_RATE_MAX_FAILURES,
-    FIXED_DELAY_ATTEMPTS,
-    FIXED_DELAY_MS,
-    IDENTICAL_FAILURES_MAX,
-    RESTART_STRATEGY,
-)
 from penstock.base.secrets import hide
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.connector import RecordError
@@ -325,26 +310,28 @@ class ExponentialDelayRestart(RestartStrategy):
 
 def make_restart_strategy(configuration: Configuration) -> RestartStrategy:
     """Return the configured strategy; by default exponential delay if checkpointing is on, otherwise none."""
-    kind = configuration.read(RESTART_STRATEGY)
+    kind = configuration.read(options.RESTART_STRATEGY)
     if kind is None:
-        kind = "none" if configuration.read(CHECKPOINTING_INTERVAL_MS) is None else "exponential-delay"
+        kind = "none" if configuration.read(options.CHECKPOINTING_INTERVAL_MS) is None else "exponential-delay"
     if kind == "none":
         return NoRestart()
     if kind == "fixed-delay":
-        return FixedDelayRestart(configuration.read(FIXED_DELAY_ATTEMPTS), configuration.read(FIXED_DELAY_MS))
+        return FixedDelayRestart(
+            configuration.read(options.FIXED_DELAY_ATTEMPTS), configuration.read(options.FIXED_DELAY_MS)
+        )
     if kind == "failure-rate":
         return FailureRateRestart(
-            configuration.read(FAILURE_RATE_MAX_FAILURES),
-            configuration.read(FAILURE_RATE_INTERVAL_MS),
-            configuration.read(FAILURE_RATE_DELAY_MS),
+            configuration.read(options.FAILURE_RATE_MAX_FAILURES),
+            configuration.read(options.FAILURE_RATE_INTERVAL_MS),
+            configuration.read(options.FAILURE_RATE_DELAY_MS),
         )
     return ExponentialDelayRestart(
-        configuration.read(EXPONENTIAL_INITIAL_BACKOFF_MS),
-        configuration.read(EXPONENTIAL_MAX_BACKOFF_MS),
-        configuration.read(EXPONENTIAL_MULTIPLIER),
-        configuration.read(EXPONENTIAL_RESET_THRESHOLD_MS),
-        configuration.read(EXPONENTIAL_JITTER_FACTOR),
-        configuration.read(EXPONENTIAL_ATTEMPTS_MAX),
+        configuration.read(options.EXPONENTIAL_INITIAL_BACKOFF_MS),
+        configuration.read(options.EXPONENTIAL_MAX_BACKOFF_MS),
+        configuration.read(options.EXPONENTIAL_MULTIPLIER),
+        configuration.read(options.EXPONENTIAL_RESET_THRESHOLD_MS),
+        configuration.read(options.EXPONENTIAL_JITTER_FACTOR),
+        configuration.read(options.EXPONENTIAL_ATTEMPTS_MAX),
     )
 
 
@@ -412,7 +399,8 @@ class Failover:
         self.verdict: str | None = None
         self._strategy = make_restart_strategy(configuration)
         self._identical = IdenticalFailures(
-            configuration.read(IDENTICAL_FAILURES_MAX), configuration.read(EXPONENTIAL_RESET_THRESHOLD_MS)
+            configuration.read(options.IDENTICAL_FAILURES_MAX),
+            configuration.read(options.EXPONENTIAL_RESET_THRESHOLD_MS),
         )
 
     def on_running(self, now_ms: int) -> None:
@@ -439,7 +427,7 @@ class Failover:
         elif is_repeated:
             self.verdict = (
                 f"not restarted: the same failure occurred {self._identical.failures_max} times with no checkpoint in "
-                f"between ({IDENTICAL_FAILURES_MAX.key()})"
+                f"between ({options.IDENTICAL_FAILURES_MAX.key()})"
             )
         return None if self.verdict else self._strategy.on_failure(now_ms)
 

@@ -15,40 +15,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.base import errors
 from penstock.base.configuration import Configuration
-from penstock.base.errors import (
-    JobExecutionError,
-    PenstockError,
-    SlotsUnavailableError,
-)
 from penstock.base.job import JobStatus
 from penstock.base.options import FAILOVER_STRATEGY, HEARTBEAT_TIMEOUT_MS
+from penstock.runtime import protocol
+from penstock.runtime.checkpoint import pending
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
-from penstock.runtime.checkpoint.pending import (
-    CheckpointCompleted,
-    CheckpointsFailed,
-    CheckpointsSettled,
-    JobDeposed,
-    SavepointSettled,
-)
 from penstock.runtime.checkpoint.savepoints import TakeSavepoint
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.effects import Effect
 from penstock.runtime.graph import JOB_MOVES, Execution, ExecutionGraph, ExecutionState, JobGraph
-from penstock.runtime.job.events import (
-    AttemptFailed,
-    AttemptReady,
-    BeginKnown,
-    JobGivenUp,
-    JobHadEnded,
-    JobNews,
-    RescaleDue,
-    Timers,
-    Turns,
-    guarantees,
-    turn,
-    unwritten_side_outputs,
-)
+from penstock.runtime.job import events
 from penstock.runtime.job.failover import JobFailures, Labeller, PartPhase, PartRestart
 from penstock.runtime.job.recovery import JobRecovery, JobSavepoints, SavepointWaiter
 from penstock.runtime.job.rescaling import Departures, RescalePhase, RescaleWaiter, Rescaling
@@ -58,26 +36,6 @@ from penstock.runtime.job.sources import JobSources, WatermarkHolds
 from penstock.runtime.job.tasks import JobTasks, unacknowledged, worker_name
 from penstock.runtime.job.view import JobHistory, JobView, RescaleEnd, job_view, subtask_views
 from penstock.runtime.ports import CheckpointStore, Clock
-from penstock.runtime.protocol import (
-    AcknowledgeCheckpoint,
-    ChannelStateRecovered,
-    ClientOutput,
-    DeclineCheckpoint,
-    EndOfDataReached,
-    ExecutionId,
-    Failure,
-    Heartbeat,
-    RegisterWorker,
-    ReportWatermark,
-    RequestSplit,
-    TaskMetrics,
-    TaskStateChanged,
-    ToMaster,
-    WorkerBlocked,
-    WorkerLeaving,
-    WorkerLost,
-    WorkerRequestFailed,
-)
 from penstock.storage.leadership import DeposedError
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -106,18 +64,18 @@ class JobMaster:
     ) -> None:
         self.job_id = job_id
         self.status = _S.CREATED
-        self.failure: PenstockError | None = None
+        self.failure: errors.PenstockError | None = None
         #: whether an earlier job master, or an earlier job of this name, had already brought it to its end
         self.had_ended = False
         self._configuration = configuration
         self._clock = clock
-        self.turns = Turns[JobNews](self._handle_event)
+        self.turns = events.Turns[events.JobNews](self._handle_event)
         self._effects = self.turns.effects
         self.history = JobHistory()
         self.history.moved(self.status, clock.now_ms())
         self._graph = ExecutionGraph(job_graph, clock)
         self._recovers = recover
-        self._timers = Timers(clock)
+        self._timers = events.Timers(clock)
         self._slot_pool = SlotPool(
             clock,
             self._effects,
@@ -185,10 +143,10 @@ class JobMaster:
         """Return the effects of all turns since the last call, to be carried out in this order."""
         return self._effects.take()
 
-    @turn
+    @events.turn
     def start(self) -> None:
         """Log the job's guarantees, and request its workers once it is known where the job begins."""
-        for line in guarantees(self.job_graph, self.checkpoints.settings):
+        for line in events.guarantees(self.job_graph, self.checkpoints.settings):
             self._effects.log(line)
         self._effects.tell_status(self.status.name, None)
         if self._recovers:
@@ -208,7 +166,7 @@ class JobMaster:
         known = [t for t in times if t is not None]
         return min(known) if known else None
 
-    @turn
+    @events.turn
     def on_time(self) -> None:
         """Do everything that is due."""
         now = self._clock.steady_ms()
@@ -232,22 +190,22 @@ class JobMaster:
             self._recovery.on_time(now)
             self.checkpoints.on_time(now)
 
-    @turn
+    @events.turn
     def cancel(self) -> None:
         """Cancel the job; it is done when all its tasks have ended. A second call ends tasks by force that do not."""
         self._cancel()
 
-    @turn
+    @events.turn
     def suspend(self, error: DeposedError) -> None:
         """End at once, and leave everything to another job master, because the driver has lost leadership."""
         self._suspend(error)
 
-    @turn
+    @events.turn
     def take_savepoint(self, command: TakeSavepoint, waiter: SavepointWaiter) -> None:
         """Take a savepoint, and end the job with it if the command says so; `waiter` is called once."""
         self._savepoints.take(command, waiter, self._clock.steady_ms())
 
-    @turn
+    @events.turn
     def rescale(self, parallelism: Mapping[str, int], waiter: RescaleWaiter) -> None:
         """Change the parallelism of operators, see `Rescaling.ask`; `waiter` is called once."""
         if self.is_done or self.status in (_S.CANCELLING, _S.FAILING) or self.checkpoints.ends_job:
@@ -255,7 +213,7 @@ class JobMaster:
             return
         self._rescaling.ask(parallelism, waiter)
 
-    @turn
+    @events.turn
     def trigger_checkpoint(self, is_full: bool = False) -> int | None:
         """Trigger a checkpoint by hand; return its id, or None if the job cannot take one, or another one, just now."""
         return self.checkpoints.trigger_now(is_full)
@@ -274,7 +232,7 @@ class JobMaster:
         self._tasks.cancel()
         self._after_tasks_ended()
 
-    @turn
+    @events.turn
     def sweep(self) -> None:
         """Delete unneeded files of the job's checkpoints; the driver calls this after all workers have ended."""
         try:
@@ -299,7 +257,7 @@ class JobMaster:
             workers_awaited=self._slot_pool.awaited,
         )
 
-    def tasks_on(self, worker_id: str) -> frozenset[ExecutionId]:
+    def tasks_on(self, worker_id: str) -> frozenset[protocol.ExecutionId]:
         """Return the tasks whose work would be lost with a worker."""
         return frozenset(execution.id for execution in self._tasks.at_stake(worker_id))
 
@@ -311,70 +269,70 @@ class JobMaster:
         """Return the users' accumulators, by name, as last reported in the current or the last attempt."""
         return self._tasks.accumulators()
 
-    def _handle_event(self, news: JobNews) -> None:
+    def _handle_event(self, news: events.JobNews) -> None:
         """Handle news from a part of the master, in the same turn."""
         match news:
-            case AttemptFailed(failure) | CheckpointsFailed(failure):
+            case events.AttemptFailed(failure) | pending.CheckpointsFailed(failure):
                 self._fail(failure)
-            case AttemptReady(restored):
+            case events.AttemptReady(restored):
                 self._deploy(restored)
-            case BeginKnown():
+            case events.BeginKnown():
                 self._acquire_slots()
-            case CheckpointCompleted():
+            case pending.CheckpointCompleted():
                 self._rescaling.on_checkpoint_completed()
-            case CheckpointsSettled():
+            case pending.CheckpointsSettled():
                 self._on_checkpoints_settled()
-            case RescaleDue():
+            case events.RescaleDue():
                 self._end_tasks_to_rescale()
-            case JobGivenUp(error):
+            case events.JobGivenUp(error):
                 self._give_up(error)
-            case JobDeposed(error):
+            case pending.JobDeposed(error):
                 self._suspend(error)
-            case JobHadEnded(status):
+            case events.JobHadEnded(status):
                 self._end_as_before(status)
-            case SavepointSettled(request, path):
+            case pending.SavepointSettled(request, path):
                 self._savepoints.on_settled(news)
                 if path is not None and request.command.cancels:
                     self._cancel()
 
-    @turn
-    def on_message(self, message: ToMaster) -> None:
+    @events.turn
+    def on_message(self, message: protocol.ToMaster) -> None:
         """Handle an event from a worker, or from the driver about a worker."""
         if self.is_done:
             return
-        if isinstance(message, TaskMetrics):
+        if isinstance(message, protocol.TaskMetrics):
             if self._tasks.on_metrics(message):
                 self._watermark_holds.on_metrics(message)
-        elif isinstance(message, Heartbeat):
+        elif isinstance(message, protocol.Heartbeat):
             self._on_heartbeat(message)
-        elif isinstance(message, AcknowledgeCheckpoint):
+        elif isinstance(message, protocol.AcknowledgeCheckpoint):
             if self._graph.find(message.execution) is not None:
                 self.checkpoints.on_acknowledge(message)
-        elif isinstance(message, DeclineCheckpoint):
+        elif isinstance(message, protocol.DeclineCheckpoint):
             if self._graph.find(message.execution) is not None:
                 self.checkpoints.on_decline(message)
-        elif isinstance(message, TaskStateChanged):
+        elif isinstance(message, protocol.TaskStateChanged):
             self._on_task_state(message)
-        elif isinstance(message, EndOfDataReached):
+        elif isinstance(message, protocol.EndOfDataReached):
             self._on_end_of_data(message)
-        elif isinstance(message, ChannelStateRecovered):
+        elif isinstance(message, protocol.ChannelStateRecovered):
             self._on_channel_state_recovered(message)
-        elif isinstance(message, RequestSplit):
+        elif isinstance(message, protocol.RequestSplit):
             self._sources.on_request(message)
-        elif isinstance(message, ReportWatermark):
+        elif isinstance(message, protocol.ReportWatermark):
             self._tasks.on_watermark(message)
-        elif isinstance(message, ClientOutput):
+        elif isinstance(message, protocol.ClientOutput):
             if self._graph.find(message.execution) is not None:
                 self._effects.tell_client(message.operator_id, message.execution.subtask, message.payload)
-        elif isinstance(message, RegisterWorker):
+        elif isinstance(message, protocol.RegisterWorker):
             self._on_register(message)
-        elif isinstance(message, WorkerLost):
+        elif isinstance(message, protocol.WorkerLost):
             self._on_worker_lost(message.worker_id, message.reason)
-        elif isinstance(message, WorkerBlocked):
+        elif isinstance(message, protocol.WorkerBlocked):
             self._on_worker_blocked(message)
-        elif isinstance(message, WorkerLeaving):
+        elif isinstance(message, protocol.WorkerLeaving):
             self._on_worker_leaving(message)
-        elif isinstance(message, WorkerRequestFailed):
+        elif isinstance(message, protocol.WorkerRequestFailed):
             self._on_request_failed(message.reason)
 
     # --- slots -----------------------------------------------------------------------------------------------------
@@ -384,7 +342,7 @@ class JobMaster:
         self._slot_pool.acquire(is_settled)
         self._deploy_when_ready()
 
-    def _on_register(self, registration: RegisterWorker) -> None:
+    def _on_register(self, registration: protocol.RegisterWorker) -> None:
         self._slot_pool.register(registration)
         self._deploy_when_ready()
         self._rescaling.look()
@@ -394,7 +352,7 @@ class JobMaster:
         if not self._slot_pool.is_waiting:
             self._rescaling.on_request_failed(reason)
         elif len(self._slot_pool) < self._slot_pool.sufficient:
-            self._give_up(JobExecutionError(self.job_graph.name, f"a worker could not be started: {reason}"))
+            self._give_up(errors.JobExecutionError(self.job_graph.name, f"a worker could not be started: {reason}"))
 
     def _deploy_when_ready(self) -> None:
         if self._slot_pool.is_ready(self._clock.steady_ms()):
@@ -410,7 +368,7 @@ class JobMaster:
             f"no more within {patience.request_ms} ms ({patience.request_option}); give Spark more cores, or lower the "
             "job's parallelism (parallelism.default)"
         )
-        self._give_up(SlotsUnavailableError(self.job_graph.name, pool.sufficient, len(pool), reason))
+        self._give_up(errors.SlotsUnavailableError(self.job_graph.name, pool.sufficient, len(pool), reason))
 
     @property
     def is_steady(self) -> bool:
@@ -428,7 +386,7 @@ class JobMaster:
         self._tasks.cancel()
         self._after_tasks_ended()
 
-    def _give_up(self, error: PenstockError) -> None:
+    def _give_up(self, error: errors.PenstockError) -> None:
         """Fail the job, because a restart cannot help."""
         self.failure = error
         self._failures.remember_end(error)
@@ -488,7 +446,7 @@ class JobMaster:
 
     # --- tasks -----------------------------------------------------------------------------------------------------
 
-    def _on_task_state(self, message: TaskStateChanged) -> None:
+    def _on_task_state(self, message: protocol.TaskStateChanged) -> None:
         change = self._tasks.on_state(message)
         if change is None:
             return
@@ -509,7 +467,7 @@ class JobMaster:
             self.checkpoints.serve_requests()
             self._rescaling.look()
 
-    def _on_end_of_data(self, message: EndOfDataReached) -> None:
+    def _on_end_of_data(self, message: protocol.EndOfDataReached) -> None:
         execution = self._graph.find(message.execution)
         if execution is None:
             return
@@ -518,7 +476,7 @@ class JobMaster:
             self.checkpoints.trigger_soon()
         self.checkpoints.serve_requests()
 
-    def _on_channel_state_recovered(self, message: ChannelStateRecovered) -> None:
+    def _on_channel_state_recovered(self, message: protocol.ChannelStateRecovered) -> None:
         execution = self._graph.find(message.execution)
         if execution is not None:
             execution.awaits_channel_state = False
@@ -527,7 +485,7 @@ class JobMaster:
 
     # --- failures --------------------------------------------------------------------------------------------------
 
-    def _on_worker_lost(self, worker_id: str, reason: str, blocked: WorkerBlocked | None = None) -> None:
+    def _on_worker_lost(self, worker_id: str, reason: str, blocked: protocol.WorkerBlocked | None = None) -> None:
         is_news, registration = self._slot_pool.lose(worker_id)
         if not is_news:
             return
@@ -542,23 +500,23 @@ class JobMaster:
         lost = self._tasks.lose(worker_id)
         if lost and blocked is not None:
             reason = f"{where}. {_BLOCKED.format(blocked.at)}"
-            failure = Failure(reason, traceback=blocked.stack, blocked_at=blocked.at)
+            failure = protocol.Failure(reason, traceback=blocked.stack, blocked_at=blocked.at)
             self._fail(failure, lost=lost, worker=registration)
         elif lost:
-            self._fail(Failure(where), lost=lost, worker=registration)
+            self._fail(protocol.Failure(where), lost=lost, worker=registration)
         elif self._slot_pool.is_waiting:
             self._effects.log(where)
             self._acquire_slots()
         elif self._rescaling.wants_workers:
             self._slot_pool.request()
 
-    def _on_worker_blocked(self, message: WorkerBlocked) -> None:
+    def _on_worker_blocked(self, message: protocol.WorkerBlocked) -> None:
         if self._slot_pool.on_blocked(message):
             silence_ms = self._slot_pool.silence_ms(message.worker_id)
             blocked = f"is blocked: it was silent for {silence_ms} ms. {_BLOCKED.format(message.at)}"
             self._effects.log(f"{worker_name(self._slot_pool, message.worker_id)} {blocked}")
 
-    def _on_worker_leaving(self, message: WorkerLeaving) -> None:
+    def _on_worker_leaving(self, message: protocol.WorkerLeaving) -> None:
         """Handle a worker that will be taken away: it gets no more tasks, and its tasks move elsewhere."""
         is_known = self._slot_pool.registration(message.worker_id) is not None
         if is_known and not self.departures.begin(message.worker_id, message.reason):
@@ -572,7 +530,7 @@ class JobMaster:
             self._slot_pool.request()
             self._rescaling.look()
 
-    def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
+    def _on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
         self._slot_pool.on_heartbeat(heartbeat)
         stuck = self._slow_workers.on_heartbeat(heartbeat)
         if stuck is not None:
@@ -581,10 +539,10 @@ class JobMaster:
 
     def _fail(
         self,
-        failure: Failure,
+        failure: protocol.Failure,
         execution: Execution | None = None,
         lost: Sequence[Execution] = (),
-        worker: RegisterWorker | None = None,
+        worker: protocol.RegisterWorker | None = None,
     ) -> None:
         """Handle a failure, of known tasks or not: cancel everything that depends on it, then restart or fail."""
         event = self._failures.event(failure, execution, lost, worker)
@@ -698,7 +656,9 @@ class JobMaster:
         if status is _S.CANCELED:
             self._move(_S.CANCELLING, None)
         elif status is _S.FAILED:
-            self.failure = JobExecutionError(self.job_graph.name, "it had failed before, and deleted its checkpoints")
+            self.failure = errors.JobExecutionError(
+                self.job_graph.name, "it had failed before, and deleted its checkpoints"
+            )
             self._move(_S.FAILING, None)
         self._end(status, is_known=True)
 
@@ -709,7 +669,7 @@ class JobMaster:
         if status is _S.FINISHED:
             self.failure = None
             if not self.history.restarts:
-                for line in unwritten_side_outputs(self.job_graph, self._tasks.metrics.values()):
+                for line in events.unwritten_side_outputs(self.job_graph, self._tasks.metrics.values()):
                     self._effects.log(line)
         settings = self.checkpoints.settings
         if not {_S.FAILED: settings.retain_on_failure, _S.CANCELED: settings.retain_on_cancel}.get(status, False):

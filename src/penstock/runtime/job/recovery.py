@@ -12,23 +12,10 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError
 from penstock.base.job import JobStatus
 from penstock.base.options import CHECKPOINTING_DIR, CHECKPOINTING_TIMEOUT_MS, RECOVERY_FROM_LATEST, RECOVERY_PATH
+from penstock.runtime.checkpoint import savepoints
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.checkpoint.pending import SavepointSettled, StoreCalls
 from penstock.runtime.checkpoint.restore import check_fit, check_in_flight, to_initial_metadata
-from penstock.runtime.checkpoint.savepoints import (
-    Recovery,
-    SavepointRequest,
-    TakeSavepoint,
-    choose_latest,
-    fallen_back,
-    finished_before,
-    must_not_fall_back,
-    nothing_left,
-    read_recovery,
-    read_through,
-    refusal_of_latest,
-    refusal_to_fall_back,
-)
 from penstock.runtime.effects import Effects
 from penstock.runtime.failure import is_outside
 from penstock.runtime.graph import ExecutionGraph, JobGraph
@@ -94,7 +81,7 @@ class JobRecovery:
         #: older checkpoints that jobs of this name have left, newest first
         self._older: list[CheckpointMetadata] = []
         #: whether falling back from a damaged checkpoint would commit output again, which the options do not allow
-        self._must_not_fall_back = must_not_fall_back(master.job_graph, configuration)
+        self._must_not_fall_back = savepoints.must_not_fall_back(master.job_graph, configuration)
 
     def next_deadline(self) -> int | None:
         """Return when (ms) `on_time` is due."""
@@ -110,7 +97,7 @@ class JobRecovery:
         self._master.checkpoints.keep_all()
         job_id, name = self._master.job_id, self._master.job_graph.name
         self._calls.wait_for(
-            TAKEN_OVER, lambda: read_recovery(self._store, job_id, name, retained), self._on_recovery_read
+            TAKEN_OVER, lambda: savepoints.read_recovery(self._store, job_id, name, retained), self._on_recovery_read
         )
 
     def begin(self) -> None:
@@ -183,14 +170,14 @@ class JobRecovery:
             cause = error if left is None else left.damaged[0]
             self._give_up(f"{option}: cannot read what jobs of this name have left: {cause}")
             return
-        choice = choose_latest(left)
+        choice = savepoints.choose_latest(left)
         self._master.checkpoints.continues(left, choice)
         for line in choice.damaged:
             self._effects.log(line)
         if choice.damaged and self._must_not_fall_back:
-            self._give_up(refusal_of_latest(choice))
+            self._give_up(savepoints.refusal_of_latest(choice))
         elif choice.end is not None:
-            self._effects.log(f"{option}: {finished_before(choice.end)}")
+            self._effects.log(f"{option}: {savepoints.finished_before(choice.end)}")
             self._tell(JobHadEnded(JobStatus.FINISHED))
         elif choice.path is not None:
             self._savepoint_path = choice.path
@@ -198,7 +185,7 @@ class JobRecovery:
         elif choice.checkpoints:
             self._older = list(choice.checkpoints[1:])
             if choice.damaged:
-                self._effects.log(fallen_back(choice.skipped, str(choice.checkpoints[0].external_path)))
+                self._effects.log(savepoints.fallen_back(choice.skipped, str(choice.checkpoints[0].external_path)))
             if self._try_restore(choice.checkpoints[0], option):
                 self._tell(BeginKnown())
         else:
@@ -207,7 +194,7 @@ class JobRecovery:
             )
             self._begin_from_path()
 
-    def _on_recovery_read(self, recovery: Recovery | None, error: BaseException | None) -> None:
+    def _on_recovery_read(self, recovery: savepoints.Recovery | None, error: BaseException | None) -> None:
         """Continue from the newest checkpoint of an earlier job master, with attempt numbers above its own."""
         if self._master.status is not JobStatus.CREATED:
             return
@@ -226,12 +213,12 @@ class JobRecovery:
             return
         if recovery.passed_over and self._must_not_fall_back:
             before = f"checkpoint {recovery.completed[-1].checkpoint_id}"
-            self._give_up(refusal_to_fall_back(recovery.passed_over[0], before))
+            self._give_up(savepoints.refusal_to_fall_back(recovery.passed_over[0], before))
             return
         self._master.checkpoints.recover(recovery.completed, recovery.last_id)
         if recovery.skipped_ids:
             skipped = [f"checkpoint {checkpoint_id}" for checkpoint_id in recovery.skipped_ids]
-            self._effects.log(fallen_back(skipped, self.point))
+            self._effects.log(savepoints.fallen_back(skipped, self.point))
         self._graph.reset(recovery.first_attempt)
         if self._master.checkpoints.completed:
             self._tell(BeginKnown())
@@ -268,7 +255,7 @@ class JobRecovery:
             self._on_damage(error)
 
         # A deposed job master begins no attempt, not even from the beginning.
-        work = store.check_leads if metadata is None else lambda: read_through(store, metadata)
+        work = store.check_leads if metadata is None else lambda: savepoints.read_through(store, metadata)
         self._calls.give_up_late("has read the checkpoint", work, verified)
 
     def _on_damage(self, error: CheckpointError) -> None:
@@ -285,19 +272,19 @@ class JobRecovery:
         before = next(iter(self._older), None) if is_initial else checkpoints.before_latest
         self._effects.log(damage)
         if before is None:
-            self._give_up(nothing_left(error))
+            self._give_up(savepoints.nothing_left(error))
         elif self._must_not_fall_back:
             named = str(before.external_path) if is_initial else f"checkpoint {before.checkpoint_id}"
-            self._give_up(refusal_to_fall_back(damage, named))
+            self._give_up(savepoints.refusal_to_fall_back(damage, named))
         elif not is_initial:
             skipped = self.point
             checkpoints.drop_latest()
-            self._effects.log(fallen_back([skipped], self.point))
+            self._effects.log(savepoints.fallen_back([skipped], self.point))
             self.prepare_attempt()
         else:
             skipped = self.point
             if self._try_restore(self._older.pop(0), RECOVERY_FROM_LATEST.key()):
-                self._effects.log(fallen_back([skipped], self.point))
+                self._effects.log(savepoints.fallen_back([skipped], self.point))
                 self.prepare_attempt()
 
     @property
@@ -337,7 +324,7 @@ class JobSavepoints:
         #: The waiter for the end of a job that a savepoint ends.
         self._waiter: SavepointWaiter | None = None
 
-    def take(self, command: TakeSavepoint, waiter: SavepointWaiter, now_ms: int) -> None:
+    def take(self, command: savepoints.TakeSavepoint, waiter: SavepointWaiter, now_ms: int) -> None:
         """Take a savepoint.
 
         If the job continues, it does so whether or not the savepoint succeeds. If the savepoint ends the job, the
@@ -349,7 +336,7 @@ class JobSavepoints:
             self._effects.answer(waiter, None, f"the job is {master.status.name}")
             return
         deadline_ms = now_ms + master.checkpoints.settings.timeout_ms
-        master.checkpoints.request_savepoint(SavepointRequest(command, waiter, deadline_ms))
+        master.checkpoints.request_savepoint(savepoints.SavepointRequest(command, waiter, deadline_ms))
 
     def on_settled(self, news: SavepointSettled) -> None:
         """Handle a savepoint that has completed or failed."""

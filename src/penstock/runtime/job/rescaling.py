@@ -27,30 +27,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
-from penstock.base.options import (
-    CHECKPOINTING_TIMEOUT_MS,
-    EXECUTING_COOLDOWN_MS,
-    EXECUTING_STABILIZATION_MS,
-    RESCALE_MAX_CHECKPOINT_FAILURES,
-    RESCALE_MAX_DELAY_MS,
-    SLOT_REQUEST_TIMEOUT_MS,
-)
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.effects import Effects
 from penstock.runtime.graph import ExecutionGraph, JobGraph
+from penstock.runtime.job import view
 from penstock.runtime.job.events import JobNews, RescaleDue, Timers, Turns
 from penstock.runtime.job.slots import ResourceRequirements, SlotPool, compute_requirements, is_adaptive, is_reactive
 from penstock.runtime.job.tasks import JobTasks, task_names, worker_name
-from penstock.runtime.job.view import (
-    DepartureRecord,
-    JobHistory,
-    RescaleCause,
-    RescaleEnd,
-    RescaleRecord,
-    RescaleRequest,
-)
 from penstock.runtime.ports import Clock
 
 
@@ -62,7 +48,7 @@ class Departures:
         graph: ExecutionGraph,
         slot_pool: SlotPool,
         tasks: JobTasks,
-        history: JobHistory,
+        history: view.JobHistory,
         effects: Effects,
         clock: Clock,
     ) -> None:
@@ -89,7 +75,7 @@ class Departures:
         )
         self._effects.log(f"{name} is leaving: {reason}; {outcome}")
         self._history.departs(
-            DepartureRecord(
+            view.DepartureRecord(
                 self._clock.now_ms(),
                 worker_id,
                 registration.host,
@@ -152,7 +138,7 @@ class RunningMaster(Protocol):
         ...
 
     @property
-    def history(self) -> JobHistory: ...
+    def history(self) -> view.JobHistory: ...
 
     @property
     def checkpoints(self) -> CheckpointCoordinator: ...
@@ -191,15 +177,17 @@ class Rescaling:
         self._clock = clock
         self._effects = master.turns.effects
         self.is_adaptive = is_adaptive(configuration)
-        stabilization_ms = configuration.read(EXECUTING_STABILIZATION_MS)
+        stabilization_ms = configuration.read(options.EXECUTING_STABILIZATION_MS)
         if stabilization_ms is None:
             stabilization_ms = 0 if is_reactive(configuration) else 60_000
         self._stabilization_ms = stabilization_ms
-        self._cooldown_ms = configuration.read(EXECUTING_COOLDOWN_MS)
-        self._request_timeout_ms = configuration.read(SLOT_REQUEST_TIMEOUT_MS)
-        self._failures_max = configuration.read(RESCALE_MAX_CHECKPOINT_FAILURES)
-        max_delay_ms = configuration.read(RESCALE_MAX_DELAY_MS)
-        self._max_delay_ms = configuration.read(CHECKPOINTING_TIMEOUT_MS) if max_delay_ms is None else max_delay_ms
+        self._cooldown_ms = configuration.read(options.EXECUTING_COOLDOWN_MS)
+        self._request_timeout_ms = configuration.read(options.SLOT_REQUEST_TIMEOUT_MS)
+        self._failures_max = configuration.read(options.RESCALE_MAX_CHECKPOINT_FAILURES)
+        max_delay_ms = configuration.read(options.RESCALE_MAX_DELAY_MS)
+        self._max_delay_ms = (
+            configuration.read(options.CHECKPOINTING_TIMEOUT_MS) if max_delay_ms is None else max_delay_ms
+        )
         self._request: _Request | None = None
         #: the agreed requirements
         self.requirements = compute_requirements(graph.job_graph, configuration)
@@ -214,7 +202,7 @@ class Rescaling:
         self._failed_before = 0
         #: how often it has begun to rescale
         self._begun = 0
-        self._cause = RescaleCause.NEW_RESOURCE_AVAILABLE
+        self._cause = view.RescaleCause.NEW_RESOURCE_AVAILABLE
         #: how the job is being changed, for people
         self.purpose = "rescaled"
         #: the former parallelism, while it is being changed
@@ -243,13 +231,13 @@ class Rescaling:
                 f"the job would need {requirements.sufficient} slots, but Spark has {self._slot_pool.slots_max}",
             )
             return
-        self._refuse(RescaleEnd.RESOURCE_REQUIREMENTS_UPDATED, "it was asked for another parallelism since")
+        self._refuse(view.RescaleEnd.RESOURCE_REQUIREMENTS_UPDATED, "it was asked for another parallelism since")
         self._request = request = _Request(requirements, waiter)
         names, now = {vertex.name: vertex.index for vertex in self._graph.job_graph.vertices}, self._graph.parallelism
         changed = {
             name: (now[v], requirements[v].upper) for name, v in names.items() if requirements[v].upper != now[v]
         }
-        self._master.history.rescale_asked(RescaleRequest(self._clock.now_ms(), self._graph.attempt, changed))
+        self._master.history.rescale_asked(view.RescaleRequest(self._clock.now_ms(), self._graph.attempt, changed))
         if self.is_adaptive:
             self.requirements = requirements
         self._require()
@@ -276,22 +264,22 @@ class Rescaling:
         if self.is_adaptive:
             # The requirements remain: the job is rescaled when slots arrive.
             slots = f"there are {len(self._slot_pool)} of {request.requirements.desired} slots"
-            self._answer(request, RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE, slots)
+            self._answer(request, view.RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE, slots)
             return
         needed = request.requirements.sufficient
         self._refuse(
-            RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE,
+            view.RescaleEnd.NO_RESOURCES_OR_PARALLELISMS_CHANGE,
             f"it needs {needed} slots, and there are {len(self._slot_pool)} within {self._request_timeout_ms} ms "
-            f"({SLOT_REQUEST_TIMEOUT_MS.key()}); the job goes on as it was",
+            f"({options.SLOT_REQUEST_TIMEOUT_MS.key()}); the job goes on as it was",
         )
 
     def on_request_failed(self, reason: str) -> None:
         """Handle the failed start of a worker that the job can run without."""
         self._master.departures.on_request_failed(reason)
         if not self.is_adaptive:
-            self._refuse(RescaleEnd.EXCEPTION_OCCURRED, f"a worker could not be started: {reason}")
+            self._refuse(view.RescaleEnd.EXCEPTION_OCCURRED, f"a worker could not be started: {reason}")
 
-    def _refuse(self, end: RescaleEnd, reason: str) -> None:
+    def _refuse(self, end: view.RescaleEnd, reason: str) -> None:
         request, self._request = self._request, None
         if request is not None:
             self._master.history.rescale_ended(self._clock.now_ms(), end, reason)
@@ -299,7 +287,7 @@ class Rescaling:
             self._require()
             self._slot_pool.request()
 
-    def _answer(self, request: _Request, end: RescaleEnd | None = None, reason: str = "") -> None:
+    def _answer(self, request: _Request, end: view.RescaleEnd | None = None, reason: str = "") -> None:
         """Answer a request with the job's parallelism: as requested, or as the slots allow (`end`)."""
         self._request = None
         self._master.history.rescale_ended(self._clock.now_ms(), end, reason)
@@ -322,9 +310,9 @@ class Rescaling:
             if now_ms < due_ms:
                 self._look_again(due_ms, now_ms)
                 return
-        self._cause = RescaleCause.WORKER_LEAVING if moves else RescaleCause.NEW_RESOURCE_AVAILABLE
+        self._cause = view.RescaleCause.WORKER_LEAVING if moves else view.RescaleCause.NEW_RESOURCE_AVAILABLE
         if self._request is not None:
-            self._cause = RescaleCause.UPDATE_REQUIREMENT
+            self._cause = view.RescaleCause.UPDATE_REQUIREMENT
         self._noticed_ms = None
         self.phase = RescalePhase.CHECKPOINTING
         self._patient_until_ms = now_ms + self._max_delay_ms
@@ -393,7 +381,7 @@ class Rescaling:
             if self._master.departures.is_move_due:
                 self._look_again(now_ms + self._cooldown_ms, now_ms)
             reason = "no checkpoint could be completed, and without one the job would begin anew"
-            self._refuse(RescaleEnd.EXCEPTION_OCCURRED, reason)
+            self._refuse(view.RescaleEnd.EXCEPTION_OCCURRED, reason)
             return
         if not checkpoints.in_progress():
             checkpoints.trigger_now()
@@ -433,7 +421,7 @@ class Rescaling:
             self._former = former
         if not is_planned:
             begins = self._rescaled_ms is None and not self._master.history.restarts
-            self._cause = RescaleCause.INITIAL_SCHEDULE if begins else RescaleCause.RECOVERABLE_FAILOVER
+            self._cause = view.RescaleCause.INITIAL_SCHEDULE if begins else view.RescaleCause.RECOVERABLE_FAILOVER
         self._graph.rescale(goal)
         self._effects.log(f"runs at {self._described(goal, former)}: {len(self._slot_pool)} slots are there")
         return True
@@ -444,16 +432,16 @@ class Rescaling:
         now = self._graph.parallelism
         if former is None or former == now:
             return
-        if self._cause is not RescaleCause.INITIAL_SCHEDULE:
+        if self._cause is not view.RescaleCause.INITIAL_SCHEDULE:
             self._rescaled_ms = self._clock.steady_ms()
         names = {vertex.index: vertex.name for vertex in self._graph.job_graph.vertices}
         changed = {names[v]: (former[v], now[v]) for v in now if former[v] != now[v]}
         latest = self._master.checkpoints.latest
         checkpoint_id = None if latest is None else latest.checkpoint_id
-        record = RescaleRecord(self._clock.now_ms(), self._graph.attempt, self._cause, changed, checkpoint_id)
+        record = view.RescaleRecord(self._clock.now_ms(), self._graph.attempt, self._cause, changed, checkpoint_id)
         self._master.history.rescaled(record)
 
-    def end(self, end: RescaleEnd, reason: str) -> None:
+    def end(self, end: view.RescaleEnd, reason: str) -> None:
         """End all requests, because the job ends or another job master has taken over."""
         self.phase = None
         request, self._request = self._request, None

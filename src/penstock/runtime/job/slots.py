@@ -22,41 +22,18 @@ from typing import Final
 
 import msgspec
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongValueError
-from penstock.base.options import (
-    ADAPTIVE_MIN_PARALLELISM,
-    SCHEDULER,
-    SCHEDULER_MODE,
-    SLOT_REQUEST_TIMEOUT_MS,
-    SUBMISSION_STABILIZATION_MS,
-    SUBMISSION_WAIT_MS,
-)
+from penstock.runtime import protocol
 from penstock.runtime.checkpoint.restore import edges_with_new_producers, is_rescaled, taken_over
 from penstock.runtime.checkpoint.statistics import CHANNEL_MODE, parse_channel, restored_watermarks
 from penstock.runtime.effects import Effects
 from penstock.runtime.graph import FORWARD, ExecutionGraph, ExecutionVertex, JobGraph, JobVertex, Slot, Subtask
 from penstock.runtime.ports import Clock
-from penstock.runtime.protocol import (
-    DeployTask,
-    Heartbeat,
-    InputChannels,
-    OutputChannels,
-    ProcessFigures,
-    RegisterWorker,
-    TaskSettings,
-    WorkerBlocked,
-)
 from penstock.state.keys import key_group_range
 from penstock.state.operator_state import BROADCAST_MODE, SPLIT_MODE, UNION_MODE
-from penstock.storage.metadata import (
-    CheckpointMetadata,
-    KeyedStateHandle,
-    NativeStateHandle,
-    OperatorState,
-    OperatorStateHandle,
-    OperatorSubtaskState,
-)
+from penstock.storage import metadata
 
 
 def assign_slots(
@@ -74,13 +51,13 @@ def deployments(
     job_id: str,
     slots: Sequence[str],
     addresses: Mapping[str, str],
-    settings: TaskSettings,
-    restored: CheckpointMetadata | None,
+    settings: protocol.TaskSettings,
+    restored: metadata.CheckpointMetadata | None,
     commits_only: bool = False,
     awaits_start: bool = False,
     forerunners: tuple[str, ...] = (),
     part: frozenset[Subtask] | None = None,
-) -> list[tuple[str, DeployTask]]:
+) -> list[tuple[str, protocol.DeployTask]]:
     """Return (worker id, message) for every subtask, or for every subtask of a part.
 
     Subtask i of every vertex is in slot i: forward edges stay in a worker. With `commits_only` each task commits what
@@ -130,14 +107,14 @@ def _deployment(
     job_id: str,
     slots: Sequence[str],
     addresses: Mapping[str, str],
-    settings: TaskSettings,
-    restored: CheckpointMetadata | None,
-    states: Mapping[str, OperatorState],
+    settings: protocol.TaskSettings,
+    restored: metadata.CheckpointMetadata | None,
+    states: Mapping[str, metadata.OperatorState],
     rescaled: Collection[int],
     awaited: Collection[int],
     forced_aligned: Collection[int],
     commits_only: bool,
-) -> DeployTask:
+) -> protocol.DeployTask:
     vertex, job = subtask.vertex, graph.job_graph
     inputs, outputs = [], []
     index, first_slots = subtask.subtask, job.first_slots()
@@ -145,16 +122,18 @@ def _deployment(
         source = job.vertices[edge.source]
         channels = tuple((p, slots[first_slots[source.slot_sharing_group] + p]) for p in job.producers(edge, index))
         supports_unaligned = vertex.index not in forced_aligned
-        inputs.append(InputChannels(edge.index, edge.input_index, channels, supports_unaligned, edge.index in awaited))
+        inputs.append(
+            protocol.InputChannels(edge.index, edge.input_index, channels, supports_unaligned, edge.index in awaited)
+        )
     for edge in job.get_outputs(vertex.index):
         target = job.vertices[edge.target]
         channels = tuple((c, slots[first_slots[target.slot_sharing_group] + c]) for c in job.consumers(edge, index))
         supports_unaligned = target.index not in forced_aligned
-        outputs.append(OutputChannels(edge.index, channels, target.max_parallelism, supports_unaligned))
+        outputs.append(protocol.OutputChannels(edge.index, channels, target.max_parallelism, supports_unaligned))
     peers = {worker for group in (*inputs,) for _, worker in group.producers}
     peers |= {worker for out in outputs for _, worker in out.consumers}
     operators = [states[o.operator_id] for o in vertex.operators if o.operator_id in states]
-    return DeployTask(
+    return protocol.DeployTask(
         execution=subtask.current.id,
         job_id=job_id,
         task_name=vertex.name,
@@ -182,12 +161,12 @@ def _deployment(
 
 
 def state_of_subtask(
-    operator: OperatorState,
+    operator: metadata.OperatorState,
     subtask: int,
     parallelism: int,
     max_parallelism: int,
     rescaled_edges: Collection[int] = (),
-) -> OperatorSubtaskState:
+) -> metadata.OperatorSubtaskState:
     """Return one subtask's share of an operator's state (D4).
 
     Keyed state: every handle whose key groups overlap the subtask's. Lists: at the same parallelism, each subtask gets
@@ -197,9 +176,9 @@ def state_of_subtask(
     is distributed like any other (G10).
     """
     first, last = key_group_range(subtask, max_parallelism, parallelism)
-    keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
-    lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
-    native: tuple[NativeStateHandle, ...] = ()
+    keyed: dict[str, tuple[metadata.KeyedStateHandle, ...]] = {}
+    lists: dict[str, tuple[metadata.OperatorStateHandle, ...]] = {}
+    native: tuple[metadata.NativeStateHandle, ...] = ()
     dealt: dict[str, int] = {}
     for old_subtask, state in sorted(operator.subtasks.items()):
         for name, keyed_handles in state.keyed.items():
@@ -209,7 +188,7 @@ def state_of_subtask(
         native += tuple(h for h in state.native if h.first_key_group <= last and h.last_key_group >= first)
         for name, handles in state.operator.items():
             for handle in handles:
-                share: OperatorStateHandle | None = handle
+                share: metadata.OperatorStateHandle | None = handle
                 if handle.mode == SPLIT_MODE and parallelism != operator.parallelism:
                     before = dealt.get(name, 0)
                     dealt[name] = before + handle.items
@@ -223,15 +202,15 @@ def state_of_subtask(
                     share = handle if old_subtask % parallelism == subtask else None
                 if share is not None:
                     lists[name] = (*lists.get(name, ()), share)
-    return OperatorSubtaskState(keyed, lists, native)
+    return metadata.OperatorSubtaskState(keyed, lists, native)
 
 
-def _share(handle: OperatorStateHandle, first: int, step: int) -> OperatorStateHandle | None:
+def _share(handle: metadata.OperatorStateHandle, first: int, step: int) -> metadata.OperatorStateHandle | None:
     """Return every `step`th item of a list, from `first` on; None if the list is too short."""
     return msgspec.structs.replace(handle, first=first, step=step) if first < handle.items else None
 
 
-def _broadcaster(operator: OperatorState, name: str, subtask: int, parallelism: int) -> int:
+def _broadcaster(operator: metadata.OperatorState, name: str, subtask: int, parallelism: int) -> int:
     """Return the old subtask whose broadcast state a new one takes: its own, else an unfinished one's, else any.
 
     The states are equal, with two exceptions. A finished subtask may hold nothing at all. And if records were in flight
@@ -343,7 +322,7 @@ def _check(vertex: JobVertex, parallelism: int) -> None:
 
 def compute_requirements(job_graph: JobGraph, configuration: Configuration) -> ResourceRequirements:
     """Return a job's requirements: as its program sets, less with the adaptive scheduler, any in reactive mode."""
-    lowest = configuration.read(ADAPTIVE_MIN_PARALLELISM)
+    lowest = configuration.read(options.ADAPTIVE_MIN_PARALLELISM)
 
     def bounds(vertex: JobVertex) -> Bounds:
         upper = vertex.parallelism_max if is_reactive(configuration) else vertex.parallelism
@@ -354,12 +333,12 @@ def compute_requirements(job_graph: JobGraph, configuration: Configuration) -> R
 
 def is_adaptive(configuration: Configuration) -> bool:
     """Return whether the job runs with fewer slots than it wants."""
-    return configuration.read(SCHEDULER) == "adaptive" or is_reactive(configuration)
+    return configuration.read(options.SCHEDULER) == "adaptive" or is_reactive(configuration)
 
 
 def is_reactive(configuration: Configuration) -> bool:
     """Return whether the job takes all available slots."""
-    return configuration.read(SCHEDULER_MODE) is not None
+    return configuration.read(options.SCHEDULER_MODE) is not None
 
 
 def _connected_by_forward(job_graph: JobGraph) -> list[list[int]]:
@@ -400,26 +379,26 @@ class Patience:
     def of(cls, configuration: Configuration) -> Patience:
         """Read the options."""
         if not is_adaptive(configuration):
-            return cls(configuration.read(SLOT_REQUEST_TIMEOUT_MS), SLOT_REQUEST_TIMEOUT_MS.key())
+            return cls(configuration.read(options.SLOT_REQUEST_TIMEOUT_MS), options.SLOT_REQUEST_TIMEOUT_MS.key())
         endless = is_reactive(configuration)
         request_ms, stabilization_ms = None if endless else 300_000, 0 if endless else 10_000
-        if (set_ms := configuration.read(SUBMISSION_WAIT_MS)) is not None:
+        if (set_ms := configuration.read(options.SUBMISSION_WAIT_MS)) is not None:
             request_ms = set_ms
-        if (set_ms := configuration.read(SUBMISSION_STABILIZATION_MS)) is not None:
+        if (set_ms := configuration.read(options.SUBMISSION_STABILIZATION_MS)) is not None:
             stabilization_ms = set_ms
-        return cls(request_ms, SUBMISSION_WAIT_MS.key(), stabilization_ms, endless)
+        return cls(request_ms, options.SUBMISSION_WAIT_MS.key(), stabilization_ms, endless)
 
 
 @dataclass
 class _Worker:
-    registration: RegisterWorker
+    registration: protocol.RegisterWorker
     heard_ms: int
     #: its location in user code at its last heartbeat, if it had been there for a while
     whereabouts: str = ""
     #: where its process is blocked, if so
-    blocked: WorkerBlocked | None = None
+    blocked: protocol.WorkerBlocked | None = None
     #: its process's resource usage, as last reported
-    process: ProcessFigures | None = None
+    process: protocol.ProcessFigures | None = None
     #: whether it will be taken away
     is_leaving: bool = False
 
@@ -505,10 +484,10 @@ class SlotPool:
         return self.is_complete or self._is_settled or now_ms >= self._sufficient_ms + self.patience.stabilization_ms
 
     @property
-    def registrations(self) -> list[RegisterWorker]:
+    def registrations(self) -> list[protocol.RegisterWorker]:
         return [worker.registration for worker in self._workers.values()]
 
-    def registration(self, worker_id: str | None) -> RegisterWorker | None:
+    def registration(self, worker_id: str | None) -> protocol.RegisterWorker | None:
         """Return a worker's registration; None if the worker is not present."""
         worker = None if worker_id is None else self._workers.get(worker_id)
         return None if worker is None else worker.registration
@@ -555,7 +534,7 @@ class SlotPool:
         """Stop waiting, because the slots are there or no longer needed."""
         self._is_waiting, self._deadline_ms = False, None
 
-    def register(self, registration: RegisterWorker) -> None:
+    def register(self, registration: protocol.RegisterWorker) -> None:
         """Add a worker, unless it has died since and its loss was reported first."""
         if registration.worker_id in self._lost:
             return
@@ -572,7 +551,7 @@ class SlotPool:
         """Count down the requested workers: one of them has come, or will not come."""
         self._requested = max(0, self._requested - 1)
 
-    def on_heartbeat(self, heartbeat: Heartbeat) -> None:
+    def on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
         """Record a worker's heartbeat."""
         worker = self._workers.get(heartbeat.worker_id)
         if worker is not None:
@@ -581,7 +560,7 @@ class SlotPool:
             worker.blocked = None
             worker.process = heartbeat.process or worker.process
 
-    def on_blocked(self, blocked: WorkerBlocked) -> bool:
+    def on_blocked(self, blocked: protocol.WorkerBlocked) -> bool:
         """Record where a worker's process is blocked, until its next heartbeat; return whether this is new."""
         worker = self._workers.get(blocked.worker_id)
         if worker is None:
@@ -589,7 +568,7 @@ class SlotPool:
         former, worker.blocked = worker.blocked, blocked
         return former is None or former.at != blocked.at
 
-    def blocked(self, worker_id: str) -> WorkerBlocked | None:
+    def blocked(self, worker_id: str) -> protocol.WorkerBlocked | None:
         """Return where a worker's process is blocked; None if it is not, as far as is known."""
         worker = self._workers.get(worker_id)
         return None if worker is None else worker.blocked
@@ -604,12 +583,12 @@ class SlotPool:
         worker = self._workers.get(worker_id)
         return 0 if worker is None else self.clock.steady_ms() - worker.heard_ms
 
-    def process(self, worker_id: str) -> ProcessFigures | None:
+    def process(self, worker_id: str) -> protocol.ProcessFigures | None:
         """Return the resource usage of a worker's process, as last reported."""
         worker = self._workers.get(worker_id)
         return None if worker is None else worker.process
 
-    def leave(self, worker_id: str) -> RegisterWorker | None:
+    def leave(self, worker_id: str) -> protocol.RegisterWorker | None:
         """Mark a worker as leaving: its slot gets no new tasks. Return its registration if this is new."""
         worker = self._workers.get(worker_id)
         if worker is None or worker.is_leaving:
@@ -618,7 +597,7 @@ class SlotPool:
         self._note_sufficiency()
         return worker.registration
 
-    def lose(self, worker_id: str) -> tuple[bool, RegisterWorker | None]:
+    def lose(self, worker_id: str) -> tuple[bool, protocol.RegisterWorker | None]:
         """Remove a lost worker; return whether that is new, and its registration (None if it never registered)."""
         worker = self._workers.pop(worker_id, None)
         if worker_id in self._lost:

@@ -33,6 +33,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.base.watermark_strategy import WatermarkAlignment
 from penstock.codecs.pickling import dumps_named, loads_named
+from penstock.runtime import protocol
 from penstock.runtime.checkpoint.coordinator import enumerator_state
 from penstock.runtime.connector import Source, SplitEnumerator, late_split
 from penstock.runtime.effects import Effects
@@ -40,15 +41,6 @@ from penstock.runtime.failure import with_prospects
 from penstock.runtime.graph import ExecutionGraph, JobEdge, JobGraph, JobVertex, Subtask
 from penstock.runtime.job.events import AttemptFailed
 from penstock.runtime.ports import Clock
-from penstock.runtime.protocol import (
-    AssignSplits,
-    Failure,
-    InputWatermark,
-    RequestSplit,
-    TaskFigures,
-    TaskMetrics,
-    WatermarkHold,
-)
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -218,7 +210,7 @@ class JobSources:
                 source.reset(None if file is None else file.data, self._own_id(restored))
             except Exception as error:  # noqa: BLE001 - a connector's error fails the job, not the job master
                 reason = f"a source's split enumerator could not start: {type(error).__name__}: {error}"
-                self._tell(AttemptFailed(Failure(reason)))
+                self._tell(AttemptFailed(protocol.Failure(reason)))
                 return
 
     def rescale(self) -> None:
@@ -237,7 +229,7 @@ class JobSources:
         """Return the id of the checkpoint if it belongs to this job, whose ids only grow, else 0."""
         return 0 if restored is None or restored.job_id != self._job_id else restored.checkpoint_id
 
-    def on_request(self, message: RequestSplit) -> None:
+    def on_request(self, message: protocol.RequestSplit) -> None:
         """Handle a reader's request for a split."""
         if self._graph.find(message.execution) is not None and message.operator_id in self.coordinators:
             self.coordinators[message.operator_id].handle_request(message.execution.subtask)
@@ -248,7 +240,7 @@ class JobSources:
             source.close()
 
     def _on_error(self, error: BaseException) -> None:
-        failure = Failure(f"a source's split enumerator: {type(error).__name__}: {error}")
+        failure = protocol.Failure(f"a source's split enumerator: {type(error).__name__}: {error}")
         self._tell(AttemptFailed(with_prospects(failure, error)))
 
     def _assign_splits(
@@ -256,7 +248,7 @@ class JobSources:
     ) -> None:
         execution = self._graph.vertices[vertex].subtasks[subtask].current
         if not execution.state.is_terminal:
-            self._effects.send(execution.worker_id, AssignSplits(execution.id, operator_id, splits, no_more))
+            self._effects.send(execution.worker_id, protocol.AssignSplits(execution.id, operator_id, splits, no_more))
 
 
 class AlignmentGroups:
@@ -302,7 +294,7 @@ REMEDY: Final = (
 )
 
 #: Returns the latest figures of a subtask, by vertex and subtask index.
-FiguresOf = Callable[[int, int], TaskFigures | None]
+FiguresOf = Callable[[int, int], protocol.TaskFigures | None]
 
 
 @dataclass(frozen=True)
@@ -322,12 +314,12 @@ class Origin:
     has_watermarks: bool = True
 
 
-def holding(hold: WatermarkHold) -> InputWatermark:
+def holding(hold: protocol.WatermarkHold) -> protocol.InputWatermark:
     """Return the first input that holds a watermark back."""
     return next(watermark for watermark in hold.inputs if watermark.holds)
 
 
-def find_producer(edges: Sequence[JobEdge], slow: InputWatermark) -> int | None:
+def find_producer(edges: Sequence[JobEdge], slow: protocol.InputWatermark) -> int | None:
     """Return the index of the vertex that an input comes from; None for the splits of a source."""
     return next((edge.source for edge in edges if edge.index == slow.edge), None)
 
@@ -378,7 +370,7 @@ class WatermarkHolds:
         #: by vertex, the subtask that the log named, while its watermark stands still
         self._open: dict[int, int] = {}
 
-    def on_metrics(self, message: TaskMetrics) -> None:
+    def on_metrics(self, message: protocol.TaskMetrics) -> None:
         """Handle a task's report."""
         vertex, subtask = message.execution.vertex, message.execution.subtask
         hold = None if message.figures is None else message.figures.hold
@@ -406,7 +398,7 @@ class WatermarkHolds:
     def _name(self, vertex: int) -> str:
         return f"'{self._job_graph.vertices[vertex].operators[0].name}'"
 
-    def _is_held_upstream(self, hold: WatermarkHold) -> bool:
+    def _is_held_upstream(self, hold: protocol.WatermarkHold) -> bool:
         """Return whether the producer of the slow input is held back itself; it then has its own log line."""
         blocker = holding(hold)
         producer = find_producer(self._job_graph.edges, blocker)
@@ -415,7 +407,7 @@ class WatermarkHolds:
         reported = [self._get_figures(producer, int(part)) for part in blocker.parts]
         return any(figures is not None and figures.hold is not None for figures in reported)
 
-    def _in_words(self, vertex: int, subtask: int, hold: WatermarkHold, origin: Origin | None) -> str:
+    def _in_words(self, vertex: int, subtask: int, hold: protocol.WatermarkHold, origin: Origin | None) -> str:
         blocker = holding(hold)
         for_s = (self._clock.now_ms() - hold.since_ms) // 1000
         ahead_ms = max(watermark.highest_ms for watermark in hold.inputs)
@@ -433,7 +425,7 @@ class WatermarkHolds:
             f"while other inputs go on: it waits for {where}, which is not idle and {how}{idle_note}; {REMEDY}"
         )
 
-    def _input_in_words(self, blocker: InputWatermark, origin: Origin | None) -> str:
+    def _input_in_words(self, blocker: protocol.InputWatermark, origin: Origin | None) -> str:
         more = blocker.count - len(blocker.parts)
         rest = f" and {more} more" if more else ""
         producer = find_producer(self._job_graph.edges, blocker)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.options import TASK_CANCELLATION_INTERVAL_MS, TASK_CANCELLATION_TIMEOUT_MS
+from penstock.runtime import protocol
 from penstock.runtime.accumulators import accumulator_values
 from penstock.runtime.checkpoint.coordinator import CheckpointCoordinator
 from penstock.runtime.effects import Effects
@@ -22,16 +23,6 @@ from penstock.runtime.graph import EXECUTION_MOVES, Execution, ExecutionGraph, E
 from penstock.runtime.job.slots import SlotPool, deployments
 from penstock.runtime.job.sources import AlignmentGroups
 from penstock.runtime.ports import Clock
-from penstock.runtime.protocol import (
-    AnnounceWatermark,
-    CancelTask,
-    Failure,
-    ReportWatermark,
-    StartTask,
-    TaskFigures,
-    TaskMetrics,
-    TaskStateChanged,
-)
 from penstock.runtime.task.stream_task import task_settings
 from penstock.storage.metadata import CheckpointMetadata
 
@@ -122,7 +113,7 @@ class TaskChange:
     """A task's change of state; `failure`: why the attempt fails; `is_end`: whether it has done all its work."""
 
     execution: Execution
-    failure: Failure | None = None
+    failure: protocol.Failure | None = None
     is_end: bool = False
 
 
@@ -139,7 +130,7 @@ class JobTasks:
         clock: Clock,
     ) -> None:
         #: the tasks' latest reports, by vertex and subtask
-        self.metrics: dict[tuple[int, int], TaskMetrics] = {}
+        self.metrics: dict[tuple[int, int], protocol.TaskMetrics] = {}
         self._graph = graph
         self._job_id = job_id
         self._slot_pool = slot_pool
@@ -193,38 +184,38 @@ class JobTasks:
             execution.move(_E.DEPLOYING)
             self._effects.send(worker_id, message)
 
-    def on_metrics(self, message: TaskMetrics) -> bool:
+    def on_metrics(self, message: protocol.TaskMetrics) -> bool:
         """Store a task's report; return whether the task belongs to the current attempt."""
         if self._graph.find(message.execution) is None:
             return False
         self.metrics[(message.execution.vertex, message.execution.subtask)] = message
         return True
 
-    def get_figures(self, vertex: int, subtask: int) -> TaskFigures | None:
+    def get_figures(self, vertex: int, subtask: int) -> protocol.TaskFigures | None:
         """Return the figures that a subtask last reported."""
         reported = self.metrics.get((vertex, subtask))
         return None if reported is None else reported.figures
 
-    def on_state(self, message: TaskStateChanged) -> TaskChange | None:
+    def on_state(self, message: protocol.TaskStateChanged) -> TaskChange | None:
         """Handle a task's new state; return None if nothing changes."""
         execution = self._graph.find(message.execution)
         if execution is None or execution.state.is_terminal:
             return None
         if message.state not in _E.__members__:
             reason = f"task {self._graph.get_subtask_name(execution)} reported the state {message.state[:40]!r}"
-            return TaskChange(execution, Failure(reason))
+            return TaskChange(execution, protocol.Failure(reason))
         state, former = _E(message.state), execution.state
         if former is _E.CANCELING and not state.is_terminal:
             return None
         if state not in EXECUTION_MOVES[former]:
             reason = f"task {self._graph.get_subtask_name(execution)} cannot become {state.value} from {former.value}"
-            return TaskChange(execution, Failure(reason))
+            return TaskChange(execution, protocol.Failure(reason))
         execution.move(state)
         if state is _E.FINISHED and former is not _E.CANCELING:
             return TaskChange(execution, is_end=True)
         if state is _E.FAILED:
             execution.failure = message.failure
-            return TaskChange(execution, message.failure or Failure("a task failed without giving a reason"))
+            return TaskChange(execution, message.failure or protocol.Failure("a task failed without giving a reason"))
         return TaskChange(execution)
 
     def start_when_open(self) -> None:
@@ -232,16 +223,18 @@ class JobTasks:
         if self.awaits_start and self._graph.all_open:
             self.awaits_start = False
             for execution in self._graph.executions():
-                self._effects.send(execution.worker_id, StartTask(execution.id))
+                self._effects.send(execution.worker_id, protocol.StartTask(execution.id))
 
-    def on_watermark(self, message: ReportWatermark) -> None:
+    def on_watermark(self, message: protocol.ReportWatermark) -> None:
         """Align a source with others: announce how far it may read."""
         execution = self._graph.find(message.execution)
         if execution is None or execution.state.is_terminal:
             return
         allowed_ms = self._alignment.on_report(message.operator_id, message.execution.subtask, message.watermark_ms)
         if allowed_ms is not None:
-            self._effects.send(execution.worker_id, AnnounceWatermark(execution.id, message.operator_id, allowed_ms))
+            self._effects.send(
+                execution.worker_id, protocol.AnnounceWatermark(execution.id, message.operator_id, allowed_ms)
+            )
 
     # --- cancelling ------------------------------------------------------------------------------------------------
 
@@ -254,7 +247,7 @@ class JobTasks:
                 execution.move(_E.CANCELED)
             else:
                 execution.move(_E.CANCELING)
-                self._effects.send(execution.worker_id, CancelTask(execution.id))
+                self._effects.send(execution.worker_id, protocol.CancelTask(execution.id))
         self._cancellation.begin(self._clock.steady_ms())
 
     def hurry(self) -> None:

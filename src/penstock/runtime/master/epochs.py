@@ -24,60 +24,16 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import CheckpointError, JobExecutionError, OperationError, PenstockError
 from penstock.base.job import JobStatus
-from penstock.base.options import (
-    BATCH_SAVEPOINT_PATH,
-    CHECKPOINTING_DIR,
-    MICRO_BATCH_INTERVAL_MS,
-    MICRO_BATCH_RECORDS_MAX,
-    RECOVERY_FROM_LATEST,
-    RECOVERY_PATH,
-)
-from penstock.runtime.checkpoint.savepoints import (
-    Forerunners,
-    TakeSavepoint,
-    must_not_fall_back,
-    nothing_left,
-    refusal_to_fall_back,
-    savepoint_path,
-)
+from penstock.runtime.checkpoint import savepoints
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.epochs.coordinator import Dealt, EpochAnswer, EpochCoordinator, EpochWork, Task
 from penstock.runtime.graph import JobGraph
+from penstock.runtime.master import steps
 from penstock.runtime.master.master import HasEnded, StepwiseMaster, begin_from_latest, begin_from_path, claims
-from penstock.runtime.master.steps import (
-    Answer,
-    Cancelled,
-    CheckClaim,
-    CheckLeads,
-    ClaimSavepoint,
-    Complete,
-    DealSplits,
-    DeleteGarbage,
-    DeleteJobs,
-    DeleteSavepoint,
-    Deliver,
-    EmptySavepoint,
-    EndForerunners,
-    EndSinks,
-    Join,
-    Last,
-    Left,
-    Log,
-    MarkJob,
-    NextRequest,
-    OpenSources,
-    ReadThrough,
-    ReleaseSavepoint,
-    Request,
-    Revoke,
-    RunEpoch,
-    SnapshotSources,
-    Steps,
-    Wait,
-)
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import StopMode
 from penstock.storage.leadership import BEGUN, DeposedError, JobMark
@@ -94,7 +50,7 @@ class Epoch(NamedTuple):
 
     metadata: CheckpointMetadata
     answers: Mapping[Task, EpochAnswer]
-    last: tuple[Last, ...]
+    last: tuple[steps.Last, ...]
 
     @property
     def records_read(self) -> int:
@@ -117,11 +73,11 @@ class EpochMaster(StepwiseMaster):
         self, job_graph: JobGraph, job_id: str, configuration: Configuration, clock: Clock, directory: str | None
     ) -> None:
         super().__init__(job_graph, job_id, configuration, clock)
-        self.interval_ms = configuration.read(MICRO_BATCH_INTERVAL_MS)
+        self.interval_ms = configuration.read(options.MICRO_BATCH_INTERVAL_MS)
         self._directory = directory
-        self._records_max = configuration.read(MICRO_BATCH_RECORDS_MAX)
+        self._records_max = configuration.read(options.MICRO_BATCH_RECORDS_MAX)
         self._retained = CheckpointSettings.of(configuration).retained
-        self._must_not_fall_back = must_not_fall_back(job_graph, configuration)
+        self._must_not_fall_back = savepoints.must_not_fall_back(job_graph, configuration)
         #: the checkpoints that are kept, oldest first
         self.completed: list[CheckpointMetadata] = []
         #: whether output of a checkpoint or savepoint has yet to be delivered
@@ -129,7 +85,7 @@ class EpochMaster(StepwiseMaster):
         #: the id of a checkpoint that failed to complete and may be visible all the same
         self._doubtful: int | None = None
         self._revoked: tuple[int, ...] = ()
-        self._forerunners = Forerunners()
+        self._forerunners = savepoints.Forerunners()
         #: the savepoint or checkpoint that the job began from and claimed, until it is deleted
         self._claimed: str | None = None
         self._has_ended_forerunners = False
@@ -161,16 +117,18 @@ class EpochMaster(StepwiseMaster):
 
     # --- the whole job ---------------------------------------------------------------------------------------------
 
-    def work(self) -> Steps[None]:
+    def work(self) -> steps.Steps[None]:
         """Run epoch after epoch until the job has ended or was stopped."""
         try:
             begin_from = yield from self._begin()
         except HasEnded as ended:
-            yield Log(str(ended))
+            yield steps.Log(str(ended))
             return
         yield from self.with_sources(begin_from, self._to_the_end)
 
-    def with_sources(self, begin_from: CheckpointMetadata | None, run: Callable[[], Steps[None]]) -> Steps[None]:
+    def with_sources(
+        self, begin_from: CheckpointMetadata | None, run: Callable[[], steps.Steps[None]]
+    ) -> steps.Steps[None]:
         """Run from a checkpoint; then end the sinks, unless a failed run has yet to deliver output."""
         self._coordinator = EpochCoordinator(self.job_graph, self.job_id, begin_from, self._forerunners.job_ids)
         try:
@@ -184,20 +142,20 @@ class EpochMaster(StepwiseMaster):
             raise
         yield from self._end_sinks()
 
-    def _end_sinks(self) -> Steps[None]:
+    def _end_sinks(self) -> steps.Steps[None]:
         """End the sinks, unless a later job may have to commit their prepared output."""
         try:
             yield from self._settle()
-            yield CheckLeads()
+            yield steps.CheckLeads()
         except DeposedError:
             raise
         except Exception as error:  # noqa: BLE001 - the job has come to its end all the same
-            yield Log(f"leftovers of sinks stay, because a later job may need them: {_words(error)}")
+            yield steps.Log(f"leftovers of sinks stay, because a later job may need them: {_words(error)}")
         else:
-            yield EndSinks()
+            yield steps.EndSinks()
 
-    def _begin(self) -> Steps[CheckpointMetadata | None]:
-        if self.configuration.read(RECOVERY_FROM_LATEST):
+    def _begin(self) -> steps.Steps[CheckpointMetadata | None]:
+        if self.configuration.read(options.RECOVERY_FROM_LATEST):
             checkpoint, self._forerunners = yield from begin_from_latest(
                 self.job_graph, self.job_id, self.configuration
             )
@@ -208,29 +166,31 @@ class EpochMaster(StepwiseMaster):
         else:
             yield from self._join()
         begin_from = yield from self.begin_from_path()
-        if not self.configuration.read(RECOVERY_FROM_LATEST):
-            yield MarkJob(self._mark(BEGUN, None if begin_from is None else begin_from.external_path))
+        if not self.configuration.read(options.RECOVERY_FROM_LATEST):
+            yield steps.MarkJob(self._mark(BEGUN, None if begin_from is None else begin_from.external_path))
         return begin_from
 
     def _claim(self, begin_from: CheckpointMetadata | None) -> None:
         if begin_from is not None and claims(self.configuration):
             self._claimed = begin_from.external_path
 
-    def _join(self) -> Steps[None]:
+    def _join(self) -> steps.Steps[None]:
         name = self.job_graph.name
         try:
-            yield Join(name)
+            yield steps.Join(name)
         except OSError as error:
-            raise JobExecutionError(name, f"{CHECKPOINTING_DIR.key()} cannot be read: {_words(error)}") from error
+            raise JobExecutionError(
+                name, f"{options.CHECKPOINTING_DIR.key()} cannot be read: {_words(error)}"
+            ) from error
 
-    def begin_from_path(self) -> Steps[CheckpointMetadata | None]:
+    def begin_from_path(self) -> steps.Steps[CheckpointMetadata | None]:
         """Return the snapshot that the configuration names. After a drain, a job of any execution mode only commits."""
         begin_from = yield from begin_from_path(self.job_graph, self.configuration)
         self._claim(begin_from)
         self.is_drained = begin_from is not None and begin_from.is_drained
         return begin_from
 
-    def _to_the_end(self) -> Steps[None]:
+    def _to_the_end(self) -> steps.Steps[None]:
         """Run epochs until all sources have ended, then one that drains the job; or stop where the job is stopped."""
         if self.is_drained:
             yield from self.epoch(records_max=0)  # deliver the previous job's remaining output
@@ -239,16 +199,16 @@ class EpochMaster(StepwiseMaster):
         else:
             return
         try:
-            yield MarkJob(self._mark("FINISHED", discards=True))
+            yield steps.MarkJob(self._mark("FINISHED", discards=True))
         except DeposedError:
             raise
         except Exception as error:  # noqa: BLE001 - everything is delivered
-            yield Log(f"could not record the end of the job, so its last checkpoint stays: {_words(error)}")
+            yield steps.Log(f"could not record the end of the job, so its last checkpoint stays: {_words(error)}")
             return
         self.completed = []
         yield from self._delete_garbage(NO_LIVE_ID)
 
-    def epochs(self) -> Steps[bool]:
+    def epochs(self) -> steps.Steps[bool]:
         """Run epoch after epoch; returns True if the sources have ended, False if the job stops."""
         while not self.coordinator.has_ended:
             begun_ms = self.clock.steady_ms()
@@ -262,16 +222,16 @@ class EpochMaster(StepwiseMaster):
                 left_ms = begun_ms + self.interval_ms - self.clock.steady_ms()
                 if left_ms <= 0:
                     break
-                yield Wait(left_ms, until_request=True)
+                yield steps.Wait(left_ms, until_request=True)
                 if (yield from self.serve()):
                     return False
         return True
 
-    def say_where_to_go_on(self) -> Steps[None]:
+    def say_where_to_go_on(self) -> steps.Steps[None]:
         """Log where to resume, because the job stops with nothing left to read."""
         if self._directory is not None and self.completed:
             path = f"{self._directory}/{self.job_id}/chk-{self.completed[-1].checkpoint_id}"
-            yield Log(f"nothing is left to read; to resume from here, set {RECOVERY_PATH.key()}: {path}")
+            yield steps.Log(f"nothing is left to read; to resume from here, set {options.RECOVERY_PATH.key()}: {path}")
 
     def _mark(
         self, status: str, savepoint: str | None = None, drained: bool = False, discards: bool = False
@@ -282,7 +242,7 @@ class EpochMaster(StepwiseMaster):
 
     # --- one epoch -------------------------------------------------------------------------------------------------
 
-    def epoch(self, ends: bool = False, records_max: int | None = None) -> Steps[int]:
+    def epoch(self, ends: bool = False, records_max: int | None = None) -> steps.Steps[int]:
         """Run one epoch and deliver its output; returns how many records its sources read.
 
         Args:
@@ -296,7 +256,9 @@ class EpochMaster(StepwiseMaster):
         yield from self._delete_garbage(epoch.metadata.checkpoint_id + 1)
         return epoch.records_read
 
-    def until_it_holds(self, attempt: Callable[[], Steps[T]], go_back: Callable[[], Steps[None]]) -> Steps[T]:
+    def until_it_holds(
+        self, attempt: Callable[[], steps.Steps[T]], go_back: Callable[[], steps.Steps[None]]
+    ) -> steps.Steps[T]:
         """Repeat an attempt until it succeeds or no restart is left; every repetition begins with `go_back`."""
         is_first = True
         while True:
@@ -304,19 +266,19 @@ class EpochMaster(StepwiseMaster):
                 if not is_first:
                     yield from go_back()
                 return (yield from attempt())
-            except (Cancelled, DeposedError):
+            except (steps.Cancelled, DeposedError):
                 raise
             except Exception as error:  # noqa: BLE001 - the restart strategy decides
                 is_first = False
                 yield from self.restart(error, bool(self.completed), self.point)
 
-    def _attempt(self, ends: bool, records_max: int | None) -> Steps[Epoch]:
+    def _attempt(self, ends: bool, records_max: int | None) -> steps.Steps[Epoch]:
         yield from self._settle()
         begun_ms = self.clock.now_ms()
         try:
             epoch = yield from self.run_epoch(ends, records_max)
             yield from self._complete(epoch.metadata)
-        except Cancelled:
+        except steps.Cancelled:
             raise
         except Exception as error:
             number = self.coordinator.epoch
@@ -327,74 +289,74 @@ class EpochMaster(StepwiseMaster):
         self.figures.epoch_completed(epoch.metadata, begun_ms, self.clock.now_ms())
         return epoch
 
-    def _complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> Steps[None]:
+    def _complete(self, metadata: CheckpointMetadata, savepoint_path: str | None = None) -> steps.Steps[None]:
         """Complete a checkpoint or a savepoint. A savepoint that ends the job also lies among the checkpoints."""
         if savepoint_path is None or metadata.ends_job:
             self._doubtful = metadata.checkpoint_id
-        yield Complete(metadata, savepoint_path)
+        yield steps.Complete(metadata, savepoint_path)
         self._doubtful = None
 
-    def _settle(self) -> Steps[None]:
+    def _settle(self) -> steps.Steps[None]:
         """Revoke a checkpoint that failed to complete.
 
         The next epoch begins from an older checkpoint, and its sinks remove output that only the doubtful one names. A
         driver that found the doubtful checkpoint visible afterwards would begin from it, without its output.
         """
         if self._doubtful is not None:
-            yield Revoke(self._doubtful)
+            yield steps.Revoke(self._doubtful)
             self._revoked = (*self._revoked, self._doubtful)
             self._doubtful = None
 
     def run_epoch(
         self, ends: bool, records_max: int | None, path: str | None = None, reads: bool | None = None
-    ) -> Steps[Epoch]:
+    ) -> steps.Steps[Epoch]:
         """Run all tasks once; with a `path` they write a savepoint. Nothing is completed yet."""
         if reads is None:
             reads = not ends and path is None and records_max != 0
-        dealt: dict[str, Dealt] = (yield DealSplits()) if reads else {}
+        dealt: dict[str, Dealt] = (yield steps.DealSplits()) if reads else {}
         works = self.coordinator.works(dealt, records_max if reads else 0, ends, path)
-        left: Left = yield RunEpoch(works)
+        left: steps.Left = yield steps.RunEpoch(works)
         _check_answers(works, left.answers)
-        enumerator_states: dict[str, StateFile] = yield SnapshotSources(self.coordinator.epoch)
+        enumerator_states: dict[str, StateFile] = yield steps.SnapshotSources(self.coordinator.epoch)
         # A drained job that only delivers stays drained: if its driver died after this step, no later run may read on.
         metadata = self.coordinator.metadata(
             left.answers, enumerator_states, self.clock.now_ms(), ends or self.is_drained
         )
         return Epoch(metadata, left.answers, tuple(left.last))
 
-    def deliver(self, last: tuple[Last, ...]) -> Steps[None]:
+    def deliver(self, last: tuple[steps.Last, ...]) -> steps.Steps[None]:
         """Deliver the output of an existing checkpoint or savepoint; after a failure only the delivery is repeated."""
 
-        def attempt() -> Steps[None]:
-            yield Deliver(last)
+        def attempt() -> steps.Steps[None]:
+            yield steps.Deliver(last)
 
-        def go_back() -> Steps[None]:
+        def go_back() -> steps.Steps[None]:
             yield from ()
 
         self.owes = True
         yield from self.until_it_holds(attempt, go_back)
         self.owes = False
 
-    def _delete_garbage(self, oldest_live_id: int) -> Steps[None]:
+    def _delete_garbage(self, oldest_live_id: int) -> steps.Steps[None]:
         """Delete old checkpoints, and the leftovers of discarded task runs, since no checkpoint is in progress."""
         try:
-            yield DeleteGarbage(tuple(self.completed), oldest_live_id, self._revoked)
+            yield steps.DeleteGarbage(tuple(self.completed), oldest_live_id, self._revoked)
             is_over = oldest_live_id == NO_LIVE_ID
             if self._claimed is not None and self.completed:
-                yield DeleteSavepoint(self._claimed)
+                yield steps.DeleteSavepoint(self._claimed)
                 self._claimed = None
             # The previous jobs' prepared output is committed, and no job begins from their checkpoints any more. This
             # is done again at the end, because a deposed driver may have gone on for a while.
             job_ids, to_delete = self._forerunners
             if job_ids and (is_over or (self.completed and not self._has_ended_forerunners)):
-                yield EndForerunners(job_ids)
+                yield steps.EndForerunners(job_ids)
                 if to_delete:
-                    yield DeleteJobs(to_delete)
+                    yield steps.DeleteJobs(to_delete)
                 self._has_ended_forerunners = True
-        except (Cancelled, DeposedError):
+        except (steps.Cancelled, DeposedError):
             raise
         except Exception as error:  # noqa: BLE001 - the next time finds the same files, and more
-            yield Log(f"old checkpoints could not be deleted: {_words(error)}")
+            yield steps.Log(f"old checkpoints could not be deleted: {_words(error)}")
 
     # --- after a failure -------------------------------------------------------------------------------------------
 
@@ -406,15 +368,15 @@ class EpochMaster(StepwiseMaster):
             return "the beginning"
         return f"{latest.external_path}" if latest.external_path else f"checkpoint {latest.checkpoint_id}"
 
-    def _open_sources(self) -> Steps[None]:
-        yield OpenSources(self.coordinator.kept_of_sources())
+    def _open_sources(self) -> steps.Steps[None]:
+        yield steps.OpenSources(self.coordinator.kept_of_sources())
 
-    def go_back(self) -> Steps[None]:
+    def go_back(self) -> steps.Steps[None]:
         """Go back to the last checkpoint and read all of it; fall back past a damaged one if that is allowed (G11)."""
         latest = self.coordinator.latest
         if latest is not None:
             try:
-                yield ReadThrough(latest)
+                yield steps.ReadThrough(latest)
             except CheckpointError as error:
                 yield from self._fall_back(error)
                 yield from self.go_back()
@@ -422,14 +384,14 @@ class EpochMaster(StepwiseMaster):
         self.coordinator.roll_back()
         yield from self._open_sources()
 
-    def _fall_back(self, error: CheckpointError) -> Steps[None]:
+    def _fall_back(self, error: CheckpointError) -> steps.Steps[None]:
         damage = f"{self.point} cannot be restored: {error}"
-        yield Log(damage)
+        yield steps.Log(damage)
         if len(self.completed) < 2:
-            raise self._final(nothing_left(error))
+            raise self._final(savepoints.nothing_left(error))
         before = self.completed[-2]
         if self._must_not_fall_back:
-            raise self._final(refusal_to_fall_back(damage, f"checkpoint {before.checkpoint_id}"))
+            raise self._final(savepoints.refusal_to_fall_back(damage, f"checkpoint {before.checkpoint_id}"))
         self.completed.pop()
         self.coordinator.fall_back(before)
 
@@ -440,43 +402,45 @@ class EpochMaster(StepwiseMaster):
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    def serve(self) -> Steps[bool]:
+    def serve(self) -> steps.Steps[bool]:
         """Take the requested checkpoints and savepoints; returns whether one of them ends the job."""
-        request: Request | None
-        while (request := (yield NextRequest())) is not None:
+        request: steps.Request | None
+        while (request := (yield steps.NextRequest())) is not None:
             if request.savepoint is None:
                 yield from self._checkpoint(request)
             elif (yield from self._savepoint(request, request.savepoint)):
                 return True
         return False
 
-    def _checkpoint(self, request: Request) -> Steps[None]:
+    def _checkpoint(self, request: steps.Request) -> steps.Steps[None]:
         try:
             yield from self.epoch()
         except GeneratorExit:
             raise
         except BaseException as error:
-            reason = "the job was cancelled" if isinstance(error, Cancelled) else _words(error)
-            yield Answer(request, None, f"no checkpoint: {reason}")
+            reason = "the job was cancelled" if isinstance(error, steps.Cancelled) else _words(error)
+            yield steps.Answer(request, None, f"no checkpoint: {reason}")
             raise
-        yield Answer(request, self.completed[-1].checkpoint_id)
+        yield steps.Answer(request, self.completed[-1].checkpoint_id)
 
-    def _savepoint(self, request: Request, command: TakeSavepoint) -> Steps[bool]:
+    def _savepoint(self, request: steps.Request, command: savepoints.TakeSavepoint) -> steps.Steps[bool]:
         """Take a savepoint between two epochs (H1, H2); returns whether the job ends with it.
 
         Once a savepoint that ends the job is complete, the job never continues: its output belongs to the savepoint and
         is delivered.
         """
         ends = command.stop is StopMode.DRAIN
-        path = savepoint_path(command.directory, self.job_id, self.coordinator.epoch + 1)
+        path = savepoints.savepoint_path(command.directory, self.job_id, self.coordinator.epoch + 1)
         try:
             yield from self._settle()
             epoch = yield from self.run_epoch(ends, 0, path)
             savepoint = replace(epoch.metadata.as_savepoint(path), ends_job=command.stop is not None)
             yield from self._complete(savepoint, path)
         except Exception as error:
-            is_cancelled = isinstance(error, Cancelled)
-            yield Answer(request, None, f"no savepoint: {'the job was cancelled' if is_cancelled else _words(error)}")
+            is_cancelled = isinstance(error, steps.Cancelled)
+            yield steps.Answer(
+                request, None, f"no savepoint: {'the job was cancelled' if is_cancelled else _words(error)}"
+            )
             if isinstance(error, DeposedError):
                 raise
             yield from self._delete_garbage(self.coordinator.epoch + 1)
@@ -490,7 +454,7 @@ class EpochMaster(StepwiseMaster):
             except GeneratorExit:
                 raise
             except BaseException as error:
-                yield Answer(
+                yield steps.Answer(
                     request,
                     None,
                     f"the job has ended with the savepoint {path}, but not all output could be committed: "
@@ -500,26 +464,26 @@ class EpochMaster(StepwiseMaster):
             try:
                 yield from self._mark_stopped(path, ends)
             except DeposedError:
-                yield Answer(request, path)  # the savepoint is complete, and so is the output
+                yield steps.Answer(request, path)  # the savepoint is complete, and so is the output
                 raise
-        yield Answer(request, path)
+        yield steps.Answer(request, path)
         if command.cancels:
-            raise Cancelled
+            raise steps.Cancelled
         return command.stop is not None
 
-    def _mark_stopped(self, path: str, drained: bool) -> Steps[None]:
+    def _mark_stopped(self, path: str, drained: bool) -> steps.Steps[None]:
         try:
-            yield MarkJob(self._mark("FINISHED", path, drained))
+            yield steps.MarkJob(self._mark("FINISHED", path, drained))
         except DeposedError:
             raise
         except Exception as error:  # noqa: BLE001 - the savepoint is there, and the job's last checkpoint says as much
-            yield Log(f"could not record the end of the job: {_words(error)}")
+            yield steps.Log(f"could not record the end of the job: {_words(error)}")
 
-    def _delete_savepoint(self, path: str) -> Steps[None]:
+    def _delete_savepoint(self, path: str) -> steps.Steps[None]:
         try:
-            yield DeleteSavepoint(path)
+            yield steps.DeleteSavepoint(path)
         except Exception as error:  # noqa: BLE001 - what is left over does no harm
-            yield Log(f"leftover files at {path} could not be deleted: {_words(error)}")
+            yield steps.Log(f"leftover files at {path} could not be deleted: {_words(error)}")
 
 
 def _check_answers(works: Mapping[Task, EpochWork], answers: Mapping[Task, EpochAnswer]) -> None:
@@ -543,12 +507,12 @@ class BackFillMaster(EpochMaster):
         super().__init__(job_graph, job_id, configuration, clock, directory=None)
         self._path = path
 
-    def work(self) -> Steps[None]:
+    def work(self) -> steps.Steps[None]:
         """Run one pass, repeated until it succeeds or no restart is left."""
         try:
-            yield ClaimSavepoint(self._path)
+            yield steps.ClaimSavepoint(self._path)
         except CheckpointError as error:
-            raise JobExecutionError(self.job_graph.name, f"{BATCH_SAVEPOINT_PATH.key()}: {error}") from error
+            raise JobExecutionError(self.job_graph.name, f"{options.BATCH_SAVEPOINT_PATH.key()}: {error}") from error
         try:
             begin_from = yield from self.begin_from_path()
             yield from self.with_sources(begin_from, self._fill)
@@ -559,34 +523,36 @@ class BackFillMaster(EpochMaster):
             raise
         yield from self._release()
 
-    def _release(self) -> Steps[None]:
+    def _release(self) -> steps.Steps[None]:
         try:
-            yield ReleaseSavepoint(self._path)
+            yield steps.ReleaseSavepoint(self._path)
         except Exception as error:  # noqa: BLE001 - what the job came to is what counts
-            yield Log(f"the claim on {self._path} could not be removed: {error}")
+            yield steps.Log(f"the claim on {self._path} could not be removed: {error}")
 
-    def _fill(self) -> Steps[None]:
+    def _fill(self) -> steps.Steps[None]:
         epoch = yield from self.until_it_holds(self._pass, self.go_back)
         yield from self._empty(epoch.metadata)
-        yield Log(f"the state is in {self._path}; to resume from it, set {RECOVERY_PATH.key()}: {self._path}")
+        yield steps.Log(
+            f"the state is in {self._path}; to resume from it, set {options.RECOVERY_PATH.key()}: {self._path}"
+        )
         yield from self.deliver(epoch.last)
 
-    def _pass(self) -> Steps[Epoch]:
+    def _pass(self) -> steps.Steps[Epoch]:
         try:
             epoch = yield from self.run_epoch(ends=False, records_max=None, path=self._path, reads=not self.is_drained)
-            yield CheckClaim(self._path)
+            yield steps.CheckClaim(self._path)
             # No job may find it among the checkpoints of this one.
-            yield Complete(replace(epoch.metadata.as_savepoint(self._path), ends_job=False), self._path)
+            yield steps.Complete(replace(epoch.metadata.as_savepoint(self._path), ends_job=False), self._path)
         except Exception:
             yield from self._empty(None)
             raise
         return epoch
 
-    def _empty(self, checkpoint: CheckpointMetadata | None) -> Steps[None]:
+    def _empty(self, checkpoint: CheckpointMetadata | None) -> steps.Steps[None]:
         """Delete files of failed passes and discarded task runs, except those in `checkpoint`; leftovers do no harm."""
         try:
-            yield EmptySavepoint(self._path, checkpoint)
-        except Cancelled:
+            yield steps.EmptySavepoint(self._path, checkpoint)
+        except steps.Cancelled:
             raise
         except Exception as error:  # noqa: BLE001 - the pass's own success or failure is what counts
-            yield Log(f"leftover files at {self._path} could not be deleted: {error}")
+            yield steps.Log(f"leftover files at {self._path} could not be deleted: {error}")

@@ -22,40 +22,14 @@ from penstock.base.job import JobStatus
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.base.secrets import hide
 from penstock.runtime.batch.exchange import JobFigures
+from penstock.runtime.checkpoint import savepoints
 from penstock.runtime.checkpoint.restore import check_fit, to_initial_metadata
-from penstock.runtime.checkpoint.savepoints import (
-    Choice,
-    Forerunners,
-    choose_latest,
-    fallen_back,
-    finished_before,
-    forerunners,
-    must_not_fall_back,
-    refusal_of_latest,
-    refusal_to_fall_back,
-)
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.graph import JOB_MOVES, JobGraph
 from penstock.runtime.job.events import unwritten_side_outputs
 from penstock.runtime.job.failover import Failover, ending, to_failure
 from penstock.runtime.job.view import FailureRecord, JobHistory, JobView, SubtaskView, job_view
-from penstock.runtime.master.steps import (
-    BeginCommits,
-    Cancelled,
-    Deliver,
-    EndSinks,
-    Last,
-    Load,
-    Log,
-    PrepareSources,
-    ReadThrough,
-    Report,
-    RunTasks,
-    Step,
-    Steps,
-    TakeOver,
-    Wait,
-)
+from penstock.runtime.master import steps
 from penstock.runtime.ports import Clock
 from penstock.storage.leadership import DeposedError, LeftByJobs
 from penstock.storage.metadata import CheckpointMetadata
@@ -114,20 +88,20 @@ class StepwiseMaster(ABC):
         assert self.status is not _S.FINISHED or self.failure is None, "a finished job has none"
 
     @abstractmethod
-    def work(self) -> Steps[None]:
+    def work(self) -> steps.Steps[None]:
         """Do all the work of the job. A `PenstockError` from here fails the job."""
 
-    def run(self) -> Steps[None]:
+    def run(self) -> steps.Steps[None]:
         """Run the job from its beginning to its end."""
         try:
             yield from self._begin_attempt()
-            yield PrepareSources()
+            yield steps.PrepareSources()
             yield from self.work()
             for line in unwritten_side_outputs(self.job_graph, self.figures.tasks.values()):
-                yield Log(line)
+                yield steps.Log(line)
         except GeneratorExit:
             raise
-        except Cancelled:
+        except steps.Cancelled:
             yield from self._move(_S.CANCELLING)
             yield from self._move(_S.CANCELED)
         except DeposedError as error:
@@ -143,7 +117,7 @@ class StepwiseMaster(ABC):
         else:
             yield from self._move(_S.FINISHED)
 
-    def restart(self, error: Exception, has_worked: bool, point: str) -> Steps[None]:
+    def restart(self, error: Exception, has_worked: bool, point: str) -> steps.Steps[None]:
         """Wait for the next attempt after a failure.
 
         Args:
@@ -162,17 +136,17 @@ class StepwiseMaster(ABC):
         if delay_ms is None:
             if self._failover.verdict is not None:
                 error.add_note(self._failover.verdict)
-                yield Log(self._failover.verdict)
+                yield steps.Log(self._failover.verdict)
             raise error
         self._remember(error)
         yield from self._move(_S.FAILING, str(error))
         yield from self._move(_S.RESTARTING, f"in {delay_ms} ms, from {point}")
-        yield Wait(delay_ms)
+        yield steps.Wait(delay_ms)
         self.history.restarts += 1
         yield from self._move(_S.CREATED)
         yield from self._begin_attempt()
 
-    def _begin_attempt(self) -> Steps[None]:
+    def _begin_attempt(self) -> steps.Steps[None]:
         yield from self._move(_S.RUNNING)
         self._failover.on_running(self.clock.steady_ms())
 
@@ -183,11 +157,11 @@ class StepwiseMaster(ABC):
         record = FailureRecord(self.clock.now_ms(), self.history.restarts, hide(str(error)), task)
         self.on_failure(self.history.failed(record), error)
 
-    def _move(self, status: JobStatus, reason: str | None = None) -> Steps[None]:
+    def _move(self, status: JobStatus, reason: str | None = None) -> steps.Steps[None]:
         assert status in JOB_MOVES[self.status], f"{self.status.name} cannot become {status.name}"
         self.status = status
         self.history.moved(status, self.clock.now_ms())
-        yield Report(status, reason)
+        yield steps.Report(status, reason)
 
 
 class HasEnded(Exception):
@@ -198,10 +172,10 @@ class Latest(NamedTuple):
     """The checkpoint that a job continues from, if any, and the jobs that it continues."""
 
     metadata: CheckpointMetadata | None
-    forerunners: Forerunners
+    forerunners: savepoints.Forerunners
 
 
-def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configuration) -> Steps[Latest]:
+def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configuration) -> steps.Steps[Latest]:
     """Return the newest intact checkpoint of the job's name, and the jobs that this one continues.
 
     Raises:
@@ -211,23 +185,23 @@ def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configura
     """
     name, option = job_graph.name, RECOVERY_FROM_LATEST.key()
     try:
-        left: LeftByJobs = yield TakeOver(name)
+        left: LeftByJobs = yield steps.TakeOver(name)
         if left.damaged:
             raise CheckpointError(left.damaged[0])
-        choice = choose_latest(left)
-        before = forerunners(left, choice, CheckpointSettings.of(configuration).retain_on_cancel, job_id)
+        choice = savepoints.choose_latest(left)
+        before = savepoints.forerunners(left, choice, CheckpointSettings.of(configuration).retain_on_cancel, job_id)
         for line in choice.damaged:
-            yield Log(line)
-        if choice.damaged and must_not_fall_back(job_graph, configuration):
-            raise JobExecutionError(name, refusal_of_latest(choice))
+            yield steps.Log(line)
+        if choice.damaged and savepoints.must_not_fall_back(job_graph, configuration):
+            raise JobExecutionError(name, savepoints.refusal_of_latest(choice))
         if choice.end is not None:
-            raise HasEnded(f"{option}: {finished_before(choice.end)}")
+            raise HasEnded(f"{option}: {savepoints.finished_before(choice.end)}")
         if choice.is_empty:
-            yield Log(f"{option}: no job named {name!r} has left a checkpoint")
+            yield steps.Log(f"{option}: no job named {name!r} has left a checkpoint")
             return Latest(None, before)
         metadata, skipped = yield from _newest_whole(choice, job_graph, configuration)
         if skipped:
-            yield Log(fallen_back(skipped, str(metadata.external_path)))
+            yield steps.Log(savepoints.fallen_back(skipped, str(metadata.external_path)))
     except (CheckpointError, OSError) as error:
         raise JobExecutionError(name, f"{option}: cannot read what jobs of this name have left: {error}") from error
     fitting = yield from _fitting(metadata, option, job_graph, configuration)
@@ -235,26 +209,26 @@ def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configura
 
 
 def _newest_whole(
-    choice: Choice, job_graph: JobGraph, configuration: Configuration
-) -> Steps[tuple[CheckpointMetadata, list[str]]]:
+    choice: savepoints.Choice, job_graph: JobGraph, configuration: Configuration
+) -> steps.Steps[tuple[CheckpointMetadata, list[str]]]:
     """Return the newest readable checkpoint, and the paths of the newer ones, which are skipped."""
     skipped = list(choice.skipped)
     candidates = list(choice.checkpoints)
     if choice.path is not None:
-        candidates = [(yield Load(choice.path, job_graph.name, claims(configuration)))]
+        candidates = [(yield steps.Load(choice.path, job_graph.name, claims(configuration)))]
     while True:
         metadata = candidates.pop(0)
         try:
-            yield ReadThrough(metadata)
+            yield steps.ReadThrough(metadata)
         except CheckpointError as error:
             damage = f"{metadata.external_path} cannot be restored: {error}"
-            yield Log(damage)
+            yield steps.Log(damage)
             skipped.append(str(metadata.external_path))
             if not candidates:
                 raise
-            if must_not_fall_back(job_graph, configuration):
+            if savepoints.must_not_fall_back(job_graph, configuration):
                 before = str(candidates[0].external_path)
-                raise JobExecutionError(job_graph.name, refusal_to_fall_back(damage, before)) from error
+                raise JobExecutionError(job_graph.name, savepoints.refusal_to_fall_back(damage, before)) from error
         else:
             return metadata, skipped
 
@@ -264,7 +238,7 @@ def claims(configuration: Configuration) -> bool:
     return CheckpointSettings.of(configuration).claims_initial
 
 
-def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> Steps[CheckpointMetadata | None]:
+def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> steps.Steps[CheckpointMetadata | None]:
     """Return the checkpoint or savepoint that the configuration names; None if it names nothing.
 
     Raises:
@@ -274,8 +248,8 @@ def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> Steps[
     if path is None:
         return None
     try:
-        metadata: CheckpointMetadata = yield Load(path, job_graph.name, claims(configuration))
-        yield ReadThrough(metadata)
+        metadata: CheckpointMetadata = yield steps.Load(path, job_graph.name, claims(configuration))
+        yield steps.ReadThrough(metadata)
     except Exception as error:
         raise JobExecutionError(job_graph.name, f"{option} {path} cannot be read: {error}") from error
     return (yield from _fitting(metadata, option, job_graph, configuration))
@@ -283,15 +257,15 @@ def begin_from_path(job_graph: JobGraph, configuration: Configuration) -> Steps[
 
 def _fitting(
     metadata: CheckpointMetadata, option: str, job_graph: JobGraph, configuration: Configuration
-) -> Steps[CheckpointMetadata]:
+) -> steps.Steps[CheckpointMetadata]:
     try:
         lines = check_fit(metadata, job_graph, configuration)
     except CheckpointError as misfit:
         where = f"{option} {metadata.external_path}"
         raise JobExecutionError(job_graph.name, f"{where} does not fit the job: {misfit}") from misfit
     for line in lines:
-        yield Log(line)
-    yield Log(f"begins from {metadata.external_path}")
+        yield steps.Log(line)
+    yield steps.Log(f"begins from {metadata.external_path}")
     return to_initial_metadata(metadata, configuration)
 
 
@@ -309,8 +283,8 @@ class Driving(Generic[T]):
 
     def __init__(
         self,
-        work: Steps[T],
-        perform: Callable[[Step], Any],
+        work: steps.Steps[T],
+        perform: Callable[[steps.Step], Any],
         ends_driver: type[BaseException] | tuple[()] = (),
     ) -> None:
         self._work = work
@@ -345,7 +319,9 @@ class Driving(Generic[T]):
         return True
 
 
-def drive(work: Steps[T], perform: Callable[[Step], Any], ends_driver: type[BaseException] | tuple[()] = ()) -> T:
+def drive(
+    work: steps.Steps[T], perform: Callable[[steps.Step], Any], ends_driver: type[BaseException] | tuple[()] = ()
+) -> T:
     """Drive a master's work to its end and return its result; see `Driving`."""
     driving = Driving(work, perform, ends_driver)
     while driving.advance():
@@ -356,15 +332,15 @@ def drive(work: Steps[T], perform: Callable[[Step], Any], ends_driver: type[Base
 class BatchMaster(StepwiseMaster):
     """See the module docstring. The engine that runs the tasks retries failed ones; the job as a whole runs once."""
 
-    def work(self) -> Steps[None]:
+    def work(self) -> steps.Steps[None]:
         """Run all tasks, and deliver their output when every one has ended."""
         try:
-            yield BeginCommits()
-            last: list[Last] = yield RunTasks()
-            yield Deliver(tuple(last))
+            yield steps.BeginCommits()
+            last: list[steps.Last] = yield steps.RunTasks()
+            yield steps.Deliver(tuple(last))
         except GeneratorExit:
             raise
         except BaseException:
-            yield EndSinks()
+            yield steps.EndSinks()
             raise
-        yield EndSinks()
+        yield steps.EndSinks()

@@ -28,14 +28,7 @@ from typing import Any, ClassVar, Final, Protocol
 from penstock.base.accumulators import LongCounter
 from penstock.base.errors import MisuseError, PenstockError, StopIterationRaised, short_repr
 from penstock.runtime.columns import ColumnKey
-from penstock.runtime.operators.function_context import (
-    OperatorContext,
-    RuntimeContext,
-    initialize_functions,
-    notify_aborted,
-    notify_complete,
-    snapshot_functions,
-)
+from penstock.runtime.operators import function_context
 from penstock.runtime.records import MAX_WATERMARK, Batch
 from penstock.runtime.supersteps import RECORDS
 from penstock.state.keys import KeyGuard, RefusedKeyError
@@ -103,7 +96,7 @@ class Output(Protocol):
 class StreamOperator:
     """Base of all operators. Subclasses override the methods that they need."""
 
-    context: OperatorContext
+    context: function_context.OperatorContext
     output: Output
     #: The name, in errors, of the user code that it runs, if that is not the operator's own function.
     user_part: ClassVar[str] = ""
@@ -112,7 +105,7 @@ class StreamOperator:
     #: Whether it makes its own watermarks instead of passing on the watermarks of its input.
     makes_watermarks: ClassVar[bool] = False
 
-    def setup(self, context: OperatorContext, output: Output) -> None:
+    def setup(self, context: function_context.OperatorContext, output: Output) -> None:
         """Store the context and the output; nothing else is ready yet."""
         self.context = context
         self.output = output
@@ -124,7 +117,7 @@ class StreamOperator:
         reach both.
         """
 
-    def at_work(self, codes: Collection[CodeType]) -> OperatorContext:
+    def at_work(self, codes: Collection[CodeType]) -> function_context.OperatorContext:
         """Return the context of the operator whose function runs, given all code that runs below this operator.
 
         This is the operator's own context unless others are fused.
@@ -268,20 +261,20 @@ class FunctionOperator(StreamOperator):
 
     def initialize_state(self) -> None:
         """Let the user's function look up its operator state."""
-        initialize_functions(self.user_functions(), self.context, self.call_user)
+        function_context.initialize_functions(self.user_functions(), self.context, self.call_user)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Let the user's function bring its operator state up to date, and capture all state."""
-        snapshot_functions(self.user_functions(), checkpoint_id, self.call_user)
+        function_context.snapshot_functions(self.user_functions(), checkpoint_id, self.call_user)
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Notify the user's functions that listen."""
-        notify_complete(self.user_functions(), checkpoint_id, self.call_user)
+        function_context.notify_complete(self.user_functions(), checkpoint_id, self.call_user)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Notify the user's functions that listen."""
-        notify_aborted(self.user_functions(), checkpoint_id, self.call_user)
+        function_context.notify_aborted(self.user_functions(), checkpoint_id, self.call_user)
 
     def open(self) -> None:
         """Open the user's function with its runtime context."""
@@ -292,7 +285,7 @@ class FunctionOperator(StreamOperator):
 
     def runtime_context(self) -> Any:
         """Return the user's view of this subtask."""
-        return RuntimeContext(self.context)
+        return function_context.RuntimeContext(self.context)
 
     def close(self) -> None:
         """Close the user's function if it was opened."""

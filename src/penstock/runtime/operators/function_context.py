@@ -20,39 +20,10 @@ from penstock.base.errors import UnsupportedError, WrongTimeError, WrongValueErr
 from penstock.base.metrics import MetricGroup, MetricRegistry, SlidingHistogram
 from penstock.runtime.ports import Clock, Coroutines
 from penstock.runtime.supersteps import SuperstepContext
+from penstock.state import declared_values, states, ttl
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.declared_values import (
-    declared_aggregating_state,
-    declared_list_state,
-    declared_map_state,
-    declared_reducing_state,
-    declared_value_state,
-)
 from penstock.state.key_columns import ColumnStates
 from penstock.state.operator_state import OperatorStateBackend, OperatorStateStore
-from penstock.state.states import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    ReducingState,
-    ReducingStateDescriptor,
-    Sampled,
-    State,
-    StateDescriptor,
-    StateLatency,
-    ValueState,
-    ValueStateDescriptor,
-)
-from penstock.state.ttl import (
-    open_aggregating_state,
-    open_list_state,
-    open_map_state,
-    open_reducing_state,
-    open_value_state,
-)
 
 #: How many timers a key may set after the end of its input, unless the job configures another limit.
 TIMERS_AFTER_END_MAX: Final = 100_000
@@ -105,9 +76,9 @@ class OperatorContext:
     #: fired timers of functions and windows
     fired_timers: int = 0
     #: the states that the operator's functions have looked up, by name
-    user_states: dict[str, Sampled] = field(default_factory=dict)
+    user_states: dict[str, states.Sampled] = field(default_factory=dict)
     #: measures the latency of state accesses; None if that is not enabled
-    state_latency: StateLatency | None = None
+    state_latency: states.StateLatency | None = None
     #: ages (ms) of latency markers, by the name of their histogram (`runtime.task.watermarks`)
     latency: dict[str, SlidingHistogram] = field(default_factory=dict)
 
@@ -132,7 +103,7 @@ class OperatorContext:
         self.counters[name] = self.counters.get(name, 0) + increment
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=states.State)
 
 
 class KeyedStateStore:
@@ -141,32 +112,44 @@ class KeyedStateStore:
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: states.ValueStateDescriptor) -> states.ValueState[Any]:
         """Return the value state of the current key; raises `StateError` on a non-keyed stream."""
-        state = declared_value_state(state_descriptor, open_value_state(self._context.keyed, state_descriptor))
+        state = declared_values.declared_value_state(
+            state_descriptor, ttl.open_value_state(self._context.keyed, state_descriptor)
+        )
         return self._followed(state_descriptor, state)
 
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: states.ListStateDescriptor) -> states.ListState[Any]:
         """Return the list state of the current key; raises `StateError` on a non-keyed stream."""
-        state = declared_list_state(state_descriptor, open_list_state(self._context.keyed, state_descriptor))
+        state = declared_values.declared_list_state(
+            state_descriptor, ttl.open_list_state(self._context.keyed, state_descriptor)
+        )
         return self._followed(state_descriptor, state)
 
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: states.MapStateDescriptor) -> states.MapState[Any, Any]:
         """Return the map state of the current key; raises `StateError` on a non-keyed stream."""
-        state = declared_map_state(state_descriptor, open_map_state(self._context.keyed, state_descriptor))
+        state = declared_values.declared_map_state(
+            state_descriptor, ttl.open_map_state(self._context.keyed, state_descriptor)
+        )
         return self._followed(state_descriptor, state)
 
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(self, state_descriptor: states.ReducingStateDescriptor) -> states.ReducingState[Any]:
         """Return the reducing state of the current key; raises `StateError` on a non-keyed stream."""
-        state = declared_reducing_state(state_descriptor, partial(open_reducing_state, self._context.keyed))
+        state = declared_values.declared_reducing_state(
+            state_descriptor, partial(ttl.open_reducing_state, self._context.keyed)
+        )
         return self._followed(state_descriptor, state)
 
-    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+    def get_aggregating_state(
+        self, state_descriptor: states.AggregatingStateDescriptor
+    ) -> states.AggregatingState[Any, Any]:
         """Return the aggregating state of the current key; raises `StateError` on a non-keyed stream."""
-        state = declared_aggregating_state(state_descriptor, partial(open_aggregating_state, self._context.keyed))
+        state = declared_values.declared_aggregating_state(
+            state_descriptor, partial(ttl.open_aggregating_state, self._context.keyed)
+        )
         return self._followed(state_descriptor, state)
 
-    def _followed(self, descriptor: StateDescriptor, state: S) -> S:
+    def _followed(self, descriptor: states.StateDescriptor, state: S) -> S:
         self._context.user_states[descriptor.name] = state
         latency = self._context.state_latency
         return state if latency is None else latency.follow(descriptor.name, state)

@@ -15,15 +15,9 @@ from itertools import repeat
 from operator import countOf
 from typing import Any, Final
 
+from penstock.base import watermark_strategy
 from penstock.base.errors import MisuseError, OperationError, StopIterationRaised, WrongTypeError, short_repr
 from penstock.base.time import whole_ms
-from penstock.base.watermark_strategy import (
-    NO_TIMESTAMP,
-    BatchWatermarks,
-    ColumnAssigner,
-    WatermarkOutput,
-    WatermarkStrategy,
-)
 from penstock.base.watermark_strategy import WatermarkGenerator as UserGenerator
 from penstock.runtime.columns import ColumnBatch, describe_origin, extract_rowtimes, make_batch
 from penstock.runtime.operators.function_context import OperatorContext
@@ -205,7 +199,7 @@ LATE_RECORDS: Final = "late_records_dropped"
 NULL_TIME_RECORDS: Final = "null_time_records"
 
 
-class _Output(WatermarkOutput):
+class _Output(watermark_strategy.WatermarkOutput):
     """Collects the watermark and the idleness that a generator emits in one call."""
 
     def __init__(self) -> None:
@@ -262,7 +256,7 @@ def _made(factory: Callable[[], Any]) -> Any:
     """
     try:
         generator = factory()
-        if not isinstance(generator, BatchWatermarks):
+        if not isinstance(generator, watermark_strategy.BatchWatermarks):
             names = ("on_event", "on_periodic_emit")
             missing = [f"no method {name}()" for name in names if not callable(getattr(generator, name, None))]
             if missing:
@@ -288,12 +282,12 @@ class WatermarkGenerator:
         AssignerError: if the user's generator cannot be created.
     """
 
-    def __init__(self, strategy: WatermarkStrategy) -> None:
+    def __init__(self, strategy: watermark_strategy.WatermarkStrategy) -> None:
         self._assigner = strategy.timestamp_assigner
         self._kind = strategy.kind
         generator = None if strategy.generator_factory is None else _made(strategy.generator_factory)
-        self._of_batches = generator if isinstance(generator, BatchWatermarks) else None
-        self._user = None if isinstance(generator, BatchWatermarks) else generator
+        self._of_batches = generator if isinstance(generator, watermark_strategy.BatchWatermarks) else None
+        self._user = None if isinstance(generator, watermark_strategy.BatchWatermarks) else generator
         self._output = _Output()
         #: whether the user's methods have a parameter for the output
         self._with_output = (
@@ -326,7 +320,7 @@ class WatermarkGenerator:
             return assigned
         if self._assigner is None:
             return batch
-        if isinstance(self._assigner, ColumnAssigner) and isinstance(batch, ColumnBatch):
+        if isinstance(self._assigner, watermark_strategy.ColumnAssigner) and isinstance(batch, ColumnBatch):
             try:
                 return batch.with_rowtimes(extract_rowtimes(batch, self._assigner.column))
             except (TypeError, ValueError) as error:
@@ -352,7 +346,9 @@ class WatermarkGenerator:
             return self._by_batch(batch, self._of_batches)
         return ((batch, self.advance(batch)),) if self._user is None else self._by_record(batch, self._user)
 
-    def _by_batch(self, batch: Batch, of_batches: BatchWatermarks) -> Iterator[tuple[Batch, int | None]]:
+    def _by_batch(
+        self, batch: Batch, of_batches: watermark_strategy.BatchWatermarks
+    ) -> Iterator[tuple[Batch, int | None]]:
         parts = iter(of_batches.follow(batch))
         while True:
             try:
@@ -365,7 +361,7 @@ class WatermarkGenerator:
 
     def _by_record(self, batch: Batch, user: UserGenerator) -> Iterator[tuple[Batch, int | None]]:
         values, begin, takes_output = batch.values, 0, self._with_output[0]
-        timestamps: Any = repeat(NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps
+        timestamps: Any = repeat(watermark_strategy.NO_TIMESTAMP) if batch.timestamps is None else batch.timestamps
         for index, (value, timestamp) in enumerate(zip(values, timestamps)):  # noqa: B905 - repeat has no end
             try:
                 if takes_output:
@@ -461,7 +457,11 @@ class WatermarkGenerator:
 
 def _whole(timestamps: list[Any], batch: Batch, assigner: Any) -> list[int]:
     """Return the timestamps as plain ints."""
-    subject = f"the timestamp column {assigner.column!r}" if isinstance(assigner, ColumnAssigner) else ASSIGNER
+    subject = (
+        f"the timestamp column {assigner.column!r}"
+        if isinstance(assigner, watermark_strategy.ColumnAssigner)
+        else ASSIGNER
+    )
     times: list[int] = []
     try:
         times.extend(whole_ms(timestamp, subject) for timestamp in timestamps)

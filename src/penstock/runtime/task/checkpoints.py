@@ -63,13 +63,7 @@ from penstock.state.backend import NativeFiles
 from penstock.state.key_columns import COLUMNS_SCHEMA, merge_columns
 from penstock.state.keys import key_group_range
 from penstock.state.snapshot import NativeCapture, StateCapture, merge_keyed, read_operator
-from penstock.storage.metadata import (
-    KeyedStateHandle,
-    NativeStateHandle,
-    OperatorStateHandle,
-    OperatorSubtaskState,
-    StateFile,
-)
+from penstock.storage import metadata
 
 #: Maximum number of files in a history before it is merged, whatever their sizes.
 HISTORY_FILES_MAX: Final = 16
@@ -80,9 +74,9 @@ class StoredState:
     """The keyed state of a task as stored by one checkpoint, for the next one to build on."""
 
     #: maps (operator id, state name) to a history of canonical files
-    keyed: dict[tuple[str, str], KeyedStateHandle] = field(default_factory=dict)
+    keyed: dict[tuple[str, str], metadata.KeyedStateHandle] = field(default_factory=dict)
     #: maps an operator id to a backend's own files
-    native: dict[str, NativeStateHandle] = field(default_factory=dict)
+    native: dict[str, metadata.NativeStateHandle] = field(default_factory=dict)
 
 
 class StateHistories:
@@ -92,7 +86,7 @@ class StateHistories:
         self.confirmed = StoredState()
         self._stored: dict[int, StoredState] = {}
 
-    def on_stored(self, checkpoint_id: int, operators: dict[str, OperatorSubtaskState]) -> None:
+    def on_stored(self, checkpoint_id: int, operators: dict[str, metadata.OperatorSubtaskState]) -> None:
         """Record the files that a checkpoint has written."""
         self._stored[checkpoint_id] = StoredState(
             {
@@ -154,7 +148,7 @@ class SnapshotWriter:
 
     def store(
         self, captures: Mapping[str, Sequence[StateCapture]], confirmed: StoredState
-    ) -> dict[str, OperatorSubtaskState]:
+    ) -> dict[str, metadata.OperatorSubtaskState]:
         """Write all captures; return their locations by operator."""
         operators = {}
         try:
@@ -171,14 +165,14 @@ class SnapshotWriter:
             self._storage.on_stored(self._checkpoint_id, files)
         return operators
 
-    def write(self, operator_id: str, name: str, data: bytes) -> StateFile:
+    def write(self, operator_id: str, name: str, data: bytes) -> metadata.StateFile:
         """Store one file of an operator's state."""
         execution = self._execution
         self.stored_bytes += len(data)
         file_name = f"{operator_id}-{execution.subtask}-{execution.attempt}-{self._run}{name}"
         return self._storage.write(self._checkpoint_id, file_name, data, self.savepoint_path)
 
-    def read(self, file: StateFile) -> bytes:
+    def read(self, file: metadata.StateFile) -> bytes:
         """Read a file of a history."""
         return self._storage.read(file)
 
@@ -195,20 +189,20 @@ class OperatorPart:
         self._is_whole = self._is_savepoint or snapshot.is_full
         self._histories = {name: h for (owner, name), h in confirmed.keyed.items() if owner == operator_id}
         self._base = confirmed.native.get(operator_id)
-        self._keyed: dict[str, tuple[KeyedStateHandle, ...]] = {}
-        self._lists: dict[str, tuple[OperatorStateHandle, ...]] = {}
-        self._native: tuple[NativeStateHandle, ...] = ()
+        self._keyed: dict[str, tuple[metadata.KeyedStateHandle, ...]] = {}
+        self._lists: dict[str, tuple[metadata.OperatorStateHandle, ...]] = {}
+        self._native: tuple[metadata.NativeStateHandle, ...] = ()
 
-    def whole(self) -> OperatorSubtaskState:
+    def whole(self) -> metadata.OperatorSubtaskState:
         """Return everything stored, including the states without changes."""
         for name, handle in self._histories.items():
             if name not in self._keyed:
                 self._keyed[name] = (self._continued(name, handle, handle.schema, []),)
-        return OperatorSubtaskState(self._keyed, self._lists, self._native)
+        return metadata.OperatorSubtaskState(self._keyed, self._lists, self._native)
 
     def write_list(self, name: str, mode: str, count: int, data: bytes) -> None:
         """See `CaptureWriter`."""
-        self._lists[name] = (OperatorStateHandle(mode, count, self._write(name, data)),)
+        self._lists[name] = (metadata.OperatorStateHandle(mode, count, self._write(name, data)),)
 
     def write_columns(self, name: str, is_addition: bool, data: bytes) -> None:
         """See `CaptureWriter`."""
@@ -223,8 +217,8 @@ class OperatorPart:
         self._keyed[name] = (self._continued(name, history, schema, [data]),)
 
     def _continued(
-        self, name: str, handle: KeyedStateHandle | None, schema: str, changes: list[bytes]
-    ) -> KeyedStateHandle:
+        self, name: str, handle: metadata.KeyedStateHandle | None, schema: str, changes: list[bytes]
+    ) -> metadata.KeyedStateHandle:
         """Return a history with the changes appended; a savepoint or full checkpoint merges it into a single file."""
         history = handle.files if handle is not None else ()
         if not self._is_whole:
@@ -232,26 +226,30 @@ class OperatorPart:
                 return handle
             grown = sum(file.length for file in history[1:]) + sum(map(len, changes))
             if not history or (grown <= history[0].length and len(history) < HISTORY_FILES_MAX):
-                return KeyedStateHandle(*self._key_groups, (*history, *(self._write(name, c) for c in changes)), schema)
+                return metadata.KeyedStateHandle(
+                    *self._key_groups, (*history, *(self._write(name, c) for c in changes)), schema
+                )
         merge = merge_columns if schema == COLUMNS_SCHEMA else merge_keyed
         merged = merge([*map(self._snapshot.read, history), *changes])
-        return KeyedStateHandle(*self._key_groups, (self._write(name, merged),), schema)
+        return metadata.KeyedStateHandle(*self._key_groups, (self._write(name, merged),), schema)
 
     def write_native(self, capture: NativeCapture) -> None:
         """Store the backend's own files, except those in the base checkpoint; in a savepoint, store canonical files."""
         if not self._is_savepoint:
             base = {} if self._base is None or self._is_whole else self._base.files
             files = capture.store(self._write, base)
-            self._native = (NativeStateHandle(capture.backend, *self._key_groups, files, dict(capture.schemas)),)
+            self._native = (
+                metadata.NativeStateHandle(capture.backend, *self._key_groups, files, dict(capture.schemas)),
+            )
             return
-        exported: dict[str, tuple[StateFile, ...]] = {}
+        exported: dict[str, tuple[metadata.StateFile, ...]] = {}
         for name, data in capture.export():
             exported[name] = (*exported.get(name, ()), self._write(name, data))
         for name, of_state in exported.items():
-            handle = KeyedStateHandle(*self._key_groups, of_state, capture.schemas.get(name, ""))
+            handle = metadata.KeyedStateHandle(*self._key_groups, of_state, capture.schemas.get(name, ""))
             self._keyed[name] = (handle,)
 
-    def _write(self, name: str, data: bytes) -> StateFile:
+    def _write(self, name: str, data: bytes) -> metadata.StateFile:
         return self._snapshot.write(self._operator_id, name, data)
 
 
@@ -355,7 +353,7 @@ class TaskSnapshots:
         )
         confirmed = self.histories.confirmed
 
-        def stored(operators: dict[str, OperatorSubtaskState] | None, error: BaseException | None) -> None:
+        def stored(operators: dict[str, metadata.OperatorSubtaskState] | None, error: BaseException | None) -> None:
             self._storing.discard(barrier.checkpoint_id)
             self.has_answer = True
             if self._is_over():
@@ -601,7 +599,7 @@ class TaskCheckpoints:
 
 
 def restore_operator(
-    restored: OperatorSubtaskState,
+    restored: metadata.OperatorSubtaskState,
     context: OperatorContext,
     storage: StateStorage,
     key_groups: tuple[int, int],
@@ -644,10 +642,12 @@ def restore_operator(
                 context.operator_state.restore(name, state.mode, items)
 
 
-def _is_whole(handles: Sequence[KeyedStateHandle | NativeStateHandle], key_groups: tuple[int, int]) -> bool:
+def _is_whole(
+    handles: Sequence[metadata.KeyedStateHandle | metadata.NativeStateHandle], key_groups: tuple[int, int]
+) -> bool:
     return len(handles) == 1 and (handles[0].first_key_group, handles[0].last_key_group) == key_groups
 
 
-def _to_native_files(handle: NativeStateHandle, storage: StateStorage) -> NativeFiles:
+def _to_native_files(handle: metadata.NativeStateHandle, storage: StateStorage) -> NativeFiles:
     read = {name: partial(storage.read, file) for name, file in handle.files.items()}
     return NativeFiles(handle.backend, handle.first_key_group, handle.last_key_group, read, handle.schemas)

@@ -11,28 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.base.metrics import SlidingHistogram
+from penstock.runtime import ports, protocol
 from penstock.runtime.graph import ExecutionState
-from penstock.runtime.ports import (
-    Background,
-    Clock,
-    Coroutines,
-    CycleCollector,
-    KeyedBackends,
-    MasterGateway,
-    Network,
-    StateStorage,
-)
-from penstock.runtime.protocol import (
-    CancelTask,
-    ChannelId,
-    DeclineCheckpoint,
-    DeployTask,
-    ExecutionId,
-    ShutDownWorker,
-    TaskStateChanged,
-    ToWorker,
-    TriggerCheckpoint,
-)
 from penstock.runtime.records import Buffer
 from penstock.runtime.task.channels.input_gate import InputChannel, InputGate
 from penstock.runtime.task.channels.result_partition import ResultPartition, Subpartition
@@ -47,7 +27,12 @@ class HeapBackends:
     """Creates heap backends; implements the port `KeyedBackends`."""
 
     def make(
-        self, execution: ExecutionId, operator_id: str, owner: str, max_parallelism: int, key_groups: tuple[int, int]
+        self,
+        execution: protocol.ExecutionId,
+        operator_id: str,
+        owner: str,
+        max_parallelism: int,
+        key_groups: tuple[int, int],
     ) -> KeyedStateBackend:
         """Create a backend on the heap."""
         return HeapKeyedStateBackend(max_parallelism, owner)
@@ -65,14 +50,14 @@ class TaskExecutor:
         self,
         worker_id: str,
         *,
-        clock: Clock,
-        network: Network,
-        master: MasterGateway,
-        background: Background,
-        storage: StateStorage,
-        backends: KeyedBackends | None = None,
-        coroutines: Coroutines | None = None,
-        cycles: CycleCollector | None = None,
+        clock: ports.Clock,
+        network: ports.Network,
+        master: ports.MasterGateway,
+        background: ports.Background,
+        storage: ports.StateStorage,
+        backends: ports.KeyedBackends | None = None,
+        coroutines: ports.Coroutines | None = None,
+        cycles: ports.CycleCollector | None = None,
         metrics_interval_ms: int | None = METRICS_INTERVAL_MS,
     ) -> None:
         self.worker_id = worker_id
@@ -86,38 +71,40 @@ class TaskExecutor:
         self._coroutines = coroutines
         self._cycles = cycles
         self._tasks: list[StreamTask] = []
-        self._consumers: dict[ChannelId, StreamTask] = {}
-        self._producers: dict[ChannelId, Subpartition] = {}
-        self._early_credit: dict[ChannelId, int] = {}
+        self._consumers: dict[protocol.ChannelId, StreamTask] = {}
+        self._producers: dict[protocol.ChannelId, Subpartition] = {}
+        self._early_credit: dict[protocol.ChannelId, int] = {}
         self._metrics_interval_ms = metrics_interval_ms
         self._metrics_due_ms = 0  # immediately
         self._mailbox_latency = SlidingHistogram(MAILS_MEASURED)
 
     # --- events in -------------------------------------------------------------------------------------------------
 
-    def on_message(self, message: ToWorker) -> None:
+    def on_message(self, message: protocol.ToWorker) -> None:
         """Handle a message from the job master."""
-        if isinstance(message, DeployTask):
+        if isinstance(message, protocol.DeployTask):
             self._deploy(message)
-        elif isinstance(message, ShutDownWorker):
+        elif isinstance(message, protocol.ShutDownWorker):
             self.close()
         else:
             task = next((t for t in self._tasks if t.execution == message.execution), None)
             if task is not None:
                 task.mail.append(message)
-            elif isinstance(message, CancelTask):
-                self._master.send(TaskStateChanged(message.execution, ExecutionState.CANCELED.value))
-            elif isinstance(message, TriggerCheckpoint):
+            elif isinstance(message, protocol.CancelTask):
+                self._master.send(protocol.TaskStateChanged(message.execution, ExecutionState.CANCELED.value))
+            elif isinstance(message, protocol.TriggerCheckpoint):
                 reason = "this worker does not have the task"
-                self._master.send(DeclineCheckpoint(message.execution, message.checkpoint_id, reason, is_unready=True))
+                self._master.send(
+                    protocol.DeclineCheckpoint(message.execution, message.checkpoint_id, reason, is_unready=True)
+                )
 
-    def on_buffer(self, channel: ChannelId, buffer: Buffer) -> None:
+    def on_buffer(self, channel: protocol.ChannelId, buffer: Buffer) -> None:
         """Pass a buffer to its task; drop it if the task no longer exists."""
         task = self._consumers.get(channel)
         if task is not None:
             task.gate.on_buffer(channel, buffer)
 
-    def on_credit(self, channel: ChannelId, credit: int) -> None:
+    def on_credit(self, channel: protocol.ChannelId, credit: int) -> None:
         """Pass credit to its task; keep it for a task that is not deployed yet."""
         subpartition = self._producers.get(channel)
         if subpartition is not None:
@@ -178,7 +165,7 @@ class TaskExecutor:
 
     # --- deployment ------------------------------------------------------------------------------------------------
 
-    def _deploy(self, deployment: DeployTask) -> None:
+    def _deploy(self, deployment: protocol.DeployTask) -> None:
         if self._cycles is not None:
             self._cycles.collect()
         attempt = deployment.execution.attempt
@@ -203,18 +190,18 @@ class TaskExecutor:
             self._consumers[channel.channel] = task
             self._grant(channel.worker_id, channel.channel, credit)
 
-    def _make_gate(self, deployment: DeployTask) -> InputGate:
+    def _make_gate(self, deployment: protocol.DeployTask) -> InputGate:
         execution = deployment.execution
         channels: list[InputChannel] = []
         for edge in deployment.inputs:
             for producer, worker_id in edge.producers:
-                channel_id = ChannelId(edge.edge, producer, execution.subtask, execution.attempt)
+                channel_id = protocol.ChannelId(edge.edge, producer, execution.subtask, execution.attempt)
                 is_remote = worker_id != self.worker_id
                 channels.append(InputChannel(len(channels), edge.input_index, channel_id, worker_id, is_remote))
         awaited = {edge.edge for edge in deployment.inputs if edge.awaits_channel_state}
         return InputGate(channels, lambda channel: self._grant(channel.worker_id, channel.channel, 1), awaited)
 
-    def _make_partitions(self, deployment: DeployTask, program: VertexProgram) -> dict[int, ResultPartition]:
+    def _make_partitions(self, deployment: protocol.DeployTask, program: VertexProgram) -> dict[int, ResultPartition]:
         execution = deployment.execution
         buffer_records = deployment.settings.buffer_records
         out_edges = {edge.edge: edge for edge in program.out_edges}
@@ -222,7 +209,7 @@ class TaskExecutor:
         for edge in deployment.outputs:
             subpartitions = []
             for consumer, worker_id in edge.consumers:
-                channel = ChannelId(edge.edge, execution.subtask, consumer, execution.attempt)
+                channel = protocol.ChannelId(edge.edge, execution.subtask, consumer, execution.attempt)
                 subpartition = Subpartition(channel, worker_id, self._send, buffer_records)
                 subpartition.credit = self._early_credit.pop(channel, 0)
                 self._producers[channel] = subpartition
@@ -237,13 +224,13 @@ class TaskExecutor:
             )
         return partitions
 
-    def _send(self, worker_id: str, channel: ChannelId, buffer: Buffer) -> None:
+    def _send(self, worker_id: str, channel: protocol.ChannelId, buffer: Buffer) -> None:
         if worker_id == self.worker_id:
             self.on_buffer(channel, buffer)
         else:
             self._network.send_buffer(worker_id, channel, buffer)
 
-    def _grant(self, worker_id: str, channel: ChannelId, credit: int) -> None:
+    def _grant(self, worker_id: str, channel: protocol.ChannelId, credit: int) -> None:
         if worker_id == self.worker_id:
             self.on_credit(channel, credit)
         else:

@@ -17,34 +17,15 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+from penstock.runtime import records
 from penstock.runtime.operators.source import Emitted, SourceOperator
 from penstock.runtime.ports import Clock
 from penstock.runtime.protocol import WatermarkHold
-from penstock.runtime.records import (
-    MAX_WATERMARK,
-    MIN_TIMESTAMP,
-    Batch,
-    CancelCheckpointMarker,
-    CheckpointBarrier,
-    EndOfData,
-    EndOfOutputChannelState,
-    EndOfPartition,
-    LatencyMarker,
-    Watermark,
-    WatermarkStatus,
-)
+from penstock.runtime.task import watermarks
 from penstock.runtime.task.barriers import BarrierHandler
 from penstock.runtime.task.channels.input_gate import InputChannel, InputGate
 from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.runtime.task.operator_chain import OperatorChain
-from penstock.runtime.task.watermarks import (
-    HoldTracker,
-    LatencyMarkers,
-    TimeChange,
-    WatermarkValve,
-    hold_of_channels,
-    hold_of_splits,
-)
 
 
 class Phase(enum.Enum):
@@ -173,7 +154,7 @@ class ProcessingLoop:
         barriers: BarrierHandler,
         clock: Clock,
         task: EndListener,
-        markers: LatencyMarkers | None = None,
+        markers: watermarks.LatencyMarkers | None = None,
         *,
         source_batch_records: int,
         buffer_timeout_ms: int,
@@ -192,17 +173,17 @@ class ProcessingLoop:
         self._buffer_timeout_ms = buffer_timeout_ms
         self._flush_at_ms: int | None = None
         self._steps_without_input = 0
-        self._valve = WatermarkValve(len(gate.channels), chain.watermark)
-        self._holds = HoldTracker()
+        self._valve = watermarks.WatermarkValve(len(gate.channels), chain.watermark)
+        self._holds = watermarks.HoldTracker()
         self._handlers: Final[dict[type, Callable[[InputChannel, Any], None]]] = {
-            Watermark: self._on_watermark,
-            WatermarkStatus: self._on_watermark_status,
-            LatencyMarker: self._on_marker,
-            CheckpointBarrier: self.barriers.on_barrier,
-            CancelCheckpointMarker: self.barriers.on_cancel_marker,
-            EndOfOutputChannelState: self._on_end_of_channel_state,
-            EndOfData: self._on_end_of_data,
-            EndOfPartition: self._on_end_of_partition,
+            records.Watermark: self._on_watermark,
+            records.WatermarkStatus: self._on_watermark_status,
+            records.LatencyMarker: self._on_marker,
+            records.CheckpointBarrier: self.barriers.on_barrier,
+            records.CancelCheckpointMarker: self.barriers.on_cancel_marker,
+            records.EndOfOutputChannelState: self._on_end_of_channel_state,
+            records.EndOfData: self._on_end_of_data,
+            records.EndOfPartition: self._on_end_of_partition,
         }
 
     def release(self) -> None:
@@ -286,7 +267,7 @@ class ProcessingLoop:
     def watermark(self) -> int:
         """The last watermark that reached the head of the chain, or that the source emitted."""
         reached = self.chain.watermark
-        if self.source is not None and reached == MIN_TIMESTAMP and self.source.emitted_watermark is not None:
+        if self.source is not None and reached == records.MIN_TIMESTAMP and self.source.emitted_watermark is not None:
             return self.source.emitted_watermark
         return reached
 
@@ -294,8 +275,8 @@ class ProcessingLoop:
         """Return which inputs hold the watermark back, based on this and earlier calls."""
         now_ms = self._clock.now_ms()
         if self.source is not None:
-            return hold_of_splits(self._holds, self.source.watermarks, now_ms)
-        return hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
+            return watermarks.hold_of_splits(self._holds, self.source.watermarks, now_ms)
+        return watermarks.hold_of_channels(self._holds, self._valve, self._gate.channels, now_ms)
 
     def makes_watermarks(self) -> bool | None:
         """Return whether this task generates watermarks: False for a source without any, None if it receives them."""
@@ -381,8 +362,8 @@ class ProcessingLoop:
         assert source is not None, "a task without a source ends when its input does"
         if source.watermarks.idle:
             source.output.emit_status(False)
-        source.output.emit_watermark(MAX_WATERMARK)
-        self.chain.watermark = MAX_WATERMARK
+        source.output.emit_watermark(records.MAX_WATERMARK)
+        self.chain.watermark = records.MAX_WATERMARK
         self._task.finish_data(drain=True)
 
     def _process_input(self) -> bool:
@@ -391,7 +372,7 @@ class ProcessingLoop:
             if polled is None:
                 return processed > 0
             channel, element = polled
-            if isinstance(element, Batch):
+            if isinstance(element, records.Batch):
                 self.records_in += len(element)
                 self._gate.count(channel, element)
                 self.chain.head.process_batch(element, channel.input_index)
@@ -401,13 +382,13 @@ class ProcessingLoop:
                 return True
         return True
 
-    def _on_watermark(self, channel: InputChannel, event: Watermark) -> None:
+    def _on_watermark(self, channel: InputChannel, event: records.Watermark) -> None:
         self._on_time_change(self._valve.on_watermark(channel.index, event.timestamp))
 
-    def _on_watermark_status(self, channel: InputChannel, event: WatermarkStatus) -> None:
+    def _on_watermark_status(self, channel: InputChannel, event: records.WatermarkStatus) -> None:
         self._on_time_change(self._valve.on_status(channel.index, event.idle))
 
-    def _on_time_change(self, change: TimeChange) -> None:
+    def _on_time_change(self, change: watermarks.TimeChange) -> None:
         watermark, idle = change
         if watermark is not None:
             self.chain.watermark = watermark
@@ -419,15 +400,15 @@ class ProcessingLoop:
             if idle:
                 head.process_status(True)
 
-    def _on_marker(self, channel: InputChannel, event: LatencyMarker) -> None:
+    def _on_marker(self, channel: InputChannel, event: records.LatencyMarker) -> None:
         assert self._markers is not None, "all tasks of a job have the same settings"
         self._markers.on_marker(event, self._clock.now_ms())
 
-    def _on_end_of_channel_state(self, channel: InputChannel, event: EndOfOutputChannelState) -> None:
+    def _on_end_of_channel_state(self, channel: InputChannel, event: records.EndOfOutputChannelState) -> None:
         if self._gate.end_channel_state(channel):
             self._task.on_channel_state_recovered()
 
-    def _on_end_of_data(self, channel: InputChannel, event: EndOfData) -> None:
+    def _on_end_of_data(self, channel: InputChannel, event: records.EndOfData) -> None:
         """End the input once all its channels have drained, and the data once all channels have ended."""
         channel.end_of_data = event
         channels = self._gate.channels
@@ -436,7 +417,7 @@ class ProcessingLoop:
         if all(c.end_of_data is not None for c in channels):
             self._task.finish_data(all(c.has_drained for c in channels))
 
-    def _on_end_of_partition(self, channel: InputChannel, event: EndOfPartition) -> None:
+    def _on_end_of_partition(self, channel: InputChannel, event: records.EndOfPartition) -> None:
         channel.ended = True
         self.barriers.on_channel_ended(channel)
         self._task.close_when_done()

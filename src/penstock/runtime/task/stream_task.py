@@ -42,6 +42,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.metrics import (
     LATENCY_GRANULARITY,
@@ -51,66 +52,20 @@ from penstock.base.metrics import (
     STATE_LATENCY_HISTORY_SIZE,
     STATE_LATENCY_SAMPLE_INTERVAL,
 )
-from penstock.base.options import (
-    ALIGNED_TIMEOUT_MS,
-    ALIGNMENT_HELD_BACK_BYTES_MAX,
-    AUTO_WATERMARK_INTERVAL_MS,
-    BUFFER_TIMEOUT_MS,
-    BUFFERS_PER_CHANNEL,
-    CHECKPOINTING_INTERVAL_MS,
-    CHECKPOINTING_MODE,
-    NETWORK_BUFFER_RECORDS,
-    SOURCE_BATCH_RECORDS,
-    UNALIGNED_ENABLED,
-)
+from penstock.runtime import protocol, records
 from penstock.runtime.accumulators import pickled
 from penstock.runtime.checkpoint.statistics import ChannelState
 from penstock.runtime.graph import ExecutionState
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.source import SourceOperator
 from penstock.runtime.ports import Background, Clock, Coroutines, KeyedBackends, MasterGateway, StateStorage
-from penstock.runtime.protocol import (
-    AnnounceWatermark,
-    AssignSplits,
-    CancelTask,
-    ChannelStateRecovered,
-    DeclineCheckpoint,
-    DeployTask,
-    EndOfDataReached,
-    Failure,
-    LatencySettings,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    StartTask,
-    StopMode,
-    TaskMetrics,
-    TaskSettings,
-    TaskStateChanged,
-    ToWorker,
-    TriggerCheckpoint,
-)
-from penstock.runtime.records import (
-    MAX_WATERMARK,
-    MIN_TIMESTAMP,
-    CheckpointBarrier,
-    EndOfData,
-    EndOfOutputChannelState,
-    EndOfPartition,
-    Watermark,
-)
+from penstock.runtime.task import operator_chain
 from penstock.runtime.task.barriers import build_barrier_handler
 from penstock.runtime.task.channels.in_flight import partition_anew, recover_channel
 from penstock.runtime.task.channels.input_gate import InputGate
 from penstock.runtime.task.channels.result_partition import ResultPartition
 from penstock.runtime.task.checkpoints import Ending, EndOfTask, TaskCheckpoints, TaskSnapshots, restore_operator
 from penstock.runtime.task.failures import TaskTimes, describe_failure, forget_traceback, task_figures
-from penstock.runtime.task.operator_chain import (
-    OperatorChain,
-    VertexProgram,
-    load_program,
-    metrics_of_task,
-    operator_context,
-)
 from penstock.runtime.task.processing import Phase, ProcessingLoop, Step, TaskLife
 from penstock.runtime.task.watermarks import LatencyMarkers
 from penstock.state.snapshot import read_operator
@@ -121,7 +76,7 @@ class Opening:
 
     def __init__(
         self,
-        deployment: DeployTask,
+        deployment: protocol.DeployTask,
         storage: StateStorage,
         snapshots: TaskSnapshots,
         gate: InputGate,
@@ -133,7 +88,7 @@ class Opening:
         self._gate = gate
         self._partitions = partitions
 
-    def restore(self, chain: OperatorChain) -> None:
+    def restore(self, chain: operator_chain.OperatorChain) -> None:
         """Load the state of all operators and the records in flight from the checkpoint that the task starts from."""
         deployment = self._deployment
         for context in chain.contexts:
@@ -144,7 +99,7 @@ class Opening:
             for file in files:
                 partition_anew(read_operator(self._storage.read(file)), self._partitions[edge])
         for edge in deployment.sends_channel_state:
-            self._partitions[edge].broadcast(EndOfOutputChannelState())
+            self._partitions[edge].broadcast(records.EndOfOutputChannelState())
 
     def _restore_operator(self, context: OperatorContext) -> None:
         restored = self._deployment.restored.get(context.operator_id)
@@ -157,32 +112,32 @@ class Opening:
         recover_channel(channel, items, self._gate, self._partitions)
 
 
-def task_settings(configuration: Configuration) -> TaskSettings:
+def task_settings(configuration: Configuration) -> protocol.TaskSettings:
     """Read the settings of tasks from the configuration."""
     read = configuration.read
     state_latency = read(STATE_LATENCY_SAMPLE_INTERVAL), read(STATE_LATENCY_HISTORY_SIZE)
-    latency = LatencySettings(read(LATENCY_INTERVAL_MS), read(LATENCY_GRANULARITY), read(LATENCY_HISTORY_SIZE))
-    return TaskSettings(
-        checkpointing=read(CHECKPOINTING_INTERVAL_MS) is not None,
-        exactly_once=read(CHECKPOINTING_MODE) == "EXACTLY_ONCE",
-        unaligned=read(UNALIGNED_ENABLED),
-        alignment_timeout_ms=read(ALIGNED_TIMEOUT_MS),
-        held_back_bytes_max=read(ALIGNMENT_HELD_BACK_BYTES_MAX),
-        buffer_timeout_ms=read(BUFFER_TIMEOUT_MS),
-        buffers_per_channel=read(BUFFERS_PER_CHANNEL),
-        buffer_records=read(NETWORK_BUFFER_RECORDS),
-        source_batch_records=read(SOURCE_BATCH_RECORDS),
-        auto_watermark_interval_ms=read(AUTO_WATERMARK_INTERVAL_MS),
+    latency = protocol.LatencySettings(read(LATENCY_INTERVAL_MS), read(LATENCY_GRANULARITY), read(LATENCY_HISTORY_SIZE))
+    return protocol.TaskSettings(
+        checkpointing=read(options.CHECKPOINTING_INTERVAL_MS) is not None,
+        exactly_once=read(options.CHECKPOINTING_MODE) == "EXACTLY_ONCE",
+        unaligned=read(options.UNALIGNED_ENABLED),
+        alignment_timeout_ms=read(options.ALIGNED_TIMEOUT_MS),
+        held_back_bytes_max=read(options.ALIGNMENT_HELD_BACK_BYTES_MAX),
+        buffer_timeout_ms=read(options.BUFFER_TIMEOUT_MS),
+        buffers_per_channel=read(options.BUFFERS_PER_CHANNEL),
+        buffer_records=read(options.NETWORK_BUFFER_RECORDS),
+        source_batch_records=read(options.SOURCE_BATCH_RECORDS),
+        auto_watermark_interval_ms=read(options.AUTO_WATERMARK_INTERVAL_MS),
         state_latency=state_latency if read(STATE_LATENCY_ENABLED) else None,
         latency=latency if latency.interval_ms > 0 else None,
     )
 
 
-def build_barrier(trigger: TriggerCheckpoint, settings: TaskSettings) -> CheckpointBarrier:
+def build_barrier(trigger: protocol.TriggerCheckpoint, settings: protocol.TaskSettings) -> records.CheckpointBarrier:
     """Return the barrier that starts a checkpoint. Savepoints are always aligned, so they hold no records in flight."""
     timeout_ms = settings.alignment_timeout_ms
     unaligned = settings.exactly_once and settings.unaligned and trigger.savepoint_path is None
-    return CheckpointBarrier(
+    return records.CheckpointBarrier(
         trigger.checkpoint_id,
         trigger.timestamp_ms,
         trigger.savepoint_path,
@@ -199,9 +154,9 @@ class StreamTask:
 
     def __init__(
         self,
-        deployment: DeployTask,
+        deployment: protocol.DeployTask,
         gate: InputGate,
-        partitions_factory: Callable[[VertexProgram], dict[int, ResultPartition]],
+        partitions_factory: Callable[[operator_chain.VertexProgram], dict[int, ResultPartition]],
         clock: Clock,
         master: MasterGateway,
         background: Background,
@@ -214,14 +169,14 @@ class StreamTask:
         self.settings = deployment.settings
         self.life = TaskLife()
         self.ending = Ending(self.settings.checkpointing)
-        self.mail: deque[ToWorker] = deque()
+        self.mail: deque[protocol.ToWorker] = deque()
         self.times = TaskTimes(clock.steady_ms())
         self._mails = 0
         self._initialization_ms = 0
         self.gate = gate
         self.partitions: dict[int, ResultPartition] = {}
         #: None before the task opens, like the two below.
-        self.chain: OperatorChain | None = None
+        self.chain: operator_chain.OperatorChain | None = None
         self._loop: ProcessingLoop | None = None
         self._checkpoints: TaskCheckpoints | None = None
         self._partitions_factory = partitions_factory
@@ -234,12 +189,12 @@ class StreamTask:
         life = self.life
         self.snapshots = TaskSnapshots(deployment, storage, background, clock, master.send, lambda: life.is_over)
         self._handlers: Final[dict[type, Callable[[Any], None]]] = {
-            StartTask: self._on_start,
-            TriggerCheckpoint: self._on_trigger,
-            AssignSplits: self._on_splits,
-            AnnounceWatermark: self._on_watermark_announced,
-            NotifyCheckpointComplete: self._on_complete,
-            NotifyCheckpointAborted: self._on_aborted,
+            protocol.StartTask: self._on_start,
+            protocol.TriggerCheckpoint: self._on_trigger,
+            protocol.AssignSplits: self._on_splits,
+            protocol.AnnounceWatermark: self._on_watermark_announced,
+            protocol.NotifyCheckpointComplete: self._on_complete,
+            protocol.NotifyCheckpointAborted: self._on_aborted,
         }
 
     # --- what the executor calls -----------------------------------------------------------------------------------
@@ -266,19 +221,19 @@ class StreamTask:
         """Return when (ms) a step is needed even if nothing arrives."""
         return None if self._loop is None else self._loop.next_deadline()
 
-    def metrics(self) -> TaskMetrics:
+    def metrics(self) -> protocol.TaskMetrics:
         """Return the task's progress so far."""
         contexts = [] if self.chain is None else self.chain.contexts
         accumulators = [(name, pickled(a)) for context in contexts for name, a in context.accumulators.items()]
         source, loop = self.source, self._loop
-        records_in, watermark = (0, MIN_TIMESTAMP) if loop is None else (loop.records_in, loop.watermark)
+        records_in, watermark = (0, records.MIN_TIMESTAMP) if loop is None else (loop.records_in, loop.watermark)
         operators = () if self.chain is None else self.chain.figures(records_in, watermark)
-        return TaskMetrics(
+        return protocol.TaskMetrics(
             self.execution,
             source.records_out if source is not None else records_in,
             sum(p.records_out for p in self.partitions.values()),
             watermark,
-            *metrics_of_task(operators),
+            *operator_chain.metrics_of_task(operators),
             tuple(accumulators),
             task_figures(
                 self.times,
@@ -323,7 +278,7 @@ class StreamTask:
         phase = self.life.phase
         if phase is Phase.TERMINAL:
             return Step.TERMINAL
-        if phase is Phase.CREATED and not (self.mail and isinstance(self.mail[0], CancelTask)):
+        if phase is Phase.CREATED and not (self.mail and isinstance(self.mail[0], protocol.CancelTask)):
             # A task without operators can do nothing else, except be cancelled.
             begun_ms = self._clock.steady_ms()
             self._initialize()
@@ -389,12 +344,12 @@ class StreamTask:
     def _initialize(self) -> None:
         self._tell_state(ExecutionState.INITIALIZING)
         deployment = self.deployment
-        program = load_program(deployment.program, deployment.task_name)
+        program = operator_chain.load_program(deployment.program, deployment.task_name)
         self.partitions = self._partitions_factory(program)
-        chain = self.chain = OperatorChain(program, self.partitions)
+        chain = self.chain = operator_chain.OperatorChain(program, self.partitions)
         key_groups = self.snapshots.key_groups
         chain.setup(
-            operator_context(
+            operator_chain.operator_context(
                 deployment, program, o, self._clock, self._backends, key_groups, self._tell, self._coroutines
             )
             for o in program.operators
@@ -407,20 +362,20 @@ class StreamTask:
         chain.resume_event_time(deployment.watermarks)
         self._begin(program, chain, Phase.OPEN if deployment.awaits_start else Phase.PROCESSING)
 
-    def _skip_finished(self, program: VertexProgram, finished: OperatorChain) -> None:
+    def _skip_finished(self, program: operator_chain.VertexProgram, finished: operator_chain.OperatorChain) -> None:
         """Commit the state of operators whose subtasks had all finished by the checkpoint, and report the end (G10)."""
         for operator in finished.operators:
             operator.recover_finished()
-        nothing = self.chain = OperatorChain(VertexProgram((), ()), {})
+        nothing = self.chain = operator_chain.OperatorChain(operator_chain.VertexProgram((), ()), {})
         for error in finished.close():
             raise error
         self._begin(program, nothing, Phase.PROCESSING)
         for partition in self.partitions.values():
-            partition.broadcast(Watermark(MAX_WATERMARK))
+            partition.broadcast(records.Watermark(records.MAX_WATERMARK))
         if not self.gate.channels:
             self.finish_data(drain=True)
 
-    def _begin(self, program: VertexProgram, chain: OperatorChain, phase: Phase) -> None:
+    def _begin(self, program: operator_chain.VertexProgram, chain: operator_chain.OperatorChain, phase: Phase) -> None:
         """Make the task ready to be driven: its operators are open, or all of them have finished."""
         settings, timeout_ms = self.settings, program.buffer_timeout_ms
         self.chain = chain
@@ -455,7 +410,7 @@ class StreamTask:
         self.life.move(phase)
         self._tell_state(ExecutionState.RUNNING)
 
-    def _markers(self, chain: OperatorChain, *, is_source: bool) -> LatencyMarkers | None:
+    def _markers(self, chain: operator_chain.OperatorChain, *, is_source: bool) -> LatencyMarkers | None:
         if self.settings.latency is None:
             return None
         partitions = self.partitions.values()
@@ -476,16 +431,16 @@ class StreamTask:
             return
         held_barrier = self.ending.on_end_of_data(EndOfTask.FINISHED if drain else EndOfTask.SUSPENDED)
         for partition in self.partitions.values():
-            partition.broadcast(EndOfData(drain), flush=True)
+            partition.broadcast(records.EndOfData(drain), flush=True)
         life.move(Phase.DATA_FINISHED)
-        self._tell(EndOfDataReached(self.execution))
+        self._tell(protocol.EndOfDataReached(self.execution))
         if held_barrier is not None:
             checkpoints.trigger_checkpoint(*held_barrier)
         self.close_when_done()
 
     def on_channel_state_recovered(self) -> None:
         """Report that the restored records in flight have been processed, so the task may be in a new checkpoint."""
-        self._tell(ChannelStateRecovered(self.execution))
+        self._tell(protocol.ChannelStateRecovered(self.execution))
 
     def close_when_done(self) -> None:
         """Close the operators once the data, the channels, the last checkpoint and its parts are done."""
@@ -498,7 +453,7 @@ class StreamTask:
         for error in self.chain.close():
             raise error
         for partition in self.partitions.values():
-            partition.broadcast(EndOfPartition(), flush=True)
+            partition.broadcast(records.EndOfPartition(), flush=True)
 
     def _try_finish(self) -> Step:
         if not all(p.is_empty for p in self.partitions.values()):
@@ -506,9 +461,9 @@ class StreamTask:
         self._end(ExecutionState.FINISHED)
         return Step.WORKED
 
-    def _end(self, state: ExecutionState, failure: Failure | None = None) -> None:
+    def _end(self, state: ExecutionState, failure: protocol.Failure | None = None) -> None:
         for message in self.mail:
-            if not isinstance(message, TriggerCheckpoint):
+            if not isinstance(message, protocol.TriggerCheckpoint):
                 continue
             if state is not ExecutionState.FINISHED or message.stop is None:
                 self._decline(message, "the task has ended")  # otherwise the coordinator would wait for barriers
@@ -530,31 +485,31 @@ class StreamTask:
             for error in self.chain.close():
                 forget_traceback(error)
 
-    def _tell_state(self, state: ExecutionState, failure: Failure | None = None) -> None:
-        self._tell(TaskStateChanged(self.execution, state.value, failure))
+    def _tell_state(self, state: ExecutionState, failure: protocol.Failure | None = None) -> None:
+        self._tell(protocol.TaskStateChanged(self.execution, state.value, failure))
 
     # --- mail ------------------------------------------------------------------------------------------------------
 
-    def _on_mail(self, message: ToWorker) -> None:
-        if isinstance(message, CancelTask):
+    def _on_mail(self, message: protocol.ToWorker) -> None:
+        if isinstance(message, protocol.CancelTask):
             self._close_operators()
             self._end(ExecutionState.CANCELED)
         else:
             self._handlers[type(message)](message)
 
-    def _on_start(self, message: StartTask) -> None:
+    def _on_start(self, message: protocol.StartTask) -> None:
         if self.life.phase is Phase.OPEN:
             self.life.move(Phase.PROCESSING)
 
-    def _on_splits(self, message: AssignSplits) -> None:
+    def _on_splits(self, message: protocol.AssignSplits) -> None:
         if self.source is not None:
             self.source.add_splits(message.splits, message.no_more)
 
-    def _on_watermark_announced(self, message: AnnounceWatermark) -> None:
+    def _on_watermark_announced(self, message: protocol.AnnounceWatermark) -> None:
         if self.source is not None:
             self.source.align(message.allowed_ms)
 
-    def _on_trigger(self, message: TriggerCheckpoint) -> None:
+    def _on_trigger(self, message: protocol.TriggerCheckpoint) -> None:
         life = self.life
         is_leaving = self.ending.has_finished and (life.phase is Phase.CLOSING or self.ending.is_committed)
         if is_leaving and message.stop is not None:
@@ -570,26 +525,26 @@ class StreamTask:
         assert self._checkpoints is not None, "what injects barriers has been opened"
         self._checkpoints.trigger_checkpoint(build_barrier(message, self.settings), 0, 0)
 
-    def _stop_source(self, savepoint_id: int, stop: StopMode) -> None:
+    def _stop_source(self, savepoint_id: int, stop: protocol.StopMode) -> None:
         assert self._loop is not None, "a source has been opened"
         self.ending.on_stop(savepoint_id)
         if self.life.phase is Phase.DRAINING:
             return  # its input was exhausted earlier, so the end is final in either mode
-        if stop is StopMode.DRAIN:
+        if stop is protocol.StopMode.DRAIN:
             self._loop.end_source()
         else:
             self.finish_data(drain=False)
 
-    def _decline(self, message: TriggerCheckpoint, reason: str) -> None:
-        self._tell(DeclineCheckpoint(self.execution, message.checkpoint_id, reason, is_unready=True))
+    def _decline(self, message: protocol.TriggerCheckpoint, reason: str) -> None:
+        self._tell(protocol.DeclineCheckpoint(self.execution, message.checkpoint_id, reason, is_unready=True))
 
-    def _on_complete(self, message: NotifyCheckpointComplete) -> None:
+    def _on_complete(self, message: protocol.NotifyCheckpointComplete) -> None:
         assert self._checkpoints is not None, "mail is for tasks that have been opened"
         self._checkpoints.on_complete(message.checkpoint_id)
         if self.ending.is_committed:
             self.close_when_done()
 
-    def _on_aborted(self, message: NotifyCheckpointAborted) -> None:
+    def _on_aborted(self, message: protocol.NotifyCheckpointAborted) -> None:
         assert self._checkpoints is not None, "mail is for tasks that have been opened"
         assert self._loop is not None, "mail is for tasks that have been opened"
         self._loop.barriers.on_aborted(message.checkpoint_id)

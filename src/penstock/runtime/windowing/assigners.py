@@ -25,14 +25,7 @@ from penstock.base.errors import WrongTypeError, WrongValueError
 from penstock.base.time import to_millis
 from penstock.base.typeinfo import Types, TypeSerializer
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP
-from penstock.runtime.windowing.triggers import (
-    CountTrigger,
-    EventTimeTrigger,
-    NeverTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
-    Trigger,
-)
+from penstock.runtime.windowing import triggers
 from penstock.state.states import ValueStateDescriptor
 
 
@@ -260,7 +253,7 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Return the windows of a record; `timestamp` is its event time in ms, or -2**63 if it has none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
+    def get_default_trigger(self, env: Any) -> triggers.Trigger[T, W]:
         """Return the trigger for streams that set none."""
 
     @abstractmethod
@@ -310,9 +303,9 @@ class _OfEventTime(_AlignedWindows):
         """Return the windows of the record's timestamp."""
         return [TimeWindow(start, end) for start, end in self.assign(timestamp)[2]]
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: Any) -> triggers.Trigger[Any, Any]:
         """Return a trigger that fires when the watermark passes the end."""
-        return EventTimeTrigger()
+        return triggers.EventTimeTrigger()
 
     def is_event_time(self) -> bool:
         """Yes."""
@@ -326,9 +319,9 @@ class _OfProcessingTime(_AlignedWindows):
         """Return the windows of the current processing time."""
         return [TimeWindow(start, end) for start, end in self.assign(context.get_current_processing_time())[2]]
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: Any) -> triggers.Trigger[Any, Any]:
         """Return a trigger that fires when the clock passes the end."""
-        return ProcessingTimeTrigger()
+        return triggers.ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
         """No."""
@@ -493,9 +486,9 @@ class _EventTimeSessions(_Sessions):
         """Return a window that begins at the record's timestamp and lasts for the gap."""
         return [TimeWindow(timestamp, timestamp + self._extract_gap_ms(element))]
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: Any) -> triggers.Trigger[Any, Any]:
         """Return a trigger that fires when the watermark passes the end."""
-        return EventTimeTrigger()
+        return triggers.EventTimeTrigger()
 
     def is_event_time(self) -> bool:
         """Yes."""
@@ -510,9 +503,9 @@ class _ProcessingTimeSessions(_Sessions):
         now_ms = context.get_current_processing_time()
         return [TimeWindow(now_ms, now_ms + self._extract_gap_ms(element))]
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: Any) -> triggers.Trigger[Any, Any]:
         """Return a trigger that fires when the clock passes the end."""
-        return ProcessingTimeTrigger()
+        return triggers.ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
         """No."""
@@ -614,9 +607,9 @@ class _CountWindows(WindowAssigner[Any, Any]):
         state.update(number + 1)
         return number
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: Any) -> triggers.Trigger[Any, Any]:
         """Return a trigger that fires when the window is full, and purges it."""
-        return PurgingTrigger(CountTrigger(self.window_size))
+        return triggers.PurgingTrigger(triggers.CountTrigger(self.window_size))
 
     def get_window_serializer(self) -> TypeSerializer[CountWindow]:
         """Return a serializer that writes the window's number."""
@@ -697,9 +690,9 @@ class GlobalWindows(WindowAssigner[Any, Any]):
         """Return the global window."""
         return [GlobalWindow()]
 
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: Any) -> triggers.Trigger[Any, Any]:
         """Return a trigger that never fires."""
-        return NeverTrigger()
+        return triggers.NeverTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
         """Zeros."""

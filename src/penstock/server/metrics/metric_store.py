@@ -24,21 +24,7 @@ from penstock.runtime.job.view import JobView, RescaleCause, SubtaskView, Vertex
 from penstock.runtime.protocol import OperatorFigures
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.server.dispatcher import DispatchedJob, Dispatcher
-from penstock.server.metrics.scopes import (
-    NO_CHANNELS,
-    ChannelMemory,
-    Histogram,
-    Scope,
-    Scoped,
-    ThisProcess,
-    Value,
-    channel_memory,
-    flat,
-    memory_metrics,
-    of_operator,
-    process_metrics,
-    spelled,
-)
+from penstock.server.metrics import scopes
 from penstock.server.metrics.tasks import (
     SENT,
     History,
@@ -62,12 +48,12 @@ class ViewMetrics:
         driver: this process.
     """
 
-    def __init__(self, rates: Rates, rescales: int, driver: ThisProcess) -> None:
+    def __init__(self, rates: Rates, rescales: int, driver: scopes.ThisProcess) -> None:
         self.view = rates.view
         self._rates = rates
         self._rescales = rescales
         self._driver = driver
-        self._subtasks: dict[tuple[int, int], tuple[Scoped, ...]] = {}
+        self._subtasks: dict[tuple[int, int], tuple[scopes.Scoped, ...]] = {}
         self._listed: dict[int, dict[str, str | int | float]] = {}
 
     # --- as lists of names -----------------------------------------------------------------------------------------
@@ -75,10 +61,13 @@ class ViewMetrics:
     def subtask(self, vertex: VertexView, subtask: SubtaskView) -> dict[str, str | int | float]:
         """Return the metrics of a subtask and of its operators, prefixed with their names; zeros before it reports."""
         task, *operators = self.of_subtask(vertex, subtask) or self._made(vertex, nothing_counted(vertex, subtask))
-        listed = flat(task.values)
+        listed = scopes.flat(task.values)
         for operator in operators:
             name = operator.variables["operator_name"]
-            listed.update((of_operator(name, spelled(operator, key)), of) for key, of in flat(operator.values).items())
+            listed.update(
+                (scopes.of_operator(name, scopes.spelled(operator, key)), of)
+                for key, of in scopes.flat(operator.values).items()
+            )
         return listed
 
     def vertex(self, vertex: VertexView) -> dict[str, str | int | float]:
@@ -94,13 +83,13 @@ class ViewMetrics:
     # --- with scopes -----------------------------------------------------------------------------------------------
 
     @cached_property
-    def job(self) -> Scoped:
+    def job(self) -> scopes.Scoped:
         """The metrics of the job itself."""
         variables = {"host": self._driver.host, **self._of_job}
-        return Scoped(Scope.JOB, variables, job_metrics(self.view, self._rescales))
+        return scopes.Scoped(scopes.Scope.JOB, variables, job_metrics(self.view, self._rescales))
 
     @cached_property
-    def latency(self) -> tuple[Scoped, ...]:
+    def latency(self) -> tuple[scopes.Scoped, ...]:
         """The ages of latency markers at each operator, by subtask and, depending on the granularity, by source."""
         return tuple(
             scoped
@@ -112,23 +101,23 @@ class ViewMetrics:
         )
 
     @cached_property
-    def workers(self) -> dict[str, Scoped]:
+    def workers(self) -> dict[str, scopes.Scoped]:
         """The metrics of its workers, by id."""
         return {
-            worker.worker_id: Scoped(
-                Scope.TASK_MANAGER, {"host": worker.host, "tm_id": worker.worker_id}, self._worker(worker)
+            worker.worker_id: scopes.Scoped(
+                scopes.Scope.TASK_MANAGER, {"host": worker.host, "tm_id": worker.worker_id}, self._worker(worker)
             )
             for worker in self.view.workers
         }
 
-    def of_subtask(self, vertex: VertexView, subtask: SubtaskView) -> tuple[Scoped, ...]:
+    def of_subtask(self, vertex: VertexView, subtask: SubtaskView) -> tuple[scopes.Scoped, ...]:
         """Return the metrics of a subtask and then of its operators; empty before its first report."""
         key = vertex.index, subtask.subtask
         if key not in self._subtasks:
             self._subtasks[key] = tuple(self._made(vertex, subtask))
         return self._subtasks[key]
 
-    def scoped(self) -> Iterator[Scoped]:
+    def scoped(self) -> Iterator[scopes.Scoped]:
         """Yield all metrics."""
         yield self.job
         yield from self.workers.values()
@@ -141,7 +130,7 @@ class ViewMetrics:
     def _of_job(self) -> dict[str, str]:
         return {"job_id": self.view.job_id, "job_name": self.view.name}
 
-    def _made(self, vertex: VertexView, subtask: SubtaskView) -> Iterator[Scoped]:
+    def _made(self, vertex: VertexView, subtask: SubtaskView) -> Iterator[scopes.Scoped]:
         metrics = subtask.metrics
         if metrics is None:
             return
@@ -158,7 +147,7 @@ class ViewMetrics:
         }
         figures = metrics.figures
         users = counter_names(metrics) if figures is None else frozenset[str]()
-        yield Scoped(Scope.TASK, variables, task_metrics(metrics, rates, vertex.is_source), users)
+        yield scopes.Scoped(scopes.Scope.TASK, variables, task_metrics(metrics, rates, vertex.is_source), users)
         if figures is None:
             return
         operators = {operator.operator_id: operator for operator in figures.operators}
@@ -170,7 +159,7 @@ class ViewMetrics:
             if is_last and info is vertex.infos[-1]:  # a sink
                 values = {**SENT, "numRecordsSend": own.records_in, **values}
             named = {**variables, "operator_id": info.operator_id, "operator_name": info.name}
-            yield Scoped(Scope.OPERATOR, named, values, counter_names(own))
+            yield scopes.Scoped(scopes.Scope.OPERATOR, named, values, counter_names(own))
             yield from self._of_state(named, own)
 
     def _place(self, subtask: SubtaskView) -> dict[str, str]:
@@ -178,7 +167,7 @@ class ViewMetrics:
         host = next((worker.host for worker in self.view.workers if worker.worker_id == worker_id), self._driver.host)
         return {"host": host, "tm_id": worker_id}
 
-    def _of_markers(self, subtask: SubtaskView, figures: OperatorFigures) -> Iterator[Scoped]:
+    def _of_markers(self, subtask: SubtaskView, figures: OperatorFigures) -> Iterator[scopes.Scoped]:
         operator = {"operator_id": figures.operator_id, "operator_subtask_index": str(subtask.subtask)}
         for source, ages in figures.latency.items():
             source_id, _, source_subtask = source.partition(".")
@@ -186,36 +175,41 @@ class ViewMetrics:
             named = {key: value for key, value in of_source.items() if value} | operator
             variables = {**self._of_job, **self._place(subtask), **named}
             name = ".".join(["latency", *named, "latency"])
-            yield Scoped(Scope.JOB_ON_TASK_MANAGER, variables, {name: Histogram.of(ages)})
+            yield scopes.Scoped(scopes.Scope.JOB_ON_TASK_MANAGER, variables, {name: scopes.Histogram.of(ages)})
 
-    def _of_state(self, operator: dict[str, str], figures: OperatorFigures) -> Iterator[Scoped]:
+    def _of_state(self, operator: dict[str, str], figures: OperatorFigures) -> Iterator[scopes.Scoped]:
         """Yield the access latencies of an operator's states, one state after the other."""
-        by_state: dict[str, dict[str, Value]] = {}
+        by_state: dict[str, dict[str, scopes.Value]] = {}
         for name, times in figures.state_latency.items():
             state, _, metric = name.rpartition(".")
-            by_state.setdefault(state, {})[metric] = Histogram.of(times)
+            by_state.setdefault(state, {})[metric] = scopes.Histogram.of(times)
         is_variable = bool(by_state) and self._configuration.read(STATE_LATENCY_NAME_AS_VARIABLE)
         for state, metrics in by_state.items():
             if is_variable:
                 named = {f"state_name.{name}": value for name, value in metrics.items()}
-                yield Scoped(Scope.OPERATOR, {**operator, "state_name": state}, named)
+                yield scopes.Scoped(scopes.Scope.OPERATOR, {**operator, "state_name": state}, named)
             else:
-                yield Scoped(Scope.OPERATOR, operator, {f"{state}.{name}": value for name, value in metrics.items()})
+                yield scopes.Scoped(
+                    scopes.Scope.OPERATOR, operator, {f"{state}.{name}": value for name, value in metrics.items()}
+                )
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
-    def _worker(self, worker: WorkerView) -> dict[str, Value]:
-        values: dict[str, Value] = {"Status.Penstock.Slow": worker.slow is not None}
+    def _worker(self, worker: WorkerView) -> dict[str, scopes.Value]:
+        values: dict[str, scopes.Value] = {"Status.Penstock.Slow": worker.slow is not None}
         if worker.process_id == os.getpid() and worker.host in ("localhost", self._driver.host):
-            values.update(process_metrics(*self._driver.figures()))
+            values.update(scopes.process_metrics(*self._driver.figures()))
         elif worker.process is not None:
             known = [] if self._rates.base is None else self._rates.base.workers
             before = next((candidate.process for candidate in known if candidate.worker_id == worker.worker_id), None)
             total, earlier = worker.process.collections_ms, None if before is None else before.collections_ms
-            values.update(process_metrics(worker.process, self._rates.of_process(total, earlier)))
+            values.update(scopes.process_metrics(worker.process, self._rates.of_process(total, earlier)))
         managed = self._managed_bytes
         used = managed if self._has_rocksdb else 0
-        return {**values, **memory_metrics(used, managed, self._channels.get(worker.worker_id, NO_CHANNELS))}
+        return {
+            **values,
+            **scopes.memory_metrics(used, managed, self._channels.get(worker.worker_id, scopes.NO_CHANNELS)),
+        }
 
     @cached_property
     def _managed_bytes(self) -> int:
@@ -230,8 +224,8 @@ class ViewMetrics:
         return Configuration.from_dict(self.view.configuration)
 
     @cached_property
-    def _channels(self) -> Mapping[str, ChannelMemory]:
-        return channel_memory(self.view)
+    def _channels(self) -> Mapping[str, scopes.ChannelMemory]:
+        return scopes.channel_memory(self.view)
 
 
 #: The interval (ms) between points, and the maximum number of points: an hour.
@@ -289,7 +283,7 @@ def _taken(metrics: ViewMetrics) -> dict[tuple[str | None, str], float]:
             scoped
             for subtask in vertex.subtasks
             for scoped in metrics.of_subtask(vertex, subtask)
-            if scoped.scope is Scope.TASK
+            if scoped.scope is scopes.Scope.TASK
         ]
         for name in (*SUMS, *MAXIMA):
             numbers = [number for task in tasks if (number := _number(task, name)) is not None]
@@ -301,7 +295,7 @@ def _taken(metrics: ViewMetrics) -> dict[tuple[str | None, str], float]:
     return points
 
 
-def _number(scoped: Scoped, name: str) -> float | None:
+def _number(scoped: scopes.Scoped, name: str) -> float | None:
     value = scoped.values.get(name)
     return float(value) if isinstance(value, int | float) else None
 
@@ -325,7 +319,7 @@ class MetricStore:
         self._now = now
         self._lock = threading.Lock()
         self._jobs: dict[str, _Followed] = {}
-        self._driver = ThisProcess.of_driver(now)
+        self._driver = scopes.ThisProcess.of_driver(now)
 
     @classmethod
     def of(cls, dispatcher: Dispatcher) -> MetricStore:
@@ -345,23 +339,27 @@ class MetricStore:
 
     def jobmanager(self) -> Listed:
         """Return the metrics of the driver's process, and of all its workers together."""
-        return flat(self._cluster().values)
+        return scopes.flat(self._cluster().values)
 
     def taskmanager(self, tm_id: str) -> Listed:
         """Return the metrics of a worker by id, or of the driver, which replaces the workers of a job without any."""
         for metrics in reversed(self._current()):
             if (scoped := metrics.workers.get(tm_id)) is not None:
-                return flat(scoped.values)
-        return flat({**self._of_driver(), **memory_metrics(0, 0, NO_CHANNELS)}) if tm_id == DRIVER_ID else {}
+                return scopes.flat(scoped.values)
+        return (
+            scopes.flat({**self._of_driver(), **scopes.memory_metrics(0, 0, scopes.NO_CHANNELS)})
+            if tm_id == DRIVER_ID
+            else {}
+        )
 
     def job(self, job_id: str) -> Listed:
         """Return the metrics of a job itself, and the ages of latency markers, like Flink."""
         metrics = self._find_metrics(job_id)
         if metrics is None:
             return {}
-        listed = flat(metrics.job.values)
+        listed = scopes.flat(metrics.job.values)
         for scoped in metrics.latency:
-            listed.update((spelled(scoped, name), value) for name, value in flat(scoped.values).items())
+            listed.update((scopes.spelled(scoped, name), value) for name, value in scopes.flat(scoped.values).items())
         return listed
 
     def vertex(self, job_id: str, vertex_id: str) -> Listed:
@@ -384,7 +382,7 @@ class MetricStore:
 
     # --- for reporters and pages -----------------------------------------------------------------------------------
 
-    def scoped(self, since: float = 0.0) -> Iterator[Scoped]:
+    def scoped(self, since: float = 0.0) -> Iterator[scopes.Scoped]:
         """Yield all metrics of the process and its running jobs, and of jobs whose end was unknown at `since`.
 
         `since` is a time of the store's clock. A worker appears once, whichever jobs it belongs to.
@@ -393,7 +391,7 @@ class MetricStore:
         seen: set[tuple[str, str]] = set()
         for metrics in self._current(since):
             for scoped in metrics.scoped():
-                if scoped.scope is Scope.TASK_MANAGER:
+                if scoped.scope is scopes.Scope.TASK_MANAGER:
                     name = scoped.variables["host"], scoped.variables["tm_id"]
                     if name in seen:
                         continue
@@ -445,10 +443,10 @@ class MetricStore:
                 followed.ended_at = self._now()
             return followed.refresh_metrics(view, self._driver)
 
-    def _cluster(self) -> Scoped:
+    def _cluster(self) -> scopes.Scoped:
         jobs = self._current()
         workers = [(worker.worker_id, metrics.view) for metrics in jobs for worker in metrics.view.workers]
-        values: dict[str, Value] = {
+        values: dict[str, scopes.Value] = {
             **self._of_driver(),
             "numRegisteredTaskManagers": len(workers),
             "numPendingTaskManagers": sum(metrics.view.workers_awaited for metrics in jobs),
@@ -456,10 +454,10 @@ class MetricStore:
             "taskSlotsTotal": len(workers),
             "taskSlotsAvailable": sum(_is_free(worker_id, view) for worker_id, view in workers),
         }
-        return Scoped(Scope.JOB_MANAGER, {"host": self._driver.host}, values)
+        return scopes.Scoped(scopes.Scope.JOB_MANAGER, {"host": self._driver.host}, values)
 
-    def _of_driver(self) -> dict[str, Value]:
-        return process_metrics(*self._driver.figures())
+    def _of_driver(self) -> dict[str, scopes.Value]:
+        return scopes.process_metrics(*self._driver.figures())
 
 
 _shared: dict[Dispatcher, MetricStore] = {}
@@ -476,7 +474,7 @@ class _Followed:
         self._metrics: ViewMetrics | None = None
         self._rescales_seen: set[int] = set()
 
-    def refresh_metrics(self, view: JobView, driver: ThisProcess) -> ViewMetrics:
+    def refresh_metrics(self, view: JobView, driver: scopes.ThisProcess) -> ViewMetrics:
         if self._metrics is None or self._metrics.view is not view:
             self._rescales_seen.update(rescale.at_ms for rescale in view.rescales if rescale.cause is not _FIRST)
             self._metrics = ViewMetrics(Rates(view, self._history.add(view)), len(self._rescales_seen), driver)

@@ -25,18 +25,9 @@ from penstock.base.metrics import METRICS_REPORTERS, METRICS_SCOPE_DELIMITER, TR
 from penstock.runtime.checkpoint.statistics import CheckpointRecord
 from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
-from penstock.server.metrics.scopes import (
-    COUNTER,
-    GAUGE,
-    HISTOGRAM,
-    METER,
-    Scoped,
-    ScopeFormats,
-    Value,
-    classify_metric,
-)
+from penstock.server.metrics import scopes
 
-_KINDS: Final = (COUNTER, GAUGE, HISTOGRAM, METER)
+_KINDS: Final = (scopes.COUNTER, scopes.GAUGE, scopes.HISTOGRAM, scopes.METER)
 
 
 @dataclass(frozen=True)
@@ -71,9 +62,9 @@ class MetricFilter:
         self._excludes = _rules(excludes or "", f"{key}.excludes")
         self._known: dict[tuple[str, str, str], bool] = {}
 
-    def takes(self, scoped: Scoped, name: str, value: Value) -> bool:
+    def takes(self, scoped: scopes.Scoped, name: str, value: scopes.Value) -> bool:
         """Return whether the filter accepts a metric of a scope."""
-        key = scoped.scope.value, name, classify_metric(scoped, name, value)
+        key = scoped.scope.value, name, scopes.classify_metric(scoped, name, value)
         known = self._known.get(key)
         if known is None:
             infix, _, last = name.rpartition(".")
@@ -146,7 +137,7 @@ class ReporterSettings:
     name: str
     type: str
     options: Mapping[str, str]
-    formats: ScopeFormats
+    formats: scopes.ScopeFormats
     delimiter: str
     filter: MetricFilter
     excluded: frozenset[str]
@@ -200,7 +191,7 @@ def _settings(signal: str, name: str, options: dict[str, str], configuration: Co
         name,
         _type(signal, key, options),
         options,
-        ScopeFormats(configuration, delimiter),
+        scopes.ScopeFormats(configuration, delimiter),
         delimiter,
         MetricFilter(options.get("filter.includes"), options.get("filter.excludes"), f"{key}.filter"),
         frozenset(part.strip(" <>") for part in re.split("[;,]", options.get("scope.variables.excludes", "")) if part),
@@ -253,14 +244,14 @@ class Reporter(ABC):
         self.settings = settings
 
     @abstractmethod
-    def report(self, metrics: Iterable[Scoped], spans: Sequence[Span]) -> None:
+    def report(self, metrics: Iterable[scopes.Scoped], spans: Sequence[Span]) -> None:
         """Send the metrics or spans that it handles."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """Release its resources."""
 
 
-def taken(settings: ReporterSettings, metrics: Iterable[Scoped]) -> Iterator[Scoped]:
+def taken(settings: ReporterSettings, metrics: Iterable[scopes.Scoped]) -> Iterator[scopes.Scoped]:
     """Yield the metrics that a reporter accepts, with the variables that it wants."""
     excluded, additional, takes = settings.excluded, settings.additional, settings.filter.takes
     for scoped in metrics:

@@ -51,23 +51,8 @@ from penstock import __version__
 from penstock.base.errors import MissingPathError, shorten
 from penstock.base.secrets import hide, hide_json
 from penstock.server.page import files
+from penstock.server.rest.calls import routing
 from penstock.server.rest.calls.context import RestContext, RestSettings, Role, cookie_name, read_cookie, role_of_token
-from penstock.server.rest.calls.routing import (
-    JSON_TYPE,
-    TEXT_TYPE,
-    Access,
-    Answer,
-    Call,
-    Html,
-    Parameter,
-    Pool,
-    RestError,
-    Route,
-    Text,
-    build_answer,
-    build_parameter_schema,
-    error_answer,
-)
 from penstock.server.rest.handlers import checkpoints, cluster, jobs, metrics, programs, rescales, vertices
 
 #: Error answers, for a refused path, query or body.
@@ -86,14 +71,14 @@ _SECURITY: dict[str, list[dict[str, list[str]]]] = {"open": [{}, {"token": []}, 
 
 
 @cache
-def _components(routes: tuple[Route, ...]) -> tuple[dict[Any, Any], dict[str, Any]]:
+def _components(routes: tuple[routing.Route, ...]) -> tuple[dict[Any, Any], dict[str, Any]]:
     kinds = list({str(kind): kind for route in routes for kind in (route.answers, route.body)}.values())
-    kinds = [kind for kind in kinds if kind is not None and kind not in (Text, Html)]
+    kinds = [kind for kind in kinds if kind is not None and kind not in (routing.Text, routing.Html)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     return dict(zip(map(str, kinds), schemas, strict=True)), components
 
 
-def document(routes: Iterable[Route], cookie: str = "penstock-rest-8081") -> dict[str, Any]:
+def document(routes: Iterable[routing.Route], cookie: str = "penstock-rest-8081") -> dict[str, Any]:
     """Build the document of all routes, omitting their /v1 twins; `cookie` names the login cookie."""
     listed = tuple(routes)
     schemas, components = _components(listed)
@@ -123,15 +108,15 @@ def document(routes: Iterable[Route], cookie: str = "penstock-rest-8081") -> dic
     }
 
 
-def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    if route.answers is Text:
+def _operation(route: routing.Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    if route.answers is routing.Text:
         content = {"text/plain": {"schema": {"type": "string"}}}
-    elif route.answers is Html:
+    elif route.answers is routing.Html:
         content = {"text/html": {"schema": {"type": "string"}}}
     else:
         content = {"application/json": {"schema": schemas[str(route.answers)]}}
     refusal: dict[str, Any] = {"application/json": {"schema": {"$ref": "#/components/schemas/Errors"}}}
-    if route.answers is Html:
+    if route.answers is routing.Html:
         refusal |= content
     responses = {str(route.code): {"description": "As asked.", "content": content}}
     responses |= {code: {"description": text, "content": refusal} for code, text in _REFUSALS.items()}
@@ -139,7 +124,7 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "summary": route.summary,
         "operationId": _operation_id(route),
         "parameters": [
-            {"name": name, "in": "path", "required": True, "schema": build_parameter_schema(name)}
+            {"name": name, "in": "path", "required": True, "schema": routing.build_parameter_schema(name)}
             for name in route.parameters
         ]
         + [_parameter(parameter) for parameter in route.query],
@@ -150,16 +135,16 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         form = {"type": "object", "properties": {"jarfile": {"type": "string", "format": "binary"}}}
         operation["requestBody"] = {"content": {"multipart/form-data": {"schema": form}}}
     if route.body is not None:
-        kind = "application/x-www-form-urlencoded" if route.answers is Html else "application/json"
+        kind = "application/x-www-form-urlencoded" if route.answers is routing.Html else "application/json"
         operation["requestBody"] = {"content": {kind: {"schema": schemas[str(route.body)]}}}
     return operation
 
 
-def _operation_id(route: Route) -> str:
+def _operation_id(route: routing.Route) -> str:
     return "_".join([route.method.lower(), *(part.lstrip(":") for part in route.path.split("/") if part)])
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
+def _parameter(parameter: routing.Parameter) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": parameter.kind}
     if parameter.values:
         schema["enum"] = list(parameter.values)
@@ -174,12 +159,12 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _order(route: Route) -> list[tuple[bool, str]]:
+def _order(route: routing.Route) -> list[tuple[bool, str]]:
     """Sort fixed parts of a path before parameters, so that /jobs/overview does not match /jobs/:jobid."""
     return [(part.startswith(":"), part) for part in route.path.split("/")]
 
 
-ROUTES: Final[list[Route]] = sorted(
+ROUTES: Final[list[routing.Route]] = sorted(
     [
         *checkpoints.ROUTES,
         *cluster.ROUTES,
@@ -208,7 +193,7 @@ def check_host(settings: RestSettings, headers: Mapping[str, str]) -> None:
     try:
         ipaddress.ip_address(host)
     except ValueError as error:
-        raise RestError(
+        raise routing.RestError(
             403,
             f"{host[:100]!r} is no name of this server; penstock.rest.allowed-hosts names more of them",
         ) from error
@@ -228,9 +213,11 @@ def check_origin(settings: RestSettings, headers: Mapping[str, str]) -> None:
         except ValueError:
             theirs = ""
         if theirs != own:
-            raise RestError(403, f"the {name} {value[:100]!r} is another site, which may not change anything here")
+            raise routing.RestError(
+                403, f"the {name} {value[:100]!r} is another site, which may not change anything here"
+            )
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and "origin" not in headers:
-        raise RestError(403, "a page of another site may not change anything here")
+        raise routing.RestError(403, "a page of another site may not change anything here")
 
 
 def check_own_page(settings: RestSettings, headers: Mapping[str, str]) -> None:
@@ -238,7 +225,7 @@ def check_own_page(settings: RestSettings, headers: Mapping[str, str]) -> None:
     check_origin(settings, headers)
     if "origin" in headers or "referer" in headers or headers.get("sec-fetch-site") == "same-origin":
         return
-    raise RestError(403, "a log-in changes something only for a page of this server; a program sends the token")
+    raise routing.RestError(403, "a log-in changes something only for a page of this server; a program sends the token")
 
 
 def get_role(settings: RestSettings, headers: Mapping[str, str]) -> Role:
@@ -247,7 +234,7 @@ def get_role(settings: RestSettings, headers: Mapping[str, str]) -> Role:
     return role_of_token(settings, given.strip()) if kind.lower() == "bearer" else "nobody"
 
 
-def check_access(settings: RestSettings, access: Access, role: Role) -> None:
+def check_access(settings: RestSettings, access: routing.Access, role: Role) -> None:
     """Refuse a request whose token is missing or insufficient."""
     if settings.token is None or role == "operator" or access == "login":
         return
@@ -256,8 +243,8 @@ def check_access(settings: RestSettings, access: Access, role: Role) -> None:
     if access == "reveals" and role == "reader":
         return
     if role == "reader":
-        raise RestError(403, "the reader's token may not change anything: this needs the operator's")
-    raise RestError(401, "this needs a token: Authorization: Bearer <token>, or a log-in at /login")
+        raise routing.RestError(403, "the reader's token may not change anything: this needs the operator's")
+    raise routing.RestError(401, "this needs a token: Authorization: Bearer <token>, or a log-in at /login")
 
 
 _audit = logging.getLogger("penstock.audit")
@@ -329,12 +316,12 @@ def page_file(asset: str | None) -> FileResponse:
     try:
         root = files()
     except MissingPathError as error:
-        raise RestError(404, str(error)) from error
+        raise routing.RestError(404, str(error)) from error
     if asset is None:
         return FileResponse(root / "index.html", headers={**_PAGE_HEADERS, "cache-control": "no-store"})
     known = {path.name: path for path in (root / "assets").iterdir()}
     if asset not in known:
-        raise RestError(404, f"Unable to load requested file /assets/{asset[:200]}.")
+        raise routing.RestError(404, f"Unable to load requested file /assets/{asset[:200]}.")
     return FileResponse(known[asset], headers={**_PAGE_HEADERS, "cache-control": "public, max-age=31536000, immutable"})
 
 
@@ -350,7 +337,7 @@ _HEADERS: Final = {
     "content-security-policy": DATA_POLICY,
 }
 #: The number of handlers of each kind that run at a time.
-THREADS: Final[dict[Pool, int]] = {"quick": 32, "workers": 16, "programs": 4}
+THREADS: Final[dict[routing.Pool, int]] = {"quick": 32, "workers": 16, "programs": 4}
 #: The path of the OpenAPI document, which Flink does not serve.
 OPENAPI_PATH: Final = "/openapi.json"
 
@@ -362,7 +349,7 @@ def application(context: RestContext, settings: RestSettings) -> Starlette:
     """Build the application with all routes, each with and without /v1."""
     context.settings = settings
     door = _Door(context, settings)
-    described = Route(
+    described = routing.Route(
         "GET",
         OPENAPI_PATH,
         lambda call: document(ROUTES, cookie_name(call.context.port)),
@@ -392,11 +379,11 @@ class _Door:
         self._headers = dict(_HEADERS)
         self._audit = Audit()
         #: thread limits by kind of route, created in the event loop
-        self._pools: dict[Pool, CapacityLimiter] = {}
+        self._pools: dict[routing.Pool, CapacityLimiter] = {}
         if settings.allow_origin is not None:
             self._headers["access-control-allow-origin"] = settings.allow_origin
 
-    def endpoint(self, route: Route) -> Endpoint:
+    def endpoint(self, route: routing.Route) -> Endpoint:
         """Return the Starlette endpoint for a route."""
 
         async def endpoint(request: Request) -> Response:
@@ -417,13 +404,13 @@ class _Door:
         value = read_cookie(request.headers, self._context.port)
         return (self._context.logins.get_role(value), True) if value else ("nobody", False)
 
-    async def _answer(self, route: Route, request: Request, role: Role, by_cookie: bool) -> Answer:
+    async def _answer(self, route: routing.Route, request: Request, role: Role, by_cookie: bool) -> routing.Answer:
         try:
             check_host(self._settings, request.headers)
             if route.must_be_own:
                 (check_own_page if by_cookie and role != "nobody" else check_origin)(self._settings, request.headers)
             check_access(self._settings, route.access, role)
-            call = Call(
+            call = routing.Call(
                 self._context,
                 route.check({name: str(value) for name, value in request.path_params.items()}),
                 dict(request.query_params),
@@ -431,16 +418,16 @@ class _Door:
                 request.headers.get("content-type", ""),
                 request.headers,
             )
-            return build_answer(route.code, await self._in_thread(route.pool, route.handler, call))
-        except RestError as error:
-            return error_answer(error.code, error.message)
+            return routing.build_answer(route.code, await self._in_thread(route.pool, route.handler, call))
+        except routing.RestError as error:
+            return routing.error_answer(error.code, error.message)
         except ClientDisconnect:
-            return error_answer(400, "the client is gone")
+            return routing.error_answer(400, "the client is gone")
         except Exception:  # noqa: BLE001 - the client gets an answer, and the log the traceback
             _log.exception("%s %s failed", route.method, printable(request.url.path))
-            return error_answer(500, "Internal server error; the log of the driver has its traceback.")
+            return routing.error_answer(500, "Internal server error; the log of the driver has its traceback.")
 
-    async def _in_thread(self, pool: Pool, function: Callable[[Any], T], argument: Any) -> T:
+    async def _in_thread(self, pool: routing.Pool, function: Callable[[Any], T], argument: Any) -> T:
         """Call a function in a thread of a pool; wait as long as the pool is full."""
         limiter = self._pools.get(pool)
         if limiter is None:
@@ -452,25 +439,25 @@ class _Door:
         try:
             check_host(self._settings, request.headers)
             return await self._in_thread("quick", page_file, request.path_params.get("name"))
-        except RestError as refusal:
-            return self._response(error_answer(refusal.code, refusal.message))
+        except routing.RestError as refusal:
+            return self._response(routing.error_answer(refusal.code, refusal.message))
 
     async def refuse_unrouted(self, request: Request, error: Exception) -> Response:
         """Answer 404 for unknown paths and, as in Flink, for known paths with another method."""
         try:
             check_host(self._settings, request.headers)
-        except RestError as refusal:
-            return self._response(error_answer(refusal.code, refusal.message))
+        except routing.RestError as refusal:
+            return self._response(routing.error_answer(refusal.code, refusal.message))
         path = request.url.path[:200]
         message = f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}"
-        return self._response(error_answer(404, message))
+        return self._response(routing.error_answer(404, message))
 
-    def _response(self, answer: Answer) -> Response:
+    def _response(self, answer: routing.Answer) -> Response:
         headers = {**self._headers, **answer.headers, "content-type": answer.content_type}
         body = answer.body
-        if answer.content_type == JSON_TYPE:
+        if answer.content_type == routing.JSON_TYPE:
             body = hide_json(body.decode()).encode()
-        elif answer.content_type == TEXT_TYPE:
+        elif answer.content_type == routing.TEXT_TYPE:
             body = hide(body.decode("utf-8", "replace")).encode()
         if answer.code == 401:
             headers["www-authenticate"] = "Bearer"
@@ -485,6 +472,6 @@ async def _body(request: Request, bytes_max: int) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > bytes_max:
-            raise RestError(413, f"the body is larger than {bytes_max} bytes")
+            raise routing.RestError(413, f"the body is larger than {bytes_max} bytes")
         parts.append(part)
     return b"".join(parts)

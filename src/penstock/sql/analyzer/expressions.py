@@ -13,18 +13,8 @@ from typing import Any, Final, Protocol
 
 from penstock.base.errors import UnsupportedError
 from penstock.sql.analyzer.calls import Calls, constant, no_function, number
+from penstock.sql.data import types
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import (
-    DoubleType,
-    FloatType,
-    IntervalResolution,
-    IntType,
-    LocalZonedTimestampType,
-    NullType,
-    RowType,
-    TimestampType,
-    TimeType,
-)
 from penstock.sql.functions.json import EMBEDDING, MISPLACED_JSON
 from penstock.sql.functions.registry import find_scalar
 from penstock.sql.logical.nodes import Filter, Join, JoinType, Node, Project
@@ -212,7 +202,7 @@ class ScalarAnalyser:
             case SqlRules(expression):
                 return self._by_sql(expression)
             case syntax.Unit(word):
-                return Constant(NullType(), word)
+                return Constant(types.NullType(), word)
             case syntax.In() | syntax.Quantified() | syntax.Exists() | syntax.Subquery() | syntax.Collection():
                 return self.scope.subquery(node, self)
             case syntax.NamedArgument():
@@ -231,12 +221,12 @@ class ScalarAnalyser:
 
     def field(self, row: Typed, name: str) -> Typed:
         """Return a field of a row."""
-        if not isinstance(row.type, RowType):
+        if not isinstance(row.type, types.RowType):
             raise ValidationError(f"{row} is a {row.type}, which has no field {name!r}")
         names = row.type.field_names()
         if name not in names:
             raise ValidationError(f"{row} has no field {name!r}, but {', '.join(names)}")
-        return self.calls.call("FIELD", [row, Constant(IntType(False), names.index(name))])
+        return self.calls.call("FIELD", [row, Constant(types.IntType(False), names.index(name))])
 
     def _reference(self, path: tuple[str, ...], at: int) -> Typed:
         if path[0] in self._parameters:
@@ -281,7 +271,7 @@ class ScalarAnalyser:
         left, right, unit = node.operands
         assert isinstance(unit, syntax.IntervalLiteral)
         of_months = unit.qualifier.resolution.is_of_months
-        resolution = IntervalResolution.MONTH if of_months else IntervalResolution.SECOND
+        resolution = types.IntervalResolution.MONTH if of_months else types.IntervalResolution.SECOND
         interval = self.typed(syntax.IntervalLiteral("1", syntax.IntervalQualifier(resolution)))
         return self.calls.call("MINUS_DATE", [self.typed(left), self.typed(right), interval])
 
@@ -323,12 +313,12 @@ class ScalarAnalyser:
         for when, then in node.branches:
             operands.append(self.typed(when) if subject is None else self._is_case(subject, when))
             operands.append(self.typed(then))
-        otherwise = Constant(NullType(), None) if node.otherwise is None else self.typed(node.otherwise)
+        otherwise = Constant(types.NullType(), None) if node.otherwise is None else self.typed(node.otherwise)
         return self.case([*operands, otherwise])
 
     def _is_case(self, subject: Typed, when: syntax.Expression) -> Typed:
         """Return whether the operand of CASE equals the value after WHEN, or one of a list of values."""
-        if isinstance(when, syntax.RowValue) and not isinstance(subject.type, RowType):
+        if isinstance(when, syntax.RowValue) and not isinstance(subject.type, types.RowType):
             return self.calls.membership(subject, [self.typed(item) for item in when.items])
         return self.calls.call("=", [subject, self.typed(when)])
 
@@ -370,9 +360,9 @@ class ScalarAnalyser:
         return self.calls.together("AND", [self.calls.call(operator, pair) for pair in pairs])
 
     def _double_beside(self, operand: Typed, other: Typed) -> Typed:
-        if not isinstance(operand.type, FloatType) or not isinstance(other.type, DoubleType):
+        if not isinstance(operand.type, types.FloatType) or not isinstance(other.type, types.DoubleType):
             return operand
-        return self.calls.implicit(operand, DoubleType(operand.type.is_nullable))
+        return self.calls.implicit(operand, types.DoubleType(operand.type.is_nullable))
 
     def _negated(self, condition: Typed, is_negated: bool) -> Typed:
         return self.calls.call("NOT", [condition]) if is_negated else condition
@@ -414,7 +404,7 @@ def _if(analyser: ScalarAnalyser, operands: Sequence[syntax.Expression]) -> Type
     if len(operands) != 3:
         raise ValidationError(f"IF takes a condition and two values, not {len(operands)} operands")
     condition, true_value, false_value = map(analyser.typed, operands)
-    for kinds in (TimeType, TimestampType | LocalZonedTimestampType):
+    for kinds in (types.TimeType, types.TimestampType | types.LocalZonedTimestampType):
         if isinstance(true_value.type, kinds) and isinstance(
             false_value.type, kinds
         ):  # the first value determines the precision

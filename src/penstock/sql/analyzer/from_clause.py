@@ -23,40 +23,18 @@ from typing import Final, TypeAlias
 from penstock.base.copies import repeats_if_deep
 from penstock.base.errors import UnsupportedError, WrongValueError, did_you_mean
 from penstock.base.time import parse_duration
+from penstock.sql.analyzer import subqueries
 from penstock.sql.analyzer.calls import Calls, number
 from penstock.sql.analyzer.changelog import CHANGELOG_FUNCTIONS, changelog_table
 from penstock.sql.analyzer.expressions import ScalarAnalyser
 from penstock.sql.analyzer.match_recognize import match_recognize
 from penstock.sql.analyzer.scopes import Part, Queries, RelationScope, VisibleColumn, build_scope, visible_columns
 from penstock.sql.analyzer.select import project
-from penstock.sql.analyzer.subqueries import (
-    TRUE,
-    conjoin,
-    has_one_row,
-    is_true,
-    join_condition,
-    settled,
-    shifted,
-    uncorrelated,
-    uses_outer,
-)
 from penstock.sql.analyzer.windows import WINDOW_FUNCTIONS, window_table
 from penstock.sql.data.errors import UnknownNameError, ValidationError
 from penstock.sql.data.types import ArrayType, BooleanType, DataType, IntType, MapType, MultisetType, RowType
 from penstock.sql.functions.type_rules import least_restrictive
-from penstock.sql.logical.nodes import (
-    Aggregate,
-    Correlate,
-    Filter,
-    Join,
-    JoinType,
-    Node,
-    PlanColumn,
-    Project,
-    RowSchema,
-    TemporalJoin,
-    Values,
-)
+from penstock.sql.logical import nodes
 from penstock.sql.parser import syntax
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.syntax import Hint, NamedTable
@@ -265,10 +243,10 @@ def correlated(
         user, operands = _called(relation.call, analyser)
         name = user.name
         assert isinstance(user.result_type, RowType)
-        columns = [PlanColumn(field.name, field.data_type) for field in user.result_type.fields]
-    schema = RowSchema(tuple(columns)).renamed(_names(columns, relation, name))
+        columns = [nodes.PlanColumn(field.name, field.data_type) for field in user.result_type.fields]
+    schema = nodes.RowSchema(tuple(columns)).renamed(_names(columns, relation, name))
     _check_join(node, left, schema, name)
-    plan = Correlate(
+    plan = nodes.Correlate(
         schema=left.schema.joined(schema, right_nullable=keeps),
         input=left.plan,
         function=name,
@@ -277,12 +255,12 @@ def correlated(
         options=(ORDINALITY,) if getattr(relation, "with_ordinality", False) else (),
         user=user,
     )
-    part = Part(relation.alias, (), len(left.schema), RowSchema(plan.schema.columns[len(left.schema) :]))
+    part = Part(relation.alias, (), len(left.schema), nodes.RowSchema(plan.schema.columns[len(left.schema) :]))
     visible = [*left.visible, *visible_columns(plan.schema, len(left.schema))]
     scope = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
     if node is not None and node.condition is not None:
         condition = calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType())
-        if condition != TRUE:
+        if condition != subqueries.TRUE:
             scope.plan = replace(plan, condition=condition)
     return scope
 
@@ -303,7 +281,7 @@ def _called(call: syntax.Expression, analyser: ScalarAnalyser) -> tuple[UserFunc
     return user, operands
 
 
-def _names(columns: Sequence[PlanColumn], relation: relations.Relation, name: str) -> Sequence[str]:
+def _names(columns: Sequence[nodes.PlanColumn], relation: relations.Relation, name: str) -> Sequence[str]:
     """Return the names of the columns; a single column of UNNEST takes the alias of the table."""
     if not relation.columns:
         if relation.alias is not None and len(columns) == 1 and isinstance(relation, relations.UnnestedTable):
@@ -317,7 +295,7 @@ def _names(columns: Sequence[PlanColumn], relation: relations.Relation, name: st
     return relation.columns
 
 
-def _check_join(node: relations.Join | None, left: RelationScope, schema: RowSchema, name: str) -> None:
+def _check_join(node: relations.Join | None, left: RelationScope, schema: nodes.RowSchema, name: str) -> None:
     if node is None:
         return
     if node.join_type not in ("INNER", "CROSS", "LEFT"):
@@ -330,27 +308,27 @@ def _check_join(node: relations.Join | None, left: RelationScope, schema: RowSch
         raise UnsupportedError(f"NATURAL and USING with {name} are not supported: write the condition after ON")
 
 
-def _unnest_columns(operands: Sequence[Typed], relation: relations.UnnestedTable) -> list[PlanColumn]:
+def _unnest_columns(operands: Sequence[Typed], relation: relations.UnnestedTable) -> list[nodes.PlanColumn]:
     if len(operands) != 1:
         raise ValidationError("UNNEST takes one array, map or multiset")
     columns = _unnested(operands[0].type)
     if relation.with_ordinality:
-        columns.append(PlanColumn("ORDINALITY", IntType(False)))
+        columns.append(nodes.PlanColumn("ORDINALITY", IntType(False)))
     return columns
 
 
-def _unnested(collection: DataType) -> list[PlanColumn]:
+def _unnested(collection: DataType) -> list[nodes.PlanColumn]:
     """Return the columns for the elements of an array or multiset, or for the entries of a map."""
     if isinstance(collection, MapType):
-        return [PlanColumn("KEY", collection.key_type), PlanColumn("VALUE", collection.value_type)]
+        return [nodes.PlanColumn("KEY", collection.key_type), nodes.PlanColumn("VALUE", collection.value_type)]
     if not isinstance(collection, ArrayType | MultisetType):
         raise ValidationError(f"UNNEST takes an array, a map or a multiset, not {collection}")
     element = collection.element_type
     if isinstance(element, RowType):
         # A NULL row has NULL in all columns.
         kinds = [kind.nullable() if element.is_nullable else kind for kind in element.field_types()]
-        return [PlanColumn(name, kind) for name, kind in zip(element.field_names(), kinds, strict=True)]
-    return [PlanColumn("EXPR$0", element)]
+        return [nodes.PlanColumn(name, kind) for name, kind in zip(element.field_names(), kinds, strict=True)]
+    return [nodes.PlanColumn("EXPR$0", element)]
 
 
 def lateral_query(
@@ -373,58 +351,58 @@ def lateral_query(
         raise ValidationError(f"the list of names has {len(names)} columns, and the query {len(query.schema)}")
     # Do not rename by a projection: the query's own projection may use the left columns, and must be the last step.
     query = replace(query, schema=query.schema.renamed(names))
-    plan = _joined(left.plan, query, keeps, TRUE, calls)
-    part = Part(relation.alias, (), width, RowSchema(plan.schema.columns[width:]))
+    plan = _joined(left.plan, query, keeps, subqueries.TRUE, calls)
+    part = Part(relation.alias, (), width, nodes.RowSchema(plan.schema.columns[width:]))
     visible = [*left.visible, *visible_columns(plan.schema, width)]
     scope = RelationScope([*left.parts, part], plan, visible, calls, left.outer)
     if node.condition is not None:
         condition = calls.implicit(ScalarAnalyser(scope, calls).typed(node.condition), BooleanType())
-        if condition != TRUE and keeps:
+        if condition != subqueries.TRUE and keeps:
             scope.plan = _joined(left.plan, query, keeps, condition, calls)
-        elif condition != TRUE:
-            scope.plan = Filter(schema=plan.schema, input=plan, condition=condition)
+        elif condition != subqueries.TRUE:
+            scope.plan = nodes.Filter(schema=plan.schema, input=plan, condition=condition)
     return scope
 
 
-def _joined(left: Node, query: Node, keeps: bool, on: Typed, calls: Calls) -> Node:
+def _joined(left: nodes.Node, query: nodes.Node, keeps: bool, on: Typed, calls: Calls) -> nodes.Node:
     """Join `left` with the query. `keeps`: whether to keep rows without a match.
 
     `on`: an additional condition over the columns of both.
     """
     selected: tuple[Typed, ...] | None = None
     names = query.schema.names
-    if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
+    if isinstance(query, nodes.Project) and any(map(subqueries.uses_outer, query.expressions)):
         # Evaluate the selected expressions over the join, where the outer columns are available.
         selected, query = query.expressions, query.input
-    inner = uncorrelated(query, calls)
+    inner = subqueries.uncorrelated(query, calls)
     width = len(left.schema)
-    is_one = bool(inner.conditions) and has_one_row(query)
-    if is_one and not is_true(on):
+    is_one = bool(inner.conditions) and subqueries.has_one_row(query)
+    if is_one and not subqueries.is_true(on):
         raise UnsupportedError(
             "LEFT JOIN LATERAL of an aggregate without groups takes ON TRUE: put the condition into the query around it"
         )
-    join_type = JoinType.LEFT if keeps or is_one else JoinType.INNER
-    joined = Join(
-        schema=left.schema.joined(inner.plan.schema, right_nullable=join_type is JoinType.LEFT),
+    join_type = nodes.JoinType.LEFT if keeps or is_one else nodes.JoinType.INNER
+    joined = nodes.Join(
+        schema=left.schema.joined(inner.plan.schema, right_nullable=join_type is nodes.JoinType.LEFT),
         left=left,
         right=inner.plan,
         join_type=join_type,
-        condition=join_condition(inner, width, () if on == TRUE else (on,), calls),
+        condition=subqueries.join_condition(inner, width, () if on == subqueries.TRUE else (on,), calls),
     )
     columns: list[Typed] = list(joined.schema.fields()[:width])
     if selected is None:
         columns += [_column(joined, query, index, is_one, calls) for index in range(len(query.schema))]
-    elif join_type is JoinType.LEFT:
+    elif join_type is nodes.JoinType.LEFT:
         raise UnsupportedError(
             "a LATERAL query that selects what it works out of columns of the table before it cannot be joined by LEFT "
             "JOIN, nor have an aggregate without groups"
         )
     else:
-        columns += [settled(expression, width) for expression in selected]
+        columns += [subqueries.settled(expression, width) for expression in selected]
     return project(joined, columns, [*left.schema.names, *names])
 
 
-def _column(joined: Join, query: Node, index: int, is_one: bool, calls: Calls) -> Typed:
+def _column(joined: nodes.Join, query: nodes.Node, index: int, is_one: bool, calls: Calls) -> Typed:
     """Return a column of the query. An aggregate without groups has a row even without input, where COUNT is 0."""
     column = joined.schema.field(len(joined.left.schema) + index)
     if not is_one or query.schema[index].type.is_nullable:
@@ -437,19 +415,19 @@ def _column(joined: Join, query: Node, index: int, is_one: bool, calls: Calls) -
     return calls.call("COALESCE", [column, calls.cast(number("0"), column.type)])
 
 
-def _is_count(node: Node, index: int) -> bool:
-    while isinstance(node, Project):
+def _is_count(node: nodes.Node, index: int) -> bool:
+    while isinstance(node, nodes.Project):
         column = node.expressions[index]
         if not isinstance(column, Field):
             return False
         node, index = node.input, column.index
-    return isinstance(node, Aggregate) and node.calls[index - len(node.keys)].function == "COUNT"
+    return isinstance(node, nodes.Aggregate) and node.calls[index - len(node.keys)].function == "COUNT"
 
 
 NEEDS_TIME: Final = (
     "Temporal table join currently only supports 'FOR SYSTEM_TIME AS OF' left table's time attribute field"
 )
-_JOINS = {"CROSS": JoinType.INNER} | {join_type.value: join_type for join_type in JoinType}
+_JOINS = {"CROSS": nodes.JoinType.INNER} | {join_type.value: join_type for join_type in nodes.JoinType}
 
 
 class RelationAnalyser:
@@ -526,10 +504,12 @@ class RelationAnalyser:
 
     def nothing(self, outer: RelationScope | None) -> RelationScope:
         """Return the scope of one row without columns."""
-        plan = Values(schema=RowSchema(()), rows=((),))
+        plan = nodes.Values(schema=nodes.RowSchema(()), rows=((),))
         return RelationScope([], plan, [], self.calls, outer)
 
-    def named(self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int) -> tuple[Node, tuple[str, ...]]:
+    def named(
+        self, path: tuple[str, ...], hints: tuple[relations.Hint, ...], at: int
+    ) -> tuple[nodes.Node, tuple[str, ...]]:
         """Return the plan and path of a table, view or WITH query. Raises `UnknownNameError` for an unknown name."""
         check_table_hints(hints, ".".join(path))
         if len(path) == 1:
@@ -545,13 +525,13 @@ class RelationAnalyser:
             raise UnknownNameError(f"Object '{path[-1]}' not found{where}{did_you_mean(path[-1], names)}", at, path[-1])
         return scan
 
-    def renamed(self, plan: Node, names: Sequence[str]) -> Node:
+    def renamed(self, plan: nodes.Node, names: Sequence[str]) -> nodes.Node:
         """Rename the columns of a plan."""
         if len(names) != len(plan.schema):
             raise ValidationError(f"the list of names has {len(names)} columns, and the table {len(plan.schema)}")
         return project(plan, plan.schema.fields(), names)
 
-    def _called(self, plan: Node, relation: relations.Relation, path: tuple[str, ...] = ()) -> RelationScope:
+    def _called(self, plan: nodes.Node, relation: relations.Relation, path: tuple[str, ...] = ()) -> RelationScope:
         if relation.columns:
             plan = self.renamed(plan, relation.columns)
         return build_scope(plan, self.calls, relation.alias, path)
@@ -579,13 +559,13 @@ class RelationAnalyser:
         conditions = self._merge(node, left, right, joined, join_type)
         if node.condition is not None:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
-        condition = self.calls.implicit(conjoin(conditions, self.calls), BooleanType())
-        schema = left.schema if join_type in (JoinType.SEMI, JoinType.ANTI) else joined.schema
+        condition = self.calls.implicit(subqueries.conjoin(conditions, self.calls), BooleanType())
+        schema = left.schema if join_type in (nodes.JoinType.SEMI, nodes.JoinType.ANTI) else joined.schema
         ttl = (
             self._lifetimes.get(get_relation_name(node.left) or ""),
             self._lifetimes.get(get_relation_name(node.right) or ""),
         )
-        joined.plan = Join(
+        joined.plan = nodes.Join(
             schema=schema,
             left=left.plan,
             right=right.plan,
@@ -593,16 +573,18 @@ class RelationAnalyser:
             condition=condition,
             state_ttl_ms=ttl,
         )
-        if join_type in (JoinType.SEMI, JoinType.ANTI):
+        if join_type in (nodes.JoinType.SEMI, nodes.JoinType.ANTI):
             joined.parts = left.parts
         return joined
 
-    def _joined(self, left: RelationScope, right: RelationScope, join_type: JoinType) -> RelationScope:
+    def _joined(self, left: RelationScope, right: RelationScope, join_type: nodes.JoinType) -> RelationScope:
         """Combine the columns of both sides; the plan follows when the condition is known."""
         width = len(left.schema)
         schema = left.schema.joined(right.schema, join_type.keeps_right, join_type.keeps_left)
         parts = [*left.parts, *(replace(part, offset=part.offset + width) for part in right.parts)]
-        plan = Join(schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=TRUE)
+        plan = nodes.Join(
+            schema=schema, left=left.plan, right=right.plan, join_type=join_type, condition=subqueries.TRUE
+        )
         visible = [*left.visible, *(column.moved(width) for column in right.visible)]
         return RelationScope(parts, plan, visible, self.calls, left.outer)
 
@@ -612,7 +594,7 @@ class RelationAnalyser:
         left: RelationScope,
         right: RelationScope,
         joined: RelationScope,
-        join_type: JoinType,
+        join_type: nodes.JoinType,
     ) -> list[Typed]:
         """Return the conditions on the columns of USING. Each becomes one merged column, and these come first."""
         width, conditions, merged = len(left.schema), [], []
@@ -630,7 +612,7 @@ class RelationAnalyser:
                 reason = f"Column '{name}' of USING not found on the {side} side of the join{near}"
                 raise UnknownNameError(reason, name=name)
             values = left_column.star_value(left.schema, self.calls), right_column.star_value(right.schema, self.calls)
-            conditions.append(self.calls.call("=", [values[0], shifted(values[1], width)]))
+            conditions.append(self.calls.call("=", [values[0], subqueries.shifted(values[1], width)]))
             merged.append(self._merged(left_column, right_column.moved(width), joined.schema, join_type))
             joined.visible.remove(left_column)
             joined.visible.remove(right_column.moved(width))
@@ -639,7 +621,7 @@ class RelationAnalyser:
         return conditions
 
     def _merged(
-        self, left: VisibleColumn, right: VisibleColumn, schema: RowSchema, join_type: JoinType
+        self, left: VisibleColumn, right: VisibleColumn, schema: nodes.RowSchema, join_type: nodes.JoinType
     ) -> VisibleColumn:
         """Merge two columns: COALESCE of both, or the one that always has the value."""
         mine, its = left.value(schema, self.calls), right.value(schema, self.calls)
@@ -647,16 +629,16 @@ class RelationAnalyser:
             merged_type = self.calls.call("COALESCE", [mine, its]).type
             star_types = [column.star_value(schema, self.calls).type for column in (left, right)]
             star_type = least_restrictive(star_types) or merged_type
-            if join_type in (JoinType.RIGHT, JoinType.FULL):
+            if join_type in (nodes.JoinType.RIGHT, nodes.JoinType.FULL):
                 return VisibleColumn(left.name, (*left.places, *right.places), merged_type, star_type)
             return replace(left, merged_type=merged_type, star_type=star_type)
-        if join_type is JoinType.FULL:
+        if join_type is nodes.JoinType.FULL:
             return replace(left, places=(*left.places, *right.places))
         is_known = not its.type.is_nullable and mine.type.is_nullable
-        return right if join_type is JoinType.RIGHT or (join_type is JoinType.INNER and is_known) else left
+        return right if join_type is nodes.JoinType.RIGHT or (join_type is nodes.JoinType.INNER and is_known) else left
 
     def _temporal(
-        self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: JoinType
+        self, left: RelationScope, node: relations.Join, table: relations.NamedTable, join_type: nodes.JoinType
     ) -> RelationScope:
         """Plan a join with FOR SYSTEM_TIME AS OF a time attribute of the left side."""
         plan, path = self.named(table.path, table.hints, table.at)
@@ -665,7 +647,7 @@ class RelationAnalyser:
         time = ScalarAnalyser(left, self.calls).typed(table.as_of)
         if not isinstance(time, Field) or left.schema[time.index].time is None:
             raise ValidationError(NEEDS_TIME)
-        if join_type not in (JoinType.INNER, JoinType.LEFT):
+        if join_type not in (nodes.JoinType.INNER, nodes.JoinType.LEFT):
             raise ValidationError(
                 f"Temporal table join currently only support INNER JOIN and LEFT JOIN, but was {join_type.value} JOIN."
             )
@@ -673,12 +655,12 @@ class RelationAnalyser:
         conditions = self._merge(node, left, right, joined, join_type)
         if node.condition is not None:
             conditions.append(ScalarAnalyser(joined, self.calls).typed(node.condition))
-        joined.plan = TemporalJoin(
+        joined.plan = nodes.TemporalJoin(
             schema=joined.schema,
             left=left.plan,
             right=right.plan,
             join_type=join_type,
-            condition=conjoin(conditions, self.calls),
+            condition=subqueries.conjoin(conditions, self.calls),
             time=time,
             lookup=self._lookups.get(hinted_name(table), ()),
         )

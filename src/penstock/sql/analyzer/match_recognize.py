@@ -17,20 +17,7 @@ from penstock.sql.analyzer.scopes import RelationScope
 from penstock.sql.analyzer.select import find_time_attribute, nulls_first
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import BooleanType, DayTimeIntervalType, TimestampType
-from penstock.sql.logical.nodes import (
-    ALL_ROWS,
-    Aggregated,
-    MatchedExpression,
-    MatchRecognize,
-    MatchTime,
-    Navigation,
-    PlanColumn,
-    RowReference,
-    RowSchema,
-    SortKey,
-    TimeAttribute,
-    Variable,
-)
+from penstock.sql.logical import nodes
 from penstock.sql.parser import syntax, to_sql
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.syntax import Pattern
@@ -55,15 +42,15 @@ class PatternScope:
         self._variables = frozenset(variables)
         self._defined = defined
         self._calls = calls
-        self._references: list[RowReference] = []
+        self._references: list[nodes.RowReference] = []
         #: the enclosing FIRST or LAST (whether it is FIRST, and its offset), and the variables named in it
         self._row: tuple[bool, int] | None = None
         self._named: set[str] = set()
 
-    def expression(self, node: syntax.Expression) -> MatchedExpression:
+    def expression(self, node: syntax.Expression) -> nodes.MatchedExpression:
         """Type an expression and return it with its references. Each scope takes one expression."""
         typed = ScalarAnalyser(self, self._calls).typed(node)
-        return MatchedExpression(typed, tuple(self._references))
+        return nodes.MatchedExpression(typed, tuple(self._references))
 
     # --- Scope -------------------------------------------------------------------------------------------------------
 
@@ -73,15 +60,15 @@ class PatternScope:
         self._named.add(variable)
         is_first, offset = self._row or (False, 0)
         if variable == self._defined and not is_first and not offset:
-            variable = ALL_ROWS  # the current row is the last one of its own variable, and of all rows
-        navigation = Navigation(variable, column.index, column.type, is_first, offset)
+            variable = nodes.ALL_ROWS  # the current row is the last one of its own variable, and of all rows
+        navigation = nodes.Navigation(variable, column.index, column.type, is_first, offset)
         if not navigation.is_current:
-            navigation = Navigation(variable, column.index, column.type.nullable(), is_first, offset)
+            navigation = nodes.Navigation(variable, column.index, column.type.nullable(), is_first, offset)
         return self._refer(navigation, column.name), rest
 
     def column(self, path: tuple[str, ...], at: int) -> tuple[str, Field, tuple[str, ...]]:
         """Return the variable and the column of a path, and the rest of the path."""
-        variable = ALL_ROWS
+        variable = nodes.ALL_ROWS
         if len(path) > 1 and path[0] in self._variables:
             variable, path = path[0], path[1:]
         column, rest = self._source.resolve(path, at)
@@ -113,7 +100,7 @@ class PatternScope:
 
     # --- what is special ---------------------------------------------------------------------------------------------
 
-    def _refer(self, reference: RowReference, name: str) -> Field:
+    def _refer(self, reference: nodes.RowReference, name: str) -> Field:
         if reference not in self._references:
             self._references.append(reference)
         return Field(reference.type, self._references.index(reference), name)
@@ -152,12 +139,16 @@ class PatternScope:
         if node.name == "MATCH_PROCTIME":
             return self._calls.call("PROCTIME", [])
         if not node.operands:
-            return self._refer(MatchTime(TimestampType(3, False)), node.name)
+            return self._refer(nodes.MatchTime(TimestampType(3, False)), node.name)
         operand = node.operands[0]
         column = self.column(operand.path, operand.at)[1] if isinstance(operand, syntax.Reference) else None
-        if len(node.operands) > 1 or column is None or self._source.schema[column.index].time != TimeAttribute.ROWTIME:
+        if (
+            len(node.operands) > 1
+            or column is None
+            or self._source.schema[column.index].time != nodes.TimeAttribute.ROWTIME
+        ):
             raise ValidationError("MATCH_ROWTIME takes nothing, or a rowtime attribute of the rows")
-        return self._refer(MatchTime(column.type.nullable()), node.name)
+        return self._refer(nodes.MatchTime(column.type.nullable()), node.name)
 
     def _aggregated(self, node: syntax.Call) -> Typed:
         if self._row is not None or contains_aggregate(node.operands, self._calls):
@@ -168,8 +159,8 @@ class PatternScope:
         call = aggregate_call(node, ScalarAnalyser(rows, self._calls), False, False)
         if len(rows.named) > 1:
             raise ValidationError(f"Aggregate must be applied to a single variable, not to {_shown(rows.named)}")
-        variable = next(iter(rows.named), ALL_ROWS)
-        return self._refer(Aggregated(variable, call), node.name)
+        variable = next(iter(rows.named), nodes.ALL_ROWS)
+        return self._refer(nodes.Aggregated(variable, call), node.name)
 
 
 class _RowsOfOneVariable:
@@ -203,7 +194,7 @@ def _shown(variables: set[str]) -> str:
 _NO_BRANCHES: Final = "Currently, CEP doesn't support branching patterns."
 
 
-def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls: Calls) -> MatchRecognize:
+def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls: Calls) -> nodes.MatchRecognize:
     """Return the plan of a clause over the rows of `source`.
 
     Raises:
@@ -224,14 +215,14 @@ def match_recognize(node: relations.MatchRecognize, source: RelationScope, calls
         PatternScope(source, names, None, calls).expression(measure_item.expression) for measure_item in node.measures
     ]
     columns = [source.schema[index] for index in partition]
-    columns = [PlanColumn(column.name, column.type) for column in columns]
+    columns = [nodes.PlanColumn(column.name, column.type) for column in columns]
     for item, measure in zip(node.measures, measures, strict=True):
         assert item.alias is not None
         columns.append(
-            PlanColumn(item.alias, measure.expression.type, _find_time_attribute(measure, source.plan.schema))
+            nodes.PlanColumn(item.alias, measure.expression.type, _find_time_attribute(measure, source.plan.schema))
         )
-    return MatchRecognize(
-        schema=RowSchema(tuple(columns)),
+    return nodes.MatchRecognize(
+        schema=nodes.RowSchema(tuple(columns)),
         input=source.plan,
         partition=partition,
         order=tuple(_sort_key(sort_item, analyser) for sort_item in node.order),
@@ -263,20 +254,20 @@ def _column(node: syntax.Expression, analyser: ScalarAnalyser, clause: str) -> F
     return column
 
 
-def _sort_key(item: syntax.OrderItem, analyser: ScalarAnalyser) -> SortKey:
+def _sort_key(item: syntax.OrderItem, analyser: ScalarAnalyser) -> nodes.SortKey:
     column = _column(item.expression, analyser, "ORDER BY")
-    return SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls))
+    return nodes.SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls))
 
 
-def _find_time_attribute(measure: MatchedExpression, rows: RowSchema) -> TimeAttribute | None:
+def _find_time_attribute(measure: nodes.MatchedExpression, rows: nodes.RowSchema) -> nodes.TimeAttribute | None:
     """Return the time attribute of a measure: the time of the match, or of one of its rows."""
     expression = measure.expression
     if not isinstance(expression, Field):
         return find_time_attribute(expression)
     reference = measure.references[expression.index]
-    if isinstance(reference, Navigation):
+    if isinstance(reference, nodes.Navigation):
         return rows[reference.column].time
-    return TimeAttribute.ROWTIME if isinstance(reference, MatchTime) else None
+    return nodes.TimeAttribute.ROWTIME if isinstance(reference, nodes.MatchTime) else None
 
 
 def _strategy(skip: str, names: list[str]) -> SkipStrategy:
@@ -319,7 +310,7 @@ class _Variables:
         self._calls = calls
         self._names: list[str] = []
 
-    def of(self, pattern: Pattern) -> Iterator[Variable]:
+    def of(self, pattern: Pattern) -> Iterator[nodes.Variable]:
         """Yield the variables of a pattern. Raises `UnsupportedError` for unsupported patterns."""
         match pattern.kind:
             case "VARIABLE":
@@ -341,7 +332,7 @@ class _Variables:
             case anchor:
                 raise UnsupportedError(f"{anchor} is not supported in PATTERN: a stream has neither beginning nor end")
 
-    def _repeated(self, name: str, quantifier: Pattern) -> Variable:
+    def _repeated(self, name: str, quantifier: Pattern) -> nodes.Variable:
         least, most = quantifier.least, quantifier.most
         if most is not None and (most < 1 or most < least):
             raise ValidationError(f"{{{least},{most}}} of pattern variable {name} takes no row")
@@ -349,7 +340,7 @@ class _Variables:
             raise UnsupportedError("Reluctant optional variables are not supported yet.")
         return self._variable(name, least, most, quantifier.is_reluctant)
 
-    def _variable(self, name: str, least: int, most: int | None, is_reluctant: bool) -> Variable:
+    def _variable(self, name: str, least: int, most: int | None, is_reluctant: bool) -> nodes.Variable:
         if name in self._names:
             raise UnsupportedError("Pattern variables must be unique. That might change in the future.")
         self._names.append(name)
@@ -358,8 +349,8 @@ class _Variables:
             scope = PatternScope(self._source, self._mentioned, name, self._calls)
             matched = scope.expression(self._definitions[name])
             is_true = self._calls.implicit(matched.expression, BooleanType())
-            condition = MatchedExpression(is_true, matched.references)
-        return Variable(name, condition, least, most, is_reluctant)
+            condition = nodes.MatchedExpression(is_true, matched.references)
+        return nodes.Variable(name, condition, least, most, is_reluctant)
 
 
 def _refusal(pattern: Pattern, reason: str) -> str:

@@ -12,29 +12,11 @@ from typing import Any, ClassVar, Final
 
 from penstock.base.copies import repeats_if_deep
 from penstock.base.errors import UnsupportedError
+from penstock.sql.analyzer import from_clause, subqueries
 from penstock.sql.analyzer.calls import Calls, constant
 from penstock.sql.analyzer.expressions import ScalarAnalyser
-from penstock.sql.analyzer.from_clause import (
-    RelationAnalyser,
-    check_query_hints,
-    collect_relation_names,
-    collect_state_ttls,
-    get_relation_name,
-    lookup_hints,
-)
 from penstock.sql.analyzer.scopes import CommonTable, RelationScope, Tables, build_scope
 from penstock.sql.analyzer.select import SelectPlan, has_places, new_name, nulls_first, project
-from penstock.sql.analyzer.subqueries import (
-    FALSE,
-    Test,
-    Uncorrelated,
-    analyse_test,
-    find_test,
-    has_rows,
-    matching,
-    scalar_query,
-    tested_rows,
-)
 from penstock.sql.analyzer.windows import with_windows
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import (
@@ -48,18 +30,7 @@ from penstock.sql.data.types import (
     VarCharType,
 )
 from penstock.sql.functions.type_rules import TypeRule, common_type, is_text, order_type, type_of_rows
-from penstock.sql.logical.nodes import (
-    Distinct,
-    Filter,
-    Node,
-    PlanColumn,
-    Project,
-    RowSchema,
-    SetOperation,
-    Sort,
-    SortKey,
-    Values,
-)
+from penstock.sql.logical import nodes
 from penstock.sql.parser import syntax, to_sql
 from penstock.sql.parser import syntax as relations
 from penstock.sql.parser.syntax import Query
@@ -72,7 +43,7 @@ class PlannedQuery(Query):
     """A query that is already planned."""
 
     kind: ClassVar = "TABLE"
-    plan: Node
+    plan: nodes.Node
 
 
 to_sql.register(PlannedQuery, lambda node: f"TABLE ({', '.join(node.plan.schema.names)})")
@@ -180,8 +151,12 @@ def _has(data_type: DataType, *kinds: type[DataType]) -> bool:
 
 
 def set_operation(
-    operator: str, inputs: tuple[Node, Node], is_all: bool, query: Callable[[Query], Node], calls: MethodCalls
-) -> Node:
+    operator: str,
+    inputs: tuple[nodes.Node, nodes.Node],
+    is_all: bool,
+    query: Callable[[Query], nodes.Node],
+    calls: MethodCalls,
+) -> nodes.Node:
     """Return the UNION, INTERSECT or EXCEPT of two plans. `query`: plans a query.
 
     As in Flink, rows are combined with the types of SQL, and FLOAT before DOUBLE is declared as DOUBLE afterwards.
@@ -194,9 +169,9 @@ def set_operation(
     return plan if all(isinstance(column, Field) for column in columns) else project(plan, columns, plan.schema.names)
 
 
-def _numbers(plan: Node) -> Node:
+def _numbers(plan: nodes.Node) -> nodes.Node:
     """Return a plan whose columns are FLOAT where they were only declared as DOUBLE."""
-    if not isinstance(plan, Project) or not any(
+    if not isinstance(plan, nodes.Project) or not any(
         isinstance(expression, WidenedFloat) for expression in plan.expressions
     ):
         return plan
@@ -210,9 +185,9 @@ class QueryAnalyser:
         self.tables = tables
         self.calls = calls
         self.common: list[CommonTable] = []
-        self.relations = RelationAnalyser(self)
+        self.relations = from_clause.RelationAnalyser(self)
 
-    def result(self, node: syntax.Query) -> Node:
+    def result(self, node: syntax.Query) -> nodes.Node:
         """Return the plan of a top-level query, with unique column names."""
         plan = self.query(node)
         names: list[str] = []
@@ -223,7 +198,7 @@ class QueryAnalyser:
         return plan if names == plan.schema.names else project(plan, plan.schema.fields(), names)
 
     @repeats_if_deep
-    def query(self, node: syntax.Query, outer: RelationScope | None = None) -> Node:
+    def query(self, node: syntax.Query, outer: RelationScope | None = None) -> nodes.Node:
         """Return the plan of a query. `outer`: the columns of the enclosing query, which it may use."""
         match node:
             case relations.Select():
@@ -247,9 +222,9 @@ class QueryAnalyser:
     # --- SELECT ------------------------------------------------------------------------------------------------------
 
     def _select(self, node: relations.Select, outer: RelationScope | None) -> SelectPlan:
-        lifetimes = collect_state_ttls(node)
-        check_query_hints(node.hints, set(collect_relation_names(node.source)))
-        with self.relations.lasting(lifetimes), self.relations.looking_up(lookup_hints(node.hints)):
+        lifetimes = from_clause.collect_state_ttls(node)
+        from_clause.check_query_hints(node.hints, set(from_clause.collect_relation_names(node.source)))
+        with self.relations.lasting(lifetimes), self.relations.looking_up(from_clause.lookup_hints(node.hints)):
             scope = self.relations.scope(node.source, outer)
         scope.outer = outer
         scope.scalars = self._scalar
@@ -257,7 +232,7 @@ class QueryAnalyser:
             self._where(node.where, scope)
         node = with_windows(node, scope, ScalarAnalyser(scope, self.calls))
         select = self._select_plan(node, scope)
-        select.state_ttl_ms = lifetimes.get(get_relation_name(node.source) or "")
+        select.state_ttl_ms = lifetimes.get(from_clause.get_relation_name(node.source) or "")
         return select
 
     def _select_plan(self, node: relations.Select, scope: RelationScope) -> SelectPlan:
@@ -288,7 +263,7 @@ class QueryAnalyser:
             raise
 
     @repeats_if_deep
-    def filtered(self, plan: Node, condition: syntax.Expression) -> Node:
+    def filtered(self, plan: nodes.Node, condition: syntax.Expression) -> nodes.Node:
         """Keep the rows of a plan for which a condition holds."""
         scope = build_scope(plan, self.calls)
         scope.scalars = self._scalar
@@ -303,7 +278,7 @@ class QueryAnalyser:
         plain: list[Typed] = []
         joined = []
         for part in _parts(condition):
-            test = find_test(part)
+            test = subqueries.find_test(part)
             if test is None or test.operator != "=":
                 plain.append(ScalarAnalyser(scope, self.calls).typed(part))
             else:
@@ -311,7 +286,7 @@ class QueryAnalyser:
         if plain:
             predicate = self.calls.together("AND", plain)
             predicate = self.calls.implicit(self._boolean(predicate), BooleanType())
-            scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=predicate)
+            scope.plan = nodes.Filter(schema=scope.plan.schema, input=scope.plan, condition=predicate)
         for test in joined:
             self._matching(test, scope)
 
@@ -320,42 +295,42 @@ class QueryAnalyser:
             raise ValidationError(f"WHERE clause must be a condition, not {predicate.type}")
         return predicate
 
-    def _matching(self, test: Test, scope: RelationScope) -> None:
+    def _matching(self, test: subqueries.Test, scope: RelationScope) -> None:
         compared: Sequence[Typed] = ()
         query = self.query(test.query, scope)
         if test.operand is None:
-            known = has_rows(query)
+            known = subqueries.has_rows(query)
             if known is not None:
                 if known == test.is_negated:
-                    scope.plan = Filter(schema=scope.plan.schema, input=scope.plan, condition=FALSE)
+                    scope.plan = nodes.Filter(schema=scope.plan.schema, input=scope.plan, condition=subqueries.FALSE)
                 return
-            query = tested_rows(query)
+            query = subqueries.tested_rows(query)
         else:
             items = test.operand.items if isinstance(test.operand, syntax.RowValue) else (test.operand,)
             analyser = ScalarAnalyser(scope, self.calls)
             compared = [analyser.typed(item) for item in items]
             if len(compared) != len(query.schema):
                 raise ValidationError(f"IN compares {len(compared)} values with {len(query.schema)} columns")
-        scope.plan = matching(scope.plan, query, compared, test.is_negated, self.calls.of_sql)
+        scope.plan = subqueries.matching(scope.plan, query, compared, test.is_negated, self.calls.of_sql)
 
     def _scalar(
         self,
         node: syntax.Expression,
         around: RelationScope,
         operand: Callable[[syntax.Expression], tuple[Typed, Typed]],
-        ask: Callable[[Uncorrelated], Typed],
+        ask: Callable[[subqueries.Uncorrelated], Typed],
     ) -> Typed:
         if isinstance(node, syntax.Subquery):
-            return ask(scalar_query(self.query(node.query, around), self.calls))
-        test = find_test(node)
+            return ask(subqueries.scalar_query(self.query(node.query, around), self.calls))
+        test = subqueries.find_test(node)
         if test is None:
             raise UnsupportedError(f"{to_sql(node)}: such a comparison with a query is not supported")
         compared = None if test.operand is None else operand(test.operand)
-        return analyse_test(test, compared, self.query(test.query, around), ask, self.calls.of_sql)
+        return subqueries.analyse_test(test, compared, self.query(test.query, around), ask, self.calls.of_sql)
 
     # --- other queries -----------------------------------------------------------------------------------------------
 
-    def _values(self, rows: Sequence[Sequence[syntax.Expression]], outer: RelationScope | None) -> Node:
+    def _values(self, rows: Sequence[Sequence[syntax.Expression]], outer: RelationScope | None) -> nodes.Node:
         analyser = ScalarAnalyser(self.relations.nothing(outer), self.calls)
         typed = [[constant(expression) or analyser.typed(expression) for expression in _items(row)] for row in rows]
         width = len(typed[0])
@@ -366,20 +341,24 @@ class QueryAnalyser:
             column_type = type_of_rows([row[index].type for row in typed])
             if column_type is None:
                 raise ValidationError("Values passed to VALUES operator must have compatible types")
-            columns.append(PlanColumn(f"EXPR${index}", column_type))
+            columns.append(nodes.PlanColumn(f"EXPR${index}", column_type))
         cast = [
             self.calls.implicit_all([row[index] for row in typed], column.type) for index, column in enumerate(columns)
         ]
         settled = tuple(zip(*cast, strict=True))
-        schema = RowSchema(tuple(columns))
+        schema = nodes.RowSchema(tuple(columns))
         if not any(collect_user_calls(expression) for row in settled for expression in row):
-            return Values(schema=schema, rows=settled)
+            return nodes.Values(schema=schema, rows=settled)
         # User-defined functions run in the job, not during planning.
         nothing = self.relations.nothing(outer).plan
-        parts = tuple(Project(schema=schema, input=nothing, expressions=row) for row in settled)
-        return parts[0] if len(parts) == 1 else SetOperation(schema=schema, operator="UNION", parts=parts, is_all=True)
+        parts = tuple(nodes.Project(schema=schema, input=nothing, expressions=row) for row in settled)
+        return (
+            parts[0]
+            if len(parts) == 1
+            else nodes.SetOperation(schema=schema, operator="UNION", parts=parts, is_all=True)
+        )
 
-    def _set_operation(self, node: relations.SetOperation, outer: RelationScope | None) -> Node:
+    def _set_operation(self, node: relations.SetOperation, outer: RelationScope | None) -> nodes.Node:
         parts = [self.query(part, outer) for part in node.parts]
         first = parts[0].schema
         if any(len(part.schema) != len(first) for part in parts):
@@ -394,18 +373,18 @@ class QueryAnalyser:
                     f"{' and '.join(dict.fromkeys(str(column.type) for column in of_parts))}"
                 )
             time = of_parts[0].time if len({column.time for column in of_parts}) == 1 else None
-            columns.append(PlanColumn(name, column_type, time))
-        schema = RowSchema(tuple(columns))
+            columns.append(nodes.PlanColumn(name, column_type, time))
+        schema = nodes.RowSchema(tuple(columns))
         parts = [self._cast_columns(part, schema) for part in parts]
         if node.operator == "UNION":
             flat = tuple(more for part in parts for more in _flat(part, node.is_all))
-            union = SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
-            return union if node.is_all else Distinct(schema=schema, input=union)
+            union = nodes.SetOperation(schema=schema, operator="UNION", parts=flat, is_all=True)
+            return union if node.is_all else nodes.Distinct(schema=schema, input=union)
         if node.is_all:
             schema = schema.without_time()
-        return SetOperation(schema=schema, operator=node.operator, parts=tuple(parts), is_all=node.is_all)
+        return nodes.SetOperation(schema=schema, operator=node.operator, parts=tuple(parts), is_all=node.is_all)
 
-    def _cast_columns(self, plan: Node, schema: RowSchema) -> Node:
+    def _cast_columns(self, plan: nodes.Node, schema: nodes.RowSchema) -> nodes.Node:
         """Cast the columns of a plan to the types of a schema, if they differ."""
         fields = plan.schema.fields()
         casts = [self.calls.implicit(field, column.type) for field, column in zip(fields, schema, strict=True)]
@@ -413,7 +392,7 @@ class QueryAnalyser:
             return plan
         return project(plan, casts, schema.names)
 
-    def _ordered(self, node: relations.Ordered, outer: RelationScope | None) -> Node:
+    def _ordered(self, node: relations.Ordered, outer: RelationScope | None) -> nodes.Node:
         offset = self._count(node.offset, "OFFSET") or 0
         fetch = self._count(node.fetch, "LIMIT")
         if isinstance(node.query, relations.Select) and node.order:
@@ -430,8 +409,8 @@ class QueryAnalyser:
             )
             if not isinstance(column, Field):
                 raise UnsupportedError("ORDER BY of an expression is only supported after SELECT")
-            keys.append(SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls)))
-        return Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
+            keys.append(nodes.SortKey(column.index, item.is_descending, nulls_first(item.is_descending, item.nulls)))
+        return nodes.Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
 
     def _ordered_select(
         self,
@@ -440,7 +419,7 @@ class QueryAnalyser:
         outer: RelationScope | None,
         offset: int,
         fetch: int | None,
-    ) -> Node:
+    ) -> nodes.Node:
         select = self._select(query, outer)
         more: list[Typed] = []
         keys = []
@@ -455,13 +434,13 @@ class QueryAnalyser:
                 else:
                     more += [] if typed in more else [typed]
                     position = width + more.index(typed)
-            keys.append(SortKey(position, item.is_descending, nulls_first(item.is_descending, item.nulls)))
+            keys.append(nodes.SortKey(position, item.is_descending, nulls_first(item.is_descending, item.nulls)))
         plan = select.build(more)
-        plan = Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
+        plan = nodes.Sort(schema=plan.schema, input=plan, keys=tuple(keys), offset=offset, fetch=fetch)
         if not more:
             return plan
         fields = plan.schema.fields()[:width]
-        return Project(schema=RowSchema(plan.schema.columns[:width]), input=plan, expressions=tuple(fields))
+        return nodes.Project(schema=nodes.RowSchema(plan.schema.columns[:width]), input=plan, expressions=tuple(fields))
 
     def _selected_place(self, expression: syntax.Expression, select: SelectPlan) -> int | None:
         position = _ordinal(expression, len(select.selected))
@@ -498,9 +477,9 @@ def _items(row: Sequence[syntax.Expression]) -> Sequence[syntax.Expression]:
     return row[0].items if len(row) == 1 and isinstance(row[0], syntax.RowValue) else row
 
 
-def _flat(part: Node, is_all: bool) -> tuple[Node, ...]:
-    nested = isinstance(part, SetOperation) and part.operator == "UNION" and part.is_all and is_all
-    return part.parts if nested and isinstance(part, SetOperation) else (part,)
+def _flat(part: nodes.Node, is_all: bool) -> tuple[nodes.Node, ...]:
+    nested = isinstance(part, nodes.SetOperation) and part.operator == "UNION" and part.is_all and is_all
+    return part.parts if nested and isinstance(part, nodes.SetOperation) else (part,)
 
 
 def _ordinal(expression: syntax.Expression, count: int) -> int | None:

@@ -21,22 +21,8 @@ from penstock.sql.analyzer.subqueries import ScalarQueries, with_scalar
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import BooleanType, LocalZonedTimestampType, RowType
 from penstock.sql.functions.definition import BIGINT
+from penstock.sql.logical import nodes
 from penstock.sql.logical import nodes as logical
-from penstock.sql.logical.nodes import (
-    Aggregate,
-    AggregateCall,
-    Distinct,
-    Filter,
-    FrameBound,
-    Node,
-    Over,
-    PlanColumn,
-    Project,
-    RowSchema,
-    SortKey,
-    TimeAttribute,
-    Values,
-)
 from penstock.sql.logical.properties import find_input
 from penstock.sql.parser import syntax
 from penstock.sql.parser import syntax as relations
@@ -198,7 +184,7 @@ def find_origin_column(node: logical.Node, column: int, window: logical.WindowTa
 
 def is_processing(window: logical.WindowTable) -> bool:
     """Return whether rows are assigned to windows by processing time."""
-    return window.input.schema[window.time].time is TimeAttribute.PROCTIME
+    return window.input.schema[window.time].time is nodes.TimeAttribute.PROCTIME
 
 
 def find_join_window_edges(node: logical.Join) -> tuple[tuple[int, int], tuple[int, int], logical.WindowTable] | None:
@@ -384,17 +370,17 @@ class SelectPlan:
 
     # --- the plan ----------------------------------------------------------------------------------------------------
 
-    def build(self, more: Sequence[Typed] = ()) -> Node:
+    def build(self, more: Sequence[Typed] = ()) -> nodes.Node:
         """Return the plan, with further columns after the selected ones."""
         plan = self.scope.plan
         columns: dict[tuple[str, int], Typed] = {}
         if self.grouped is not None:
             plan = self._aggregate(plan, columns)
         if self.having is not None:
-            plan = Filter(schema=plan.schema, input=plan, condition=self._true(placed(self.having, columns)))
+            plan = nodes.Filter(schema=plan.schema, input=plan, condition=self._true(placed(self.having, columns)))
         plan = self._overs(plan, columns)
         if self.qualify is not None:
-            plan = Filter(schema=plan.schema, input=plan, condition=self._true(placed(self.qualify, columns)))
+            plan = nodes.Filter(schema=plan.schema, input=plan, condition=self._true(placed(self.qualify, columns)))
         expressions = [placed(column.expression, columns) for column in self.selected]
         expressions += [placed(expression, columns) for expression in more]
         names = [column.name for column in self.selected] + [f"$sort{index}" for index in range(len(more))]
@@ -402,13 +388,13 @@ class SelectPlan:
         if self.node.is_distinct:
             if more:
                 raise ValidationError("with SELECT DISTINCT, ORDER BY can only have what is selected")
-            plan = Distinct(schema=plan.schema, input=plan, state_ttl_ms=self.state_ttl_ms)
+            plan = nodes.Distinct(schema=plan.schema, input=plan, state_ttl_ms=self.state_ttl_ms)
         return plan
 
     def _true(self, condition: Typed) -> Typed:
         return self.calls.implicit(condition, BooleanType())
 
-    def _aggregate(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
+    def _aggregate(self, plan: nodes.Node, columns: dict[tuple[str, int], Typed]) -> nodes.Node:
         grouped = self.grouped
         assert grouped is not None
         expressions = list(grouped.keys)
@@ -418,16 +404,18 @@ class SelectPlan:
         before = project(plan, expressions, names)
         keys = tuple(range(len(grouped.keys)))
         key_columns = self._key_columns(before, keys)
-        call_columns = [PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)]
-        call_columns += [PlanColumn(f"$grouping{index}", BIGINT.not_null()) for index in range(len(grouped.groupings))]
-        schema = RowSchema((*key_columns, *call_columns))
+        call_columns = [nodes.PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)]
+        call_columns += [
+            nodes.PlanColumn(f"$grouping{index}", BIGINT.not_null()) for index in range(len(grouped.groupings))
+        ]
+        schema = nodes.RowSchema((*key_columns, *call_columns))
         for index in keys:
             columns["key", index] = schema.field(index)
         for index in range(len(calls)):
             columns["aggregate", index] = schema.field(len(keys) + index)
         for index in range(len(grouped.groupings)):
             columns["grouping", index] = schema.field(len(keys) + len(calls) + index)
-        result: Node = Aggregate(
+        result: nodes.Node = nodes.Aggregate(
             schema=schema,
             input=before,
             keys=keys,
@@ -438,13 +426,13 @@ class SelectPlan:
         )
         if not (keys or calls or self.sets):
             # The global group exists even without rows, and none of its columns is used.
-            result = Values(schema=schema, rows=((),))
+            result = nodes.Values(schema=schema, rows=((),))
         for number, query in enumerate(grouped.queries):
             query = grouped.placed_query(query, columns)
             result, columns["query", number] = with_scalar(result, query, self.calls)
         return result
 
-    def _key_columns(self, before: Node, keys: Sequence[int]) -> list[PlanColumn]:
+    def _key_columns(self, before: nodes.Node, keys: Sequence[int]) -> list[nodes.PlanColumn]:
         """Return the columns of keys. Only columns that may be window times stay event time.
 
         A key is nullable if some grouping set omits it.
@@ -454,11 +442,11 @@ class SelectPlan:
             column = before.schema[key]
             if self.sets and any(key not in grouping_set for grouping_set in self.sets):
                 column = replace(column, type=column.type.nullable(), time=None)
-            is_time = column.time is TimeAttribute.ROWTIME and may_be_window_time(before, key)
+            is_time = column.time is nodes.TimeAttribute.ROWTIME and may_be_window_time(before, key)
             columns.append(column if is_time else replace(column, time=None))
         return columns
 
-    def _overs(self, plan: Node, columns: dict[tuple[str, int], Typed]) -> Node:
+    def _overs(self, plan: nodes.Node, columns: dict[tuple[str, int], Typed]) -> nodes.Node:
         """Add a step for each window, with the calls that share it."""
         windows: dict[tuple[object, ...], list[int]] = {}
         for number, over_call in enumerate(self.over.found):
@@ -467,24 +455,24 @@ class SelectPlan:
             plan = self._over(plan, numbers, columns)
         return plan
 
-    def _over(self, plan: Node, numbers: Sequence[int], columns: dict[tuple[str, int], Typed]) -> Node:
+    def _over(self, plan: nodes.Node, numbers: Sequence[int], columns: dict[tuple[str, int], Typed]) -> nodes.Node:
         first = self.over.found[numbers[0]]
         width = len(plan.schema)
         expressions: list[Typed] = list(plan.schema.fields())
         partition = tuple(_place(placed(expression, columns), expressions) for expression in first.partition)
         order = tuple(
-            SortKey(_place(placed(expression, columns), expressions), down, nulls_first(down, nulls))
+            nodes.SortKey(_place(placed(expression, columns), expressions), down, nulls_first(down, nulls))
             for expression, down, nulls in first.order
         )
         calls = [_moved(self._placed_call(self.over.found[number], columns), expressions) for number in numbers]
         if len(expressions) > width:
             names = plan.schema.names + [f"$o{index}" for index in range(width, len(expressions))]
             plan = project(plan, expressions, names)
-        call_columns = [PlanColumn(f"$over{number}", self.over.found[number].call.type) for number in numbers]
-        schema = RowSchema((*plan.schema.columns, *call_columns))
+        call_columns = [nodes.PlanColumn(f"$over{number}", self.over.found[number].call.type) for number in numbers]
+        schema = nodes.RowSchema((*plan.schema.columns, *call_columns))
         for position, number in enumerate(numbers):
             columns["over", number] = schema.field(len(plan.schema) + position)
-        return Over(
+        return nodes.Over(
             schema=schema,
             input=plan,
             partition=partition,
@@ -495,19 +483,19 @@ class SelectPlan:
             calls=tuple(calls),
         )
 
-    def _placed_call(self, over_call: OverCall, columns: dict[tuple[str, int], Typed]) -> AggregateCall:
+    def _placed_call(self, over_call: OverCall, columns: dict[tuple[str, int], Typed]) -> nodes.AggregateCall:
         call = over_call.call
         condition = None if call.condition is None else placed(call.condition, columns)
         return replace(call, operands=tuple(placed(operand, columns) for operand in call.operands), condition=condition)
 
 
-def project(plan: Node, expressions: Sequence[Typed], names: Sequence[str]) -> Node:
+def project(plan: nodes.Node, expressions: Sequence[Typed], names: Sequence[str]) -> nodes.Node:
     """Return a projection; columns that are only passed on stay time attributes."""
     columns = []
     for expression, name in zip(expressions, names, strict=True):
         time = plan.schema[expression.index].time if isinstance(expression, Field) else None
-        columns.append(PlanColumn(name, expression.type, time or find_time_attribute(expression)))
-    return Project(schema=RowSchema(tuple(columns)), input=plan, expressions=tuple(expressions))
+        columns.append(nodes.PlanColumn(name, expression.type, time or find_time_attribute(expression)))
+    return nodes.Project(schema=nodes.RowSchema(tuple(columns)), input=plan, expressions=tuple(expressions))
 
 
 def is_place(expression: syntax.Expression) -> TypeGuard[syntax.NumberLiteral]:
@@ -520,9 +508,9 @@ def has_places(group: Sequence[relations.GroupItem]) -> bool:
     return any(any(map(is_place, item.expressions)) or has_places(item.sets) for item in group)
 
 
-def find_time_attribute(expression: Typed) -> TimeAttribute | None:
+def find_time_attribute(expression: Typed) -> nodes.TimeAttribute | None:
     """Return the time attribute that an expression creates: PROCTIME()."""
-    return TimeAttribute.PROCTIME if getattr(expression, "function", "") == "PROCTIME" else None
+    return nodes.TimeAttribute.PROCTIME if getattr(expression, "function", "") == "PROCTIME" else None
 
 
 def new_name(name: str, taken: set[str]) -> str:
@@ -550,7 +538,7 @@ def _place(expression: Typed, expressions: list[Typed]) -> int:
     return expressions.index(expression)
 
 
-def _moved(call: AggregateCall, expressions: list[Typed]) -> AggregateCall:
+def _moved(call: nodes.AggregateCall, expressions: list[Typed]) -> nodes.AggregateCall:
     """Return a call over columns of a projection. Constant operands stay; a condition is a column or None."""
 
     def column(operand: Typed) -> Field:
@@ -566,9 +554,9 @@ def _column_name(expression: Typed, index: int) -> str:
     return getattr(expression, "name", "") or f"$k{index}"
 
 
-def _bound(bound: tuple[str, Typed | None]) -> FrameBound:
+def _bound(bound: tuple[str, Typed | None]) -> nodes.FrameBound:
     direction, distance = bound
-    return FrameBound(direction != "FOLLOWING", distance, direction == "CURRENT ROW")
+    return nodes.FrameBound(direction != "FOLLOWING", distance, direction == "CURRENT ROW")
 
 
 def _subsets(parts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:

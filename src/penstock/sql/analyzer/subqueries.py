@@ -22,21 +22,7 @@ from penstock.sql.analyzer.calls import Calls, number
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import BooleanType, IntType
 from penstock.sql.functions.definition import BIGINT
-from penstock.sql.logical.nodes import (
-    Aggregate,
-    AggregateCall,
-    Correlate,
-    Distinct,
-    Filter,
-    Join,
-    JoinType,
-    Node,
-    PlanColumn,
-    Project,
-    Rank,
-    RowSchema,
-    Sort,
-)
+from penstock.sql.logical import nodes
 from penstock.sql.logical.properties import least_rows, most_rows
 from penstock.sql.parser import syntax
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed, conjuncts, transformed
@@ -65,7 +51,7 @@ class Uncorrelated:
     of an aggregate query if no row meets the conditions.
     """
 
-    plan: Node
+    plan: nodes.Node
     conditions: tuple[Typed, ...]
     of_no_rows: Typed | None = None
 
@@ -98,20 +84,20 @@ def is_true(condition: Typed) -> bool:
     return isinstance(condition, Constant) and condition.value is True
 
 
-def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:
+def uncorrelated(plan: nodes.Node, calls: Calls) -> Uncorrelated:
     """Extract the conditions that use outer columns. Raises `UnsupportedError` if this is impossible."""
     match plan:
-        case Filter():
+        case nodes.Filter():
             return _filter(plan, calls)
-        case Project():
+        case nodes.Project():
             return _project(plan, calls)
-        case Aggregate():
+        case nodes.Aggregate():
             return _aggregate(plan, calls)
-        case Join(join_type=JoinType.INNER):
+        case nodes.Join(join_type=nodes.JoinType.INNER):
             return _join(plan, calls)
-        case Sort():
+        case nodes.Sort():
             return _sort(plan, calls)
-        case Distinct():
+        case nodes.Distinct():
             inner = uncorrelated(plan.input, calls)
             if inner.conditions:
                 raise UnsupportedError("DISTINCT in a query that uses columns of the query around it is not supported")
@@ -121,7 +107,7 @@ def uncorrelated(plan: Node, calls: Calls) -> Uncorrelated:
             return Uncorrelated(plan, ())
 
 
-def _filter(plan: Filter, calls: Calls) -> Uncorrelated:
+def _filter(plan: nodes.Filter, calls: Calls) -> Uncorrelated:
     inner = uncorrelated(plan.input, calls)
     mine: list[Typed] = []
     outer: list[Typed] = []
@@ -129,11 +115,11 @@ def _filter(plan: Filter, calls: Calls) -> Uncorrelated:
         (outer if uses_outer(part) else mine).append(part)
     filtered = inner.plan
     if mine:
-        filtered = Filter(schema=filtered.schema, input=filtered, condition=conjoin(mine, calls))
+        filtered = nodes.Filter(schema=filtered.schema, input=filtered, condition=conjoin(mine, calls))
     return Uncorrelated(filtered, (*inner.conditions, *outer))
 
 
-def _project(plan: Project, calls: Calls) -> Uncorrelated:
+def _project(plan: nodes.Project, calls: Calls) -> Uncorrelated:
     if any(map(uses_outer, plan.expressions)):
         raise UnsupportedError("a selected column that uses a column of the query around it is not supported")
     inner = uncorrelated(plan.input, calls)
@@ -149,11 +135,11 @@ def _project(plan: Project, calls: Calls) -> Uncorrelated:
         return replace(node, index=expressions.index(node))
 
     conditions = tuple(transformed(condition, moved) for condition in inner.conditions)
-    schema = RowSchema(tuple(columns))
-    return Uncorrelated(Project(schema=schema, input=inner.plan, expressions=tuple(expressions)), conditions)
+    schema = nodes.RowSchema(tuple(columns))
+    return Uncorrelated(nodes.Project(schema=schema, input=inner.plan, expressions=tuple(expressions)), conditions)
 
 
-def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
+def _aggregate(plan: nodes.Aggregate, calls: Calls) -> Uncorrelated:
     inner = uncorrelated(plan.input, calls)
     if not inner.conditions:
         return Uncorrelated(replace(plan, input=inner.plan), ())
@@ -168,10 +154,10 @@ def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
     width = len(plan.keys)
     # Additional keys come last, so that the existing columns keep their positions.
     columns = [*plan.schema.columns[:width], *more, *plan.schema.columns[width:]]
-    grouped = Aggregate(schema=RowSchema(tuple(columns)), input=inner.plan, keys=keys, calls=plan.calls)
+    grouped = nodes.Aggregate(schema=nodes.RowSchema(tuple(columns)), input=inner.plan, keys=keys, calls=plan.calls)
     order = [*range(width), *range(width + len(more), len(columns)), *range(width, width + len(more))]
-    schema = RowSchema(tuple(columns[index] for index in order))
-    top = Project(schema=schema, input=grouped, expressions=tuple(grouped.schema.field(index) for index in order))
+    schema = nodes.RowSchema(tuple(columns[index] for index in order))
+    top = nodes.Project(schema=schema, input=grouped, expressions=tuple(grouped.schema.field(index) for index in order))
 
     def moved(node: Typed) -> Typed:
         return replace(node, index=order.index(keys.index(node.index))) if isinstance(node, Field) else node
@@ -179,7 +165,7 @@ def _aggregate(plan: Aggregate, calls: Calls) -> Uncorrelated:
     return Uncorrelated(top, tuple(transformed(condition, moved) for condition in inner.conditions))
 
 
-def _join(plan: Join, calls: Calls) -> Uncorrelated:
+def _join(plan: nodes.Join, calls: Calls) -> Uncorrelated:
     left, right = uncorrelated(plan.left, calls), uncorrelated(plan.right, calls)
     mine = [part for part in conjuncts(plan.condition) if not uses_outer(part)]
     outer = [part for part in conjuncts(plan.condition) if uses_outer(part)]
@@ -190,13 +176,13 @@ def _join(plan: Join, calls: Calls) -> Uncorrelated:
     width = len(left.plan.schema)
     conditions = (*left.conditions, *(shifted(condition, width) for condition in right.conditions), *outer)
     schema = left.plan.schema.joined(right.plan.schema)
-    joined = Join(
+    joined = nodes.Join(
         schema=schema, left=left.plan, right=right.plan, join_type=plan.join_type, condition=conjoin(mine, calls)
     )
     return Uncorrelated(joined, conditions)
 
 
-def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
+def _sort(plan: nodes.Sort, calls: Calls) -> Uncorrelated:
     """Decorrelate ORDER BY with LIMIT: each outer row gets the first of the rows that have its values."""
     inner = uncorrelated(plan.input, calls)
     if not inner.conditions:
@@ -211,7 +197,7 @@ def _sort(plan: Sort, calls: Calls) -> Uncorrelated:
             "ORDER BY with LIMIT in a query that uses columns of the query around it needs both, and conditions that "
             "compare columns with those by ="
         )
-    ranked = Rank(
+    ranked = nodes.Rank(
         schema=inner.plan.schema,
         input=inner.plan,
         partition=tuple(dict.fromkeys(column for column in partition if column is not None)),
@@ -239,25 +225,25 @@ def _is_equality(condition: Typed) -> bool:
     return sum(map(uses_outer, condition.operands)) == 1
 
 
-def uses_outer_columns(plan: Node) -> bool:
+def uses_outer_columns(plan: nodes.Node) -> bool:
     """Return whether a plan uses outer columns anywhere."""
     return _asks_outside(plan) or any(map(uses_outer_columns, plan.inputs()))
 
 
-def _asks_outside(node: Node) -> bool:
+def _asks_outside(node: nodes.Node) -> bool:
     parts: list[Any] = [getattr(node, "condition", None), *getattr(node, "expressions", ())]
     parts += getattr(node, "operands", ())
     return any(isinstance(part, Typed) and uses_outer(part) for part in parts)
 
 
 #: names of query steps for error messages
-_STEPS: Final[dict[type[Node], str]] = {
-    Correlate: "UNNEST or a table function in a subquery",
-    Join: "an outer join, or NOT IN or NOT EXISTS in a subquery,",
+_STEPS: Final[dict[type[nodes.Node], str]] = {
+    nodes.Correlate: "UNNEST or a table function in a subquery",
+    nodes.Join: "an outer join, or NOT IN or NOT EXISTS in a subquery,",
 }
 
 
-def _refuse(plan: Node) -> None:
+def _refuse(plan: nodes.Node) -> None:
     for node in plan.inputs():
         _refuse(node)
     if _asks_outside(plan):
@@ -291,28 +277,30 @@ def settled(expression: Typed, width: int) -> Typed:
     return transformed(expression, change)
 
 
-def _with_duplicates(plan: Node) -> Node:
+def _with_duplicates(plan: nodes.Node) -> nodes.Node:
     """Return a plan with the same rows, some duplicated, whose joins can give up conditions with outer columns.
 
     A SEMI join does not pass columns of its right side to the top, where such conditions move. An inner join does.
     """
     match plan:
-        case Filter() | Project():
+        case nodes.Filter() | nodes.Project():
             return replace(plan, input=_with_duplicates(plan.input))
-        case Join(join_type=JoinType.INNER):
+        case nodes.Join(join_type=nodes.JoinType.INNER):
             return replace(plan, left=_with_duplicates(plan.left), right=_with_duplicates(plan.right))
-        case Join(join_type=JoinType.SEMI) if uses_outer(plan.condition):
+        case nodes.Join(join_type=nodes.JoinType.SEMI) if uses_outer(plan.condition):
             left, right = _with_duplicates(plan.left), _with_duplicates(plan.right)
             joined = replace(
-                plan, schema=left.schema.joined(right.schema), left=left, right=right, join_type=JoinType.INNER
+                plan, schema=left.schema.joined(right.schema), left=left, right=right, join_type=nodes.JoinType.INNER
             )
             fields = joined.schema.fields()[: len(left.schema)]
-            return Project(schema=plan.schema, input=joined, expressions=tuple(fields))
+            return nodes.Project(schema=plan.schema, input=joined, expressions=tuple(fields))
         case _:
             return plan
 
 
-def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: bool, calls: Calls) -> Node:
+def matching(
+    left: nodes.Node, query: nodes.Node, equal_to: Sequence[Typed], is_negated: bool, calls: Calls
+) -> nodes.Node:
     """Return the left rows with matching rows in the query, or if negated, without.
 
     `equal_to`: the values that the columns of the query must equal.
@@ -327,37 +315,37 @@ def matching(left: Node, query: Node, equal_to: Sequence[Typed], is_negated: boo
             # NOT IN is unknown, hence not true, if either side is NULL.
             equality = calls.call("OR", [equality, calls.call("IS NULL", [equality])])
         equalities.append(equality)
-    return Join(
+    return nodes.Join(
         schema=left.schema,
         left=left,
         right=inner.plan,
-        join_type=JoinType.ANTI if is_negated else JoinType.SEMI,
+        join_type=nodes.JoinType.ANTI if is_negated else nodes.JoinType.SEMI,
         condition=join_condition(inner, width, equalities, calls),
     )
 
 
-def scalar_query(query: Node, calls: Calls) -> Uncorrelated:
+def scalar_query(query: nodes.Node, calls: Calls) -> Uncorrelated:
     """Return a query that yields one value; more than one row is a runtime error."""
     if len(query.schema) != 1:
         raise ValidationError(f"a query in an expression must give one column, not {len(query.schema)}")
     if has_one_row(query):
         return replace(uncorrelated(query, calls), of_no_rows=_of_no_rows(query, calls)[0])
     column = query.schema[0]
-    call = AggregateCall("SINGLE_VALUE", (query.schema.field(0),), column.type.nullable())
-    schema = RowSchema((PlanColumn(column.name, column.type.nullable()),))
-    return uncorrelated(Aggregate(schema=schema, input=query, keys=(), calls=(call,)), calls)
+    call = nodes.AggregateCall("SINGLE_VALUE", (query.schema.field(0),), column.type.nullable())
+    schema = nodes.RowSchema((nodes.PlanColumn(column.name, column.type.nullable()),))
+    return uncorrelated(nodes.Aggregate(schema=schema, input=query, keys=(), calls=(call,)), calls)
 
 
-def _of_no_rows(query: Node, calls: Calls) -> list[Typed]:
+def _of_no_rows(query: nodes.Node, calls: Calls) -> list[Typed]:
     """Return the column values of a global aggregate query over no rows."""
-    if isinstance(query, Aggregate):
+    if isinstance(query, nodes.Aggregate):
         return [
             calls.cast(number("0"), call.type) if call.function == "COUNT" else Constant(call.type.nullable(), None)
             for call in query.calls
         ]
     (below,) = query.inputs()
     columns = _of_no_rows(below, calls)
-    if not isinstance(query, Project):
+    if not isinstance(query, nodes.Project):
         return columns
 
     def change(node: Typed) -> Typed:
@@ -372,19 +360,19 @@ def _is_null(value: Typed) -> bool:
     return isinstance(value, Constant) and value.value is None
 
 
-def has_one_row(plan: Node) -> bool:
+def has_one_row(plan: nodes.Node) -> bool:
     """Return whether a plan has exactly one row, whatever it reads."""
-    while isinstance(plan, Project | Sort):
+    while isinstance(plan, nodes.Project | nodes.Sort):
         plan = plan.input
-    return isinstance(plan, Aggregate) and not plan.keys
+    return isinstance(plan, nodes.Aggregate) and not plan.keys
 
 
-def with_scalar(plan: Node, inner: Uncorrelated, calls: Calls) -> tuple[Node, Typed]:
+def with_scalar(plan: nodes.Node, inner: Uncorrelated, calls: Calls) -> tuple[nodes.Node, Typed]:
     """Append the columns of a query to a plan, and return it with the value of the query."""
     width = len(plan.schema)
     schema = plan.schema.joined(inner.plan.schema, right_nullable=True)
     condition = join_condition(inner, width, (), calls)
-    joined = Join(schema=schema, left=plan, right=inner.plan, join_type=JoinType.LEFT, condition=condition)
+    joined = nodes.Join(schema=schema, left=plan, right=inner.plan, join_type=nodes.JoinType.LEFT, condition=condition)
     value: Typed = schema.field(width)
     otherwise = inner.of_no_rows
     if not inner.conditions or otherwise is None or _is_null(otherwise):
@@ -449,7 +437,11 @@ def find_test(node: syntax.Expression) -> Test | None:
 
 
 def analyse_test(
-    test: Test, operand: tuple[Typed, Typed] | None, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
+    test: Test,
+    operand: tuple[Typed, Typed] | None,
+    query: nodes.Node,
+    ask: Callable[[Uncorrelated], Typed],
+    calls: Calls,
 ) -> Typed:
     """Return the result of a test for a row.
 
@@ -466,17 +458,17 @@ def analyse_test(
     return calls.call("NOT", [answer]) if test.is_negated else answer
 
 
-def has_rows(query: Node) -> bool | None:
+def has_rows(query: nodes.Node) -> bool | None:
     """Return whether a query has rows; None if this depends on its tables."""
     if least_rows(query):
         return True
     return False if most_rows(query) == 0 else None
 
 
-def tested_rows(query: Node) -> Node:
+def tested_rows(query: nodes.Node) -> nodes.Node:
     """Simplify a query for EXISTS: drop selected columns and LEFT joins that use the enclosing query."""
     while True:
-        if isinstance(query, Project) and any(map(uses_outer, query.expressions)):
+        if isinstance(query, nodes.Project) and any(map(uses_outer, query.expressions)):
             query = query.input
         elif (left := _kept_side(query)) is not None:
             query = left
@@ -484,16 +476,16 @@ def tested_rows(query: Node) -> Node:
             return query
 
 
-def _kept_side(query: Node) -> Node | None:
+def _kept_side(query: nodes.Node) -> nodes.Node | None:
     """Return the left side of a correlated LEFT join, in which each left row occurs at least once."""
-    while isinstance(query, Project):
+    while isinstance(query, nodes.Project):
         query = query.input
-    is_left = isinstance(query, Join) and query.join_type is JoinType.LEFT and uses_outer(query.condition)
-    return query.left if is_left and isinstance(query, Join) else None
+    is_left = isinstance(query, nodes.Join) and query.join_type is nodes.JoinType.LEFT and uses_outer(query.condition)
+    return query.left if is_left and isinstance(query, nodes.Join) else None
 
 
 def _some(
-    operator: str, operand: Typed, inside: Typed, query: Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
+    operator: str, operand: Typed, inside: Typed, query: nodes.Node, ask: Callable[[Uncorrelated], Typed], calls: Calls
 ) -> Typed:
     """Return whether a comparison holds for one of the rows."""
     name = "IN" if operator == "=" else operator
@@ -503,7 +495,7 @@ def _some(
         raise UnsupportedError(f"{name} of a query that compares a column of a query further out is not supported here")
     column = query.schema.field(0)
     if operator == "=":
-        matches = Filter(schema=query.schema, input=query, condition=calls.call("=", [column, inside]))
+        matches = nodes.Filter(schema=query.schema, input=query, condition=calls.call("=", [column, inside]))
         is_there = calls.call(">", [_known(ask(_rows(matches, calls)), calls), _number(0)])
         if not operand.type.is_nullable and not column.type.is_nullable:
             return is_there
@@ -518,10 +510,10 @@ def _some(
     return calls.call("CASE", [is_there, TRUE, is_empty, FALSE, is_unknown, _UNKNOWN, FALSE])
 
 
-def _extreme(function: str, query: Node, calls: Calls) -> Uncorrelated:
+def _extreme(function: str, query: nodes.Node, calls: Calls) -> Uncorrelated:
     """Return the least or the greatest value of a query; NULL without rows."""
     column = query.schema.field(0)
-    return uncorrelated(_aggregated(query, AggregateCall(function, (column,), column.type.nullable())), calls)
+    return uncorrelated(_aggregated(query, nodes.AggregateCall(function, (column,), column.type.nullable())), calls)
 
 
 def _known(count: Typed, calls: Calls) -> Typed:
@@ -533,25 +525,25 @@ def _number(value: int) -> Constant:
     return Constant(_COUNT, value)
 
 
-def _aggregated(query: Node, *calls: AggregateCall) -> Aggregate:
+def _aggregated(query: nodes.Node, *calls: nodes.AggregateCall) -> nodes.Aggregate:
     """Return the aggregates of all rows of a query."""
-    schema = RowSchema(tuple(PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)))
-    return Aggregate(schema=schema, input=query, keys=(), calls=calls)
+    schema = nodes.RowSchema(tuple(nodes.PlanColumn(f"$agg{index}", call.type) for index, call in enumerate(calls)))
+    return nodes.Aggregate(schema=schema, input=query, keys=(), calls=calls)
 
 
-def _rows(query: Node, calls: Calls) -> Uncorrelated:
+def _rows(query: nodes.Node, calls: Calls) -> Uncorrelated:
     """Count the rows of a query."""
-    return uncorrelated(_aggregated(query, AggregateCall("COUNT", (), _COUNT)), calls)
+    return uncorrelated(_aggregated(query, nodes.AggregateCall("COUNT", (), _COUNT)), calls)
 
 
-def _kind_of_rows(query: Node, calls: Calls) -> Uncorrelated:
+def _kind_of_rows(query: nodes.Node, calls: Calls) -> Uncorrelated:
     """Return whether a query of one column has rows, and whether NULL is among them."""
     counts = _aggregated(
-        query, AggregateCall("COUNT", (), _COUNT), AggregateCall("COUNT", (query.schema.field(0),), _COUNT)
+        query, nodes.AggregateCall("COUNT", (), _COUNT), nodes.AggregateCall("COUNT", (query.schema.field(0),), _COUNT)
     )
     every, known = counts.schema.fields()
     is_empty, has_null = calls.call("=", [every, _number(0)]), calls.call("<", [known, every])
     kinds = [is_empty, Constant(_INT, _NONE), has_null, Constant(_INT, _SOME_NULL), Constant(_INT, _KNOWN)]
     kind = calls.call("CASE", kinds)
-    schema = RowSchema((PlanColumn("$kind", kind.type),))
-    return uncorrelated(Project(schema=schema, input=counts, expressions=(kind,)), calls)
+    schema = nodes.RowSchema((nodes.PlanColumn("$kind", kind.type),))
+    return uncorrelated(nodes.Project(schema=schema, input=counts, expressions=(kind,)), calls)

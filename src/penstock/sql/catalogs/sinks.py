@@ -15,54 +15,43 @@ from penstock.sql.analyzer.scopes import build_scope
 from penstock.sql.analyzer.select import project
 from penstock.sql.catalogs.catalog import CatalogBaseTable
 from penstock.sql.catalogs.columns import Column, ResolvedSchema, list_metadata_columns, row_schema
+from penstock.sql.data import types
 from penstock.sql.data.errors import UnknownNameError, ValidationError
-from penstock.sql.data.types import (
-    ArrayType,
-    DataType,
-    DateType,
-    DecimalType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    NullType,
-    NumericType,
-    RowField,
-    RowType,
-    StructuredType,
-    TimestampType,
-    TimeType,
-)
 from penstock.sql.functions.type_rules import can_cast_implicitly
 from penstock.sql.logical.nodes import Node, RowSchema, Values, Write
 from penstock.sql.parser.syntax import Expression
 from penstock.sql.typed import Constant, Typed
 
 
-def accepts(source: DataType, to: DataType) -> bool:
+def accepts(source: types.DataType, to: types.DataType) -> bool:
     """Return whether values of one type can be written into a column of another without an explicit cast."""
-    if isinstance(source, NumericType) and isinstance(to, DecimalType):
+    if isinstance(source, types.NumericType) and isinstance(to, types.DecimalType):
         return True
-    if isinstance(source, TimestampType | LocalZonedTimestampType) and isinstance(to, DateType | TimeType):
-        return isinstance(source, TimestampType)
-    if type(source) is type(to) and isinstance(to, ArrayType | MapType | RowType):
+    if isinstance(source, types.TimestampType | types.LocalZonedTimestampType) and isinstance(
+        to, types.DateType | types.TimeType
+    ):
+        return isinstance(source, types.TimestampType)
+    if type(source) is type(to) and isinstance(to, types.ArrayType | types.MapType | types.RowType):
         mine, wanted = list(source.children()), list(to.children())
         return len(mine) == len(wanted) and all(map(accepts, mine, wanted))
     return can_cast_implicitly(source, to)
 
 
-def without_not_null(data_type: DataType) -> DataType:
+def without_not_null(data_type: types.DataType) -> types.DataType:
     """Return the type made nullable at every level. Field names are kept."""
     match data_type:
-        case MultisetType(element_type=element):
-            return MultisetType(without_not_null(element))
-        case ArrayType(element_type=element) if type(data_type) is ArrayType:
-            return ArrayType(without_not_null(element))
-        case MapType(key_type=key, value_type=item) if type(data_type) is MapType:
-            return MapType(without_not_null(key), without_not_null(item))
-        case RowType(fields=fields):
-            inner = [RowField(field.name, without_not_null(field.data_type), field.description) for field in fields]
-            named = isinstance(data_type, StructuredType)
-            return StructuredType(data_type.class_name, inner) if named else RowType(inner)  # type: ignore[attr-defined]
+        case types.MultisetType(element_type=element):
+            return types.MultisetType(without_not_null(element))
+        case types.ArrayType(element_type=element) if type(data_type) is types.ArrayType:
+            return types.ArrayType(without_not_null(element))
+        case types.MapType(key_type=key, value_type=item) if type(data_type) is types.MapType:
+            return types.MapType(without_not_null(key), without_not_null(item))
+        case types.RowType(fields=fields):
+            inner = [
+                types.RowField(field.name, without_not_null(field.data_type), field.description) for field in fields
+            ]
+            named = isinstance(data_type, types.StructuredType)
+            return types.StructuredType(data_type.class_name, inner) if named else types.RowType(inner)  # type: ignore[attr-defined]
         case _:
             return data_type.nullable()
 
@@ -180,7 +169,7 @@ def _expressions(
         elif column.name in static:
             expressions.append(static[column.name])
         elif column.data_type.is_nullable:
-            expressions.append(Constant(NullType(), None))
+            expressions.append(Constant(types.NullType(), None))
             continue
         else:
             raise ValidationError(f"Column '{column.name}' has no default value and does not allow NULLs")

@@ -31,30 +31,16 @@ from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.codecs.arrow_columns import NANOSECONDS, get_map_key_type, map_array
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
 from penstock.connectors.split_reader import SeriesQueue, SeriesReader
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, to_column, to_values
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType, DecimalType
 from penstock.sql.functions.type_rules import INTEGERS
 from penstock.sql.logical.nodes import Scan
+from penstock.sql.tables import tables
 from penstock.sql.tables.connector import TableConnector, TableOptions
-from penstock.sql.tables.tables import (
-    NO_WATERMARKS,
-    LimitPushDown,
-    ProjectionPushDown,
-    TableReader,
-    TableScan,
-    WatermarkPushDown,
-)
 from penstock.state.equality import canonical_values
 
 Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -188,7 +174,7 @@ class RowsSplit:
         return f"{self.position % self.step} of {self.step}"
 
 
-class GeneratedColumnsSource(Source[Any, RowsSplit]):
+class GeneratedColumnsSource(connector.Source[Any, RowsSplit]):
     """Emits rows 0, 1, 2 and so on at a given total rate. A subtask with several series of rows reads them at once.
 
     A row's time is that of the first row plus its offset at this rate, so rows generated again after a restore are the
@@ -214,20 +200,20 @@ class GeneratedColumnsSource(Source[Any, RowsSplit]):
         self._now_ms = now_ms
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Unbounded without a count."""
-        return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
+        return connector.Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else connector.Boundedness.BOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[RowsSplit], restored: Any | None
-    ) -> SplitEnumerator[RowsSplit]:
+        self, context: connector.SplitEnumeratorContext[RowsSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[RowsSplit]:
         """Create an enumerator that assigns one series of rows to each subtask."""
         begun_ms = time.time_ns() // 1_000_000 if self._now_ms is None else self._now_ms()
         step = context.parallelism
         splits = [RowsSplit(subtask, step, self._count, begun_ms) for subtask in range(step)]
         return SeriesQueue(context, splits, restored, lambda split: split.position % split.step)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, RowsSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, RowsSplit]:
         """Create a reader."""
         strategy = RateLimiterStrategy.per_second(self._rows_per_second)
         limiter = strategy.create_rate_limiter(context.parallelism, context.now_ms())
@@ -239,7 +225,7 @@ class _RowsReader(SeriesReader[RowsSplit]):
     _limit: RateLimiter
 
     def __init__(
-        self, context: SourceReaderContext, make: MakeColumns, rows_per_second: int, limit: RateLimiter
+        self, context: connector.SourceReaderContext, make: MakeColumns, rows_per_second: int, limit: RateLimiter
     ) -> None:
         super().__init__(context)
         self._make = make
@@ -640,7 +626,7 @@ _FIELDS: Final = "fields."
 
 
 @dataclass(frozen=True, slots=True)
-class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown, WatermarkPushDown):
+class DatagenScan(tables.TableScan, tables.ProjectionPushDown, tables.LimitPushDown, tables.WatermarkPushDown):
     """Generates only the columns that are read. `count`: the number of rows."""
 
     fields: tuple[tuple[str, DataType], ...]
@@ -648,13 +634,13 @@ class DatagenScan(TableScan, ProjectionPushDown, LimitPushDown, WatermarkPushDow
     title: str
     count: int | None
     rows_per_second: int
-    strategy: WatermarkStrategy = NO_WATERMARKS
+    strategy: WatermarkStrategy = tables.NO_WATERMARKS
 
-    def reader(self) -> TableReader:
+    def reader(self) -> tables.TableReader:
         """See `TableScan`."""
         columns = Columns(self._field_options(), [kind for _, kind in self.fields])
         source = GeneratedColumnsSource(columns, self.count, self.rows_per_second)
-        return TableReader(source, strategy=self.strategy)
+        return tables.TableReader(source, strategy=self.strategy)
 
     def with_watermarks(self, strategy: WatermarkStrategy) -> DatagenScan:
         """See `WatermarkPushDown`."""
@@ -687,7 +673,7 @@ class DatagenConnector(TableConnector):
         patterns = [f"{_FIELDS}#.{key}" for key in sorted(known)]
         return [*patterns, *(key for key in of_fields if key.startswith(starts) and key.rpartition(".")[2] in known)]
 
-    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+    def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for options that a field does not have."""
         count, rate = options.read(NUMBER_OF_ROWS), options.read(ROWS_PER_SECOND)
         if rate < 1:

@@ -36,27 +36,10 @@ from penstock.runtime.connector import SinkWriter, SinkWriterContext
 from penstock.sql.data.arrow import arrow_type, columns_of_changes
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.columnar_files import (
-    Figures,
-    StatisticsFilter,
-    is_of_use,
-    select_row_groups,
-    statistics_filter,
-)
+from penstock.sql.formats import columnar_files
 from penstock.sql.logical.nodes import ALL, INSERTS, PlanColumn, RowSchema, Scan, Write
+from penstock.sql.tables import tables
 from penstock.sql.tables.connector import TableConnector, TableLookup, TableOptions, held_lookup
-from penstock.sql.tables.tables import (
-    NO_WATERMARKS,
-    Filtered,
-    FilterPushDown,
-    LimitPushDown,
-    ProjectionPushDown,
-    TableReader,
-    TableScan,
-    TableWriter,
-    WatermarkPushDown,
-    column_names,
-)
 from penstock.sql.typed import Typed
 
 
@@ -185,14 +168,17 @@ _EXACT_DIGITS: Final = 15
 class FilterPruning:
     """Skips files without a row that satisfies all filters (`FilePruning`)."""
 
-    filters: tuple[StatisticsFilter, ...]
+    filters: tuple[columnar_files.StatisticsFilter, ...]
 
     def may_have(self, figures: Mapping[str, log.Figures], partition: Mapping[str, pa.Scalar]) -> bool:
         """See `FilePruning`."""
         return all(self._may_be_true(predicate, figures, partition) for predicate in self.filters)
 
     def _may_be_true(
-        self, predicate: StatisticsFilter, figures: Mapping[str, log.Figures], partition: Mapping[str, pa.Scalar]
+        self,
+        predicate: columnar_files.StatisticsFilter,
+        figures: Mapping[str, log.Figures],
+        partition: Mapping[str, pa.Scalar],
     ) -> bool:
         statistics = {}
         for _, name, kind in predicate.columns:
@@ -204,28 +190,28 @@ class FilterPruning:
 
     def select_row_groups(self, file: Any) -> frozenset[int]:
         """See `FilePruning`."""
-        return select_row_groups(file, self.filters)
+        return columnar_files.select_row_groups(file, self.filters)
 
 
-def _of_partition(value: pa.Scalar, kind: pa.DataType) -> Figures:
+def _of_partition(value: pa.Scalar, kind: pa.DataType) -> columnar_files.Figures:
     if not value.is_valid:
-        return Figures(1, nulls=1)
+        return columnar_files.Figures(1, nulls=1)
     bound = _held(value, kind)
-    return Figures(1, bound, bound, 0)
+    return columnar_files.Figures(1, bound, bound, 0)
 
 
-def _of_file(figures: log.Figures, kind: pa.DataType) -> Figures:
+def _of_file(figures: log.Figures, kind: pa.DataType) -> columnar_files.Figures:
     if figures.least is None or figures.greatest is None:
-        return Figures(figures.rows, nulls=figures.nulls)
+        return columnar_files.Figures(figures.rows, nulls=figures.nulls)
     least, greatest = _held(figures.least, kind), _held(figures.greatest, kind)
     if least is None or greatest is None:
-        return Figures(figures.rows, nulls=figures.nulls)
+        return columnar_files.Figures(figures.rows, nulls=figures.nulls)
     if pa.types.is_timestamp(kind):
         cut = _CUT.get(kind.unit, 1)
         least, greatest = least - cut, greatest + cut
     elif pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS:
         least, greatest = least - _rounding(least), greatest + _rounding(greatest)
-    return Figures(figures.rows, least, greatest, figures.nulls)
+    return columnar_files.Figures(figures.rows, least, greatest, figures.nulls)
 
 
 def _rounding(bound: Decimal) -> Decimal:
@@ -246,7 +232,9 @@ def _held(value: pa.Scalar, kind: pa.DataType) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, WatermarkPushDown):
+class DeltaScan(
+    tables.TableScan, tables.ProjectionPushDown, tables.FilterPushDown, tables.LimitPushDown, tables.WatermarkPushDown
+):
     """Reads some columns, and skips files and parts of files.
 
     Attributes:
@@ -260,13 +248,13 @@ class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, Wa
     scanned: Scanned
     columns: tuple[PlanColumn, ...]
     key: tuple[str, ...] = ()
-    filters: tuple[StatisticsFilter, ...] = ()
-    strategy: WatermarkStrategy = NO_WATERMARKS
+    filters: tuple[columnar_files.StatisticsFilter, ...] = ()
+    strategy: WatermarkStrategy = tables.NO_WATERMARKS
 
     def _whole(self) -> Scanned:
         columns = tuple(
             WantedColumn(output, column.name, arrow_type(column.type))
-            for output, column in zip(column_names(len(self.columns)), self.columns, strict=True)
+            for output, column in zip(tables.column_names(len(self.columns)), self.columns, strict=True)
         )
         return replace(self.scanned, columns=columns, pruning=FilterPruning(self.filters) if self.filters else None)
 
@@ -274,24 +262,24 @@ class DeltaScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown, Wa
         """See `TableScan`."""
         check_before_reading(self._whole())
 
-    def reader(self) -> TableReader:
+    def reader(self) -> tables.TableReader:
         """See `TableScan`."""
         names = [column.name for column in self.columns]
         source = DeltaSource(self._whole())
         key = tuple(names.index(name) for name in self.key) if set(self.key) <= set(names) else ()
         if self.scanned.reads_changes:
-            return TableReader(source, ALL, has_before=True, key=key, strategy=self.strategy)
-        return TableReader(source, strategy=self.strategy)
+            return tables.TableReader(source, ALL, has_before=True, key=key, strategy=self.strategy)
+        return tables.TableReader(source, strategy=self.strategy)
 
     def with_columns(self, columns: Sequence[int]) -> DeltaScan:
         """See `ProjectionPushDown`."""
         return replace(self, columns=tuple(self.columns[index] for index in columns))
 
-    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+    def with_conditions(self, conditions: Sequence[Typed]) -> tables.Filtered:
         """See `FilterPushDown`. All conditions remain: statistics only prove that a file has no matching row."""
-        used = tuple(condition for condition in conditions if is_of_use(condition))
-        filters = tuple(statistics_filter(condition, RowSchema(self.columns)) for condition in used)
-        return Filtered(replace(self, filters=(*self.filters, *filters)), tuple(conditions), used)
+        used = tuple(condition for condition in conditions if columnar_files.is_of_use(condition))
+        filters = tuple(columnar_files.statistics_filter(condition, RowSchema(self.columns)) for condition in used)
+        return tables.Filtered(replace(self, filters=(*self.filters, *filters)), tuple(conditions), used)
 
     def with_limit(self, limit: int) -> DeltaScan:
         """See `LimitPushDown`."""
@@ -341,7 +329,7 @@ class DeltaConnector(TableConnector):
         """Return the delta-rs storage options and the table properties."""
         return [key for key in options if key.startswith((STORAGE, PROPERTIES))]
 
-    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+    def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
         require_library()
         _stored(options.title, scan.schema)
@@ -366,7 +354,7 @@ class DeltaConnector(TableConnector):
         table_scan.check()
         return held_lookup(table_scan.reader(), scan, key)
 
-    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+    def writer(self, write: Write, options: TableOptions) -> tables.TableWriter:
         """Return a writer that merges by the primary key if the table declares one."""
         require_library()
         if write.overwrites:
@@ -394,8 +382,8 @@ class DeltaConnector(TableConnector):
         except ConfigurationError as error:
             raise ValidationError(f"table {options.title} cannot be written: {error}") from error
         if not write.key:
-            return TableWriter(sink, INSERTS, takes_columns=True)
-        return TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
+            return tables.TableWriter(sink, INSERTS, takes_columns=True)
+        return tables.TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
 
 
 def _stored(title: str, schema: RowSchema) -> pa.Schema:

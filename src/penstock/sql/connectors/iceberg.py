@@ -24,6 +24,7 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
+from penstock.connectors.iceberg import tables
 from penstock.connectors.iceberg.committer import Staged
 from penstock.connectors.iceberg.scan import (
     INTERVAL_MS,
@@ -34,18 +35,6 @@ from penstock.connectors.iceberg.scan import (
 )
 from penstock.connectors.iceberg.sink import IcebergSink
 from penstock.connectors.iceberg.source import IcebergSource, checked
-from penstock.connectors.iceberg.tables import (
-    MAIN,
-    RETENTION_MS,
-    TARGET_BYTES,
-    CatalogLoader,
-    DeclaredTable,
-    SinkSettings,
-    TableLoader,
-    check_before_writing,
-    partition_transform,
-    require_library,
-)
 from penstock.runtime.connector import SinkWriter, SinkWriterContext
 from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
@@ -90,7 +79,7 @@ DATABASE: Final = (
     .with_description("The namespace of the table; `a.b` for a nested one.")
 )
 TABLE: Final = _text("catalog-table", "The name of the table in the catalog; by default its name in SQL.")
-BRANCH: Final = _text("branch", f"The branch to read, follow or write; by default `{MAIN}`.")
+BRANCH: Final = _text("branch", f"The branch to read, follow or write; by default `{tables.MAIN}`.")
 
 STREAMING: Final = _flag("streaming", False, "Whether to keep reading appended rows, as an unbounded table.")
 INTERVAL: Final = (
@@ -130,13 +119,13 @@ PARTITIONING: Final = _text(
 TARGET: Final = (
     ConfigOptions.key("sink.target-file-size")
     .memory_type()
-    .default_value(TARGET_BYTES)
+    .default_value(tables.TARGET_BYTES)
     .with_description("The number of buffered bytes at which a subtask writes a file before the checkpoint.")
 )
 RETENTION: Final = (
     ConfigOptions.key("sink.ledger-retention")
     .duration_type()
-    .default_value(RETENTION_MS)
+    .default_value(tables.RETENTION_MS)
     .with_description("The minimum time that the table remembers commits; keep it longer than savepoints.")
 )
 OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
@@ -196,7 +185,7 @@ def more_keys(options: TableOptions) -> Iterable[str]:
             yield key
 
 
-def build_table_loader(options: TableOptions, path: tuple[str, ...]) -> TableLoader:
+def build_table_loader(options: TableOptions, path: tuple[str, ...]) -> tables.TableLoader:
     """Return the loader of the table."""
     properties = {key: options[key] for key in options if _OF_CATALOG.fullmatch(key)}
     properties |= {key.removeprefix(_BEHIND): options[key] for key in options if key.startswith(_BEHIND)}
@@ -204,10 +193,10 @@ def build_table_loader(options: TableOptions, path: tuple[str, ...]) -> TableLoa
         value = options.read(option)
         if value is not None:
             properties[name] = value
-    catalog = CatalogLoader.of(options.required(CATALOG_NAME), properties)
+    catalog = tables.CatalogLoader.of(options.required(CATALOG_NAME), properties)
     table = options.read(TABLE) or path[-1]
     try:
-        return TableLoader.from_catalog(catalog, (*options.read(DATABASE).split("."), table))
+        return tables.TableLoader.from_catalog(catalog, (*options.read(DATABASE).split("."), table))
     except ConfigurationError as error:
         raise options.wrong(DATABASE.key(), str(error)) from error
 
@@ -350,7 +339,7 @@ class IcebergScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
 class TableIcebergSink(IcebergSink):
     """Accepts rows as (kind, internal values), or columns by position."""
 
-    def __init__(self, settings: SinkSettings, schema: RowSchema) -> None:
+    def __init__(self, settings: tables.SinkSettings, schema: RowSchema) -> None:
         super().__init__(settings)
         self._schema = schema
 
@@ -424,7 +413,7 @@ class IcebergConnector(TableConnector):
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
-        require_library()
+        tables.require_library()
         check_types(options.title, scan.schema, is_read=True)
         scanned = Scanned(
             build_table_loader(options, scan.path),
@@ -453,26 +442,26 @@ class IcebergConnector(TableConnector):
 
     def writer(self, write: Write, options: TableOptions) -> TableWriter:
         """Return a writer that appends rows, or writes by primary key if the table declares one."""
-        require_library()
+        tables.require_library()
         check_types(options.title, write.schema)
         is_by_key = bool(write.key) and options.read(UPSERT) and not write.overwrites
         key = tuple(write.schema[index].name for index in write.key)
         target, retention_ms = options.read(TARGET), options.read(RETENTION)
         if target < 1:
             raise options.wrong(TARGET.key(), "it must be above 0")
-        settings = SinkSettings(
+        settings = tables.SinkSettings(
             build_table_loader(options, write.path),
             _declared(write, options, key),
             creates=options.read(CREATE),
             evolves=options.read(EVOLVE),
             equality=key if is_by_key else (),
             overwrites=write.overwrites,
-            branch=options.read(BRANCH) or MAIN,
+            branch=options.read(BRANCH) or tables.MAIN,
             target_bytes=target,
             retention_ms=retention_ms,
         )
         assert settings.declared is not None
-        check_before_writing(
+        tables.check_before_writing(
             settings.loader, settings.declared, settings.evolves, settings.branch if is_by_key else None
         )
         sink = TableIcebergSink(settings, write.schema)
@@ -481,7 +470,7 @@ class IcebergConnector(TableConnector):
         return TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
 
 
-def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> DeclaredTable:
+def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> tables.DeclaredTable:
     fields = [pa.field(column.name, arrow_type(column.type), column.type.is_nullable) for column in write.schema]
     text = options.read(PARTITIONING)
     if text is not None and write.partition_keys:
@@ -489,12 +478,12 @@ def _declared(write: Write, options: TableOptions, key: tuple[str, ...]) -> Decl
     partitioning = write.partition_keys if text is None else tuple(map(str.strip, _COMMA.split(text)))
     try:
         for transform in partitioning:
-            column, _ = partition_transform(transform)
+            column, _ = tables.partition_transform(transform)
             if column not in write.schema.names:
                 raise options.wrong(PARTITIONING.key(), f"there is no column {column!r}")
     except ConfigurationError as error:
         raise options.wrong(PARTITIONING.key(), str(error)) from error
-    return DeclaredTable(pa.schema(fields), key, tuple(partitioning), table_properties(options))
+    return tables.DeclaredTable(pa.schema(fields), key, tuple(partitioning), table_properties(options))
 
 
 def check_types(title: str, schema: RowSchema, is_read: bool = False) -> None:

@@ -37,18 +37,7 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
 from penstock.codecs.column_data import ColumnData
-from penstock.connectors.postgres.client import (
-    DRIVER,
-    LEDGER,
-    MAX_RETRIES,
-    Address,
-    JdbcExecutionOptions,
-    driver,
-    naming,
-    quoted,
-    quoted_list,
-    quoted_path,
-)
+from penstock.connectors.postgres import client, text_columns
 from penstock.connectors.postgres.scan import FETCH_SIZE, JdbcSource, KeyLookup, Partitions, Scanned, ScannedColumn
 from penstock.connectors.postgres.sink import (
     Gathered,
@@ -59,37 +48,13 @@ from penstock.connectors.postgres.sink import (
     is_plain_table,
     run_name,
 )
-from penstock.connectors.postgres.text_columns import (
-    FAIL,
-    NULL,
-    OPTION,
-    SESSION,
-    check_mode,
-    format_csv,
-    has_exact_keys,
-    literal,
-    to_server_texts,
-)
 from penstock.runtime.connector import Committer, Sink, SinkWriter, SinkWriterContext
 from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, columns_of_changes, to_column
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import ALL, DELETE, INSERTS, UPDATE_BEFORE, PlanColumn, RowSchema, Scan, Write
+from penstock.sql.tables import tables
 from penstock.sql.tables.connector import LookedUp, LookupReader, TableConnector, TableLookup, TableOptions
-from penstock.sql.tables.tables import (
-    Filtered,
-    FilterPushDown,
-    LimitPushDown,
-    Part,
-    ProjectionPushDown,
-    TableReader,
-    TableScan,
-    TableWriter,
-    column_names,
-    concatenate_kinds,
-    last_of_each,
-    whole_column,
-)
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed, separated
 
 if TYPE_CHECKING:
@@ -112,7 +77,7 @@ class Target:
         key: the positions of the primary key columns; empty if rows are only inserted.
     """
 
-    address: Address
+    address: client.Address
     table: str
     names: tuple[str, ...]
     types: tuple[DataType, ...]
@@ -128,7 +93,7 @@ class JdbcTableSink(Sink[Any]):
         ledger_table: records the rows written, so that each row is written once; None to write while rows arrive.
     """
 
-    def __init__(self, target: Target, execution: JdbcExecutionOptions, ledger_table: str | None) -> None:
+    def __init__(self, target: Target, execution: client.JdbcExecutionOptions, ledger_table: str | None) -> None:
         self._target = target
         self._execution = execution
         self._ledger_table = ledger_table
@@ -187,7 +152,7 @@ class ColumnsWriting:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._table = quoted_path(target.table)
+        self._table = client.quoted_path(target.table)
         self._connection: psycopg.Connection[Any] | None = None
         self._copies = False
         digest = hashlib.blake2b(repr((target.table, target.names)).encode(), digest_size=6).hexdigest()
@@ -199,11 +164,11 @@ class ColumnsWriting:
         if connection is self._connection:
             return
         target = self._target
-        connection.execute(SESSION)
-        with naming(f"cannot write into {self._table}"):
+        connection.execute(text_columns.SESSION)
+        with client.naming(f"cannot write into {self._table}"):
             self._copies = not target.key and is_plain_table(connection, self._table)
             if target.key:
-                self._is_exact = has_exact_keys(connection, self._table, self._key_types())
+                self._is_exact = text_columns.has_exact_keys(connection, self._table, self._key_types())
             if not self._copies:
                 self._make(connection, self._stage, target.names)
             if target.key:
@@ -220,17 +185,17 @@ class ColumnsWriting:
         position_column = "" if self._is_exact else f", 0::bigint AS {_PLACE}"
         connection.execute(
             f"CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS "
-            f"SELECT {quoted_list(names)}{position_column} FROM {self._table} WITH NO DATA"
+            f"SELECT {client.quoted_list(names)}{position_column} FROM {self._table} WITH NO DATA"
         )
 
-    def run(self, connection: psycopg.Connection[Any], rows: Sequence[Part]) -> None:
+    def run(self, connection: psycopg.Connection[Any], rows: Sequence[tables.Part]) -> None:
         """See `Writing`."""
         target = self._target
         table = pa.Table.from_batches([data.columns.rename_columns(list(target.names)) for data, _ in rows])
-        columns = [whole_column(column) for column in table.itercolumns()]
-        with naming(f"PostgreSQL refuses rows of {self._table}"):
+        columns = [tables.whole_column(column) for column in table.itercolumns()]
+        with client.naming(f"PostgreSQL refuses rows of {self._table}"):
             if target.key:
-                self._replace(connection, columns, concatenate_kinds(rows))
+                self._replace(connection, columns, tables.concatenate_kinds(rows))
             elif self._copies:
                 self._copy(connection, self._table, target.names, columns)
             else:
@@ -239,7 +204,7 @@ class ColumnsWriting:
 
     def _replace(self, connection: psycopg.Connection[Any], columns: list[pa.Array], kinds: Any) -> None:
         target = self._target
-        last = last_of_each([columns[index] for index in target.key])
+        last = tables.last_of_each([columns[index] for index in target.key])
         # An update's previous row is the last change of its key if the new row has another key.
         is_gone = (kinds[last] == DELETE) | (kinds[last] == UPDATE_BEFORE)
         deleted, upserted = last[is_gone], last[~is_gone]
@@ -253,11 +218,15 @@ class ColumnsWriting:
             rows = [column.take(pa.array(upserted)) for column in columns]
             self._copy(connection, self._stage, *self._with_places(target.names, rows, upserted))
             non_key_columns = [name for name in target.names if name not in key]
-            sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in non_key_columns)
+            sets = ", ".join(f"{client.quoted(name)} = EXCLUDED.{client.quoted(name)}" for name in non_key_columns)
             does = f"UPDATE SET {sets}" if non_key_columns else "NOTHING"
             source = None if self._is_exact else self._last_rows(key, non_key_columns)
             # Sort by key, so that concurrent writers do not wait for each other.
-            self._insert(connection, f" ORDER BY {quoted_list(key)} ON CONFLICT ({quoted_list(key)}) DO {does}", source)
+            self._insert(
+                connection,
+                f" ORDER BY {client.quoted_list(key)} ON CONFLICT ({client.quoted_list(key)}) DO {does}",
+                source,
+            )
 
     def _with_places(
         self, names: Sequence[str], columns: Sequence[pa.Array], indices: Any
@@ -273,9 +242,9 @@ class ColumnsWriting:
         An update does not write the key, so a row has the key of its first change, and the other columns of its last
         one.
         """
-        columns = [f"first_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in key]
-        columns += [f"last_value(s.{quoted(name)}) OVER w AS {quoted(name)}" for name in non_key_columns]
-        keys = ", ".join(f"s.{quoted(name)}" for name in key)
+        columns = [f"first_value(s.{client.quoted(name)}) OVER w AS {client.quoted(name)}" for name in key]
+        columns += [f"last_value(s.{client.quoted(name)}) OVER w AS {client.quoted(name)}" for name in non_key_columns]
+        keys = ", ".join(f"s.{client.quoted(name)}" for name in key)
         by_place = f"PARTITION BY {keys} ORDER BY s.{_PLACE}"
         return (
             f"(SELECT {', '.join(columns)}, row_number() OVER ({by_place}) AS {_PLACE} FROM {self._stage} AS s "
@@ -286,20 +255,20 @@ class ColumnsWriting:
         )
 
     def _insert(self, connection: psycopg.Connection[Any], clause: str, source: str | None = None) -> None:
-        names = quoted_list(self._target.names)
+        names = client.quoted_list(self._target.names)
         connection.execute(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {source or self._stage}{clause}")
 
     def _copy(
         self, connection: psycopg.Connection[Any], table: str, names: Sequence[str], columns: Sequence[pa.Array]
     ) -> None:
-        lines = format_csv([to_server_texts(column) for column in columns])
-        text = f"COPY {table} ({quoted_list(names)}) FROM STDIN (FORMAT csv)"
+        lines = text_columns.format_csv([text_columns.to_server_texts(column) for column in columns])
+        text = f"COPY {table} ({client.quoted_list(names)}) FROM STDIN (FORMAT csv)"
         with connection.cursor() as cursor, cursor.copy(text) as copy:
             copy.write(lines)
 
 
 def _matches(key: Sequence[str], alias: str, other: str) -> str:
-    return " AND ".join(f"{alias}.{quoted(name)} = {other}.{quoted(name)}" for name in key)
+    return " AND ".join(f"{alias}.{client.quoted(name)} = {other}.{client.quoted(name)}" for name in key)
 
 
 def _text(key: str, description: str) -> ConfigOption[str | None]:
@@ -343,7 +312,7 @@ INTERVAL: Final = (
         "The maximum time that rows stay buffered; with `0`, until the buffer is full or a checkpoint is taken."
     )
 )
-RETRIES: Final = _number("sink.max-retries", MAX_RETRIES, "The maximum number of retries of a failed write.")
+RETRIES: Final = _number("sink.max-retries", client.MAX_RETRIES, "The maximum number of retries of a failed write.")
 GUARANTEE: Final = (
     ConfigOptions.key("sink.delivery-guarantee")
     .string_type()
@@ -356,13 +325,13 @@ GUARANTEE: Final = (
 LEDGER_TABLE: Final = (
     ConfigOptions.key("sink.ledger-table")
     .string_type()
-    .default_value(LEDGER)
+    .default_value(client.LEDGER)
     .with_description("The table that records exactly-once writes; it is created if it does not exist.")
 )
 UNREPRESENTABLE: Final = (
-    ConfigOptions.key(OPTION)
+    ConfigOptions.key(text_columns.OPTION)
     .string_type()
-    .default_value(FAIL)
+    .default_value(text_columns.FAIL)
     .with_description(
         "How to treat values that the declared type cannot represent, such as NaN for DECIMAL or `infinity` for "
         "TIMESTAMP: `fail` the job, or convert them to `null`. A STRING column holds every value as text."
@@ -430,13 +399,13 @@ def refuse_unsupported(options: TableOptions) -> None:
                 )
 
 
-def read_address(options: TableOptions) -> Address:
+def read_address(options: TableOptions) -> client.Address:
     """Return the address of the database. Raises `ValidationError` if the URL is not a PostgreSQL URL."""
     driver = options.read(DRIVER_NAME)
-    if driver not in (None, DRIVER):
-        raise options.wrong(DRIVER_NAME.key(), f"the only driver there is is {DRIVER}, not {driver}")
+    if driver not in (None, client.DRIVER):
+        raise options.wrong(DRIVER_NAME.key(), f"the only driver there is is {client.DRIVER}, not {driver}")
     try:
-        return Address(options.required(URL), options.read(USERNAME), options.read(PASSWORD))
+        return client.Address(options.required(URL), options.read(USERNAME), options.read(PASSWORD))
     except ConfigurationError as error:
         raise options.wrong(URL.key(), str(error)) from error
 
@@ -444,9 +413,9 @@ def read_address(options: TableOptions) -> Address:
 def read_unrepresentable(options: TableOptions) -> str:
     """Return how to read values that a type cannot hold. Raises `ValidationError` for an unknown mode."""
     try:
-        return check_mode(options.read(UNREPRESENTABLE))
+        return text_columns.check_mode(options.read(UNREPRESENTABLE))
     except ConfigurationError as error:
-        raise options.wrong(OPTION, str(error)) from error
+        raise options.wrong(text_columns.OPTION, str(error)) from error
 
 
 def read_partitions(options: TableOptions) -> Partitions | None:
@@ -549,7 +518,7 @@ def _constant(constant: Constant, other: DataType) -> str | None:
     """Return a constant in SQL; None for NULL, and if the column is of another kind."""
     if constant.value is None:
         return None
-    text = literal(to_server_texts(to_column([constant.value], constant.type))[0].as_py())
+    text = text_columns.literal(text_columns.to_server_texts(to_column([constant.value], constant.type))[0].as_py())
     if isinstance(other, _TEXTS):
         return text if isinstance(constant.type, _TEXTS) else None
     for kind, name in _CASTS:
@@ -560,7 +529,7 @@ def _constant(constant: Constant, other: DataType) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
+class JdbcScan(tables.TableScan, tables.ProjectionPushDown, tables.FilterPushDown, tables.LimitPushDown):
     """Reads some columns, and filters rows on the server.
 
     Attributes:
@@ -574,20 +543,20 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
         unrepresentable: what to do with values that a type cannot hold.
     """
 
-    address: Address
+    address: client.Address
     table: str
     columns: tuple[PlanColumn, ...]
     fetch_size: int
     partitions: Partitions | None = None
     conditions: tuple[str, ...] = ()
     limit: int | None = None
-    unrepresentable: str = FAIL
+    unrepresentable: str = text_columns.FAIL
 
-    def reader(self) -> TableReader:
+    def reader(self) -> tables.TableReader:
         """See `TableScan`."""
         columns = tuple(
-            ScannedColumn(name, quoted(column.name), arrow_type(column.type))
-            for name, column in zip(column_names(len(self.columns)), self.columns, strict=True)
+            ScannedColumn(name, client.quoted(column.name), arrow_type(column.type))
+            for name, column in zip(tables.column_names(len(self.columns)), self.columns, strict=True)
         )
         scanned = Scanned(
             self.address,
@@ -599,22 +568,22 @@ class JdbcScan(TableScan, ProjectionPushDown, FilterPushDown, LimitPushDown):
             self.fetch_size,
             self.unrepresentable,
         )
-        return TableReader(JdbcSource(scanned))
+        return tables.TableReader(JdbcSource(scanned))
 
     def with_columns(self, columns: Sequence[int]) -> JdbcScan:
         """See `ProjectionPushDown`."""
         return replace(self, columns=tuple(self.columns[index] for index in columns))
 
-    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+    def with_conditions(self, conditions: Sequence[Typed]) -> tables.Filtered:
         """See `FilterPushDown`. Filters nothing if unrepresentable values become NULL, which the server cannot know."""
-        if self.unrepresentable == NULL:
-            return Filtered(self, tuple(conditions), ())
-        names = [quoted(column.name) for column in self.columns]
+        if self.unrepresentable == text_columns.NULL:
+            return tables.Filtered(self, tuple(conditions), ())
+        names = [client.quoted(column.name) for column in self.columns]
         translated = [(condition, to_sql_condition(condition, names)) for condition in conditions]
         pushed = tuple(known.sql for _, known in translated if known is not None)
         remaining = tuple(condition for condition, known in translated if known is None or not known.is_exact)
         used = tuple(condition for condition, known in translated if known is not None and not known.is_exact)
-        return Filtered(replace(self, conditions=(*self.conditions, *pushed)), remaining, used)
+        return tables.Filtered(replace(self, conditions=(*self.conditions, *pushed)), remaining, used)
 
     def with_limit(self, limit: int) -> JdbcScan:
         """See `LimitPushDown`."""
@@ -635,7 +604,7 @@ class LookupSpec:
         unrepresentable: what to do with values that a type cannot hold.
     """
 
-    address: Address
+    address: client.Address
     table: str
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -649,7 +618,8 @@ class JdbcLookupReader(LookupReader):
 
     def __init__(self, spec: LookupSpec) -> None:
         columns = [
-            ScannedColumn(name, f"t.{quoted(name)}", kind) for name, kind in zip(spec.names, spec.types, strict=True)
+            ScannedColumn(name, f"t.{client.quoted(name)}", kind)
+            for name, kind in zip(spec.names, spec.types, strict=True)
         ]
         self._lookup = KeyLookup(
             spec.address,
@@ -698,9 +668,9 @@ class JdbcConnector(TableConnector):
         refuse_unsupported(options)
         return ()
 
-    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+    def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` for conflicting options."""
-        driver()
+        client.driver()
         check_types(options.title, scan.schema)
         return JdbcScan(
             read_address(options),
@@ -713,7 +683,7 @@ class JdbcConnector(TableConnector):
 
     def lookup(self, scan: Scan, key: Sequence[int], options: TableOptions) -> TableLookup:
         """Return a lookup by all key columns."""
-        driver()
+        client.driver()
         check_types(options.title, scan.schema)
         spec = LookupSpec(
             read_address(options),
@@ -727,9 +697,9 @@ class JdbcConnector(TableConnector):
         )
         return TableLookup(tuple(key), partial(JdbcLookupReader, spec))
 
-    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+    def writer(self, write: Write, options: TableOptions) -> tables.TableWriter:
         """Return a writer, which writes by primary key if the table declares one."""
-        driver()
+        client.driver()
         if write.overwrites:
             raise UnsupportedError(
                 f"INSERT OVERWRITE into table {options.title} is not supported: delete its rows first"
@@ -743,14 +713,16 @@ class JdbcConnector(TableConnector):
         if guarantee not in _GUARANTEES:
             raise options.wrong(GUARANTEE.key(), f"it is {' or '.join(_GUARANTEES)}, not {guarantee}")
         try:
-            execution = JdbcExecutionOptions(options.read(INTERVAL), options.read(MAX_ROWS), options.read(RETRIES))
+            execution = client.JdbcExecutionOptions(
+                options.read(INTERVAL), options.read(MAX_ROWS), options.read(RETRIES)
+            )
         except ConfigurationError as error:
             raise options.wrong(MAX_ROWS.key(), str(error)) from error
         ledger = options.read(LEDGER_TABLE) if guarantee == "exactly-once" else None
         sink = JdbcTableSink(target, execution, ledger)
         if not write.key:
-            return TableWriter(sink, INSERTS, takes_columns=True)
-        return TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
+            return tables.TableWriter(sink, INSERTS, takes_columns=True)
+        return tables.TableWriter(sink, ALL, wants_before=False, takes_columns=True, deletes_by_key=True)
 
 
 def check_types(title: str, schema: RowSchema) -> None:

@@ -39,16 +39,8 @@ from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import UnsupportedError
 from penstock.connectors.rate_limiter import RateLimiter, RateLimiterStrategy
 from penstock.connectors.split_reader import PositionedReader, SeriesQueue
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    Boundedness,
-    InputStatus,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 from penstock.sql.connectors.datagen import Chance, Integers
 from penstock.sql.data.arrow import arrow_type, logical_type
@@ -425,7 +417,7 @@ class NexmarkSplit:
     position: int = 0
 
 
-class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
+class NexmarkColumnsSource(connector.Source[Any, NexmarkSplit]):
     """Emits events as columns named c0, c1 and so on. Subtask i of n generates the chunks i, i + n, i + 2n and so on.
 
     Args:
@@ -443,19 +435,23 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
         self.chunk_events = CHUNK_EVENTS
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Unbounded unless the number of events is set."""
-        return Boundedness.CONTINUOUS_UNBOUNDED if self._settings.events is None else Boundedness.BOUNDED
+        return (
+            connector.Boundedness.CONTINUOUS_UNBOUNDED
+            if self._settings.events is None
+            else connector.Boundedness.BOUNDED
+        )
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[NexmarkSplit], restored: Any | None
-    ) -> SplitEnumerator[NexmarkSplit]:
+        self, context: connector.SplitEnumeratorContext[NexmarkSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[NexmarkSplit]:
         """Return an enumerator that assigns one series of chunks to each subtask."""
         step = context.parallelism
         splits = [NexmarkSplit(chunk, step) for chunk in range(step)]
         return SeriesQueue(context, splits, restored, attrgetter("chunk"))
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, NexmarkSplit]:
         """Create a reader."""
         limiter = self._limit.create_rate_limiter(context.parallelism, context.now_ms())
         return _NexmarkReader(context, self, limiter)
@@ -501,7 +497,9 @@ class NexmarkColumnsSource(Source[Any, NexmarkSplit]):
 class _NexmarkReader(PositionedReader[NexmarkSplit]):
     """Emits whole chunks unless a rate limits it: columns are fast only in large batches."""
 
-    def __init__(self, context: SourceReaderContext, source: NexmarkColumnsSource, limit: RateLimiter | None) -> None:
+    def __init__(
+        self, context: connector.SourceReaderContext, source: NexmarkColumnsSource, limit: RateLimiter | None
+    ) -> None:
         super().__init__(context)
         self._source = source
         self._limit = limit
@@ -512,7 +510,7 @@ class _NexmarkReader(PositionedReader[NexmarkSplit]):
         """Return how many events the rate allows; a whole chunk without a rate."""
         return super().allowance(self._source.chunk_events if self._limit is None or not self._splits else max_records)
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """Return events in time order across series: after a recovery, a subtask may have several."""
         if len(self._splits) > 1:
             self._splits = deque(sorted(self._splits, key=lambda split: (split.chunk, split.position)))

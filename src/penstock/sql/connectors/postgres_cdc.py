@@ -9,17 +9,8 @@ from urllib.parse import quote
 
 from penstock.base.config_options import ConfigOption, ConfigOptions
 from penstock.base.errors import ConfigurationError, UnsupportedError
+from penstock.connectors.postgres.cdc import changes
 from penstock.connectors.postgres.cdc.changes import ALL as ALL_CHANGES
-from penstock.connectors.postgres.cdc.changes import (
-    CHUNK_SIZE,
-    CONFIRM_DELAY,
-    FAIL,
-    HEARTBEAT_MS,
-    INITIAL,
-    SNAPSHOT,
-    CdcSettings,
-    Output,
-)
 from penstock.connectors.postgres.cdc.source import PORT as POSTGRES_PORT
 from penstock.connectors.postgres.cdc.source import PostgresSource
 from penstock.connectors.postgres.client import Address, driver
@@ -71,7 +62,7 @@ INCOMPLETE: Final = (
 STARTUP: Final = (
     ConfigOptions.key("scan.startup.mode")
     .string_type()
-    .default_value(INITIAL)
+    .default_value(changes.INITIAL)
     .with_description(
         "`initial`: the table, then its changes; `latest-offset`: new changes only; `committed-offset`: the changes "
         "retained by the slot; `snapshot`: the table only, bounded."
@@ -88,13 +79,13 @@ MODE: Final = (
 TRUNCATES: Final = (
     ConfigOptions.key("truncate.mode")
     .string_type()
-    .default_value(FAIL)
+    .default_value(changes.FAIL)
     .with_description("How to treat a TRUNCATE: `fail` the job, or `skip` it and keep its rows.")
 )
 CHUNK: Final = (
     ConfigOptions.key("scan.incremental.snapshot.chunk.size")
     .int_type()
-    .default_value(CHUNK_SIZE)
+    .default_value(changes.CHUNK_SIZE)
     .with_description("The number of rows to read in one transaction.")
 )
 INCREMENTAL: Final = (
@@ -106,7 +97,7 @@ INCREMENTAL: Final = (
 HEARTBEAT: Final = (
     ConfigOptions.key("heartbeat.interval.ms")
     .duration_type()
-    .default_value(HEARTBEAT_MS)
+    .default_value(changes.HEARTBEAT_MS)
     .with_description(
         "The interval at which the server is asked for its log position, so that a quiet table does not hold back its "
         "log."
@@ -115,7 +106,7 @@ HEARTBEAT: Final = (
 DELAY: Final = (
     ConfigOptions.key("scan.lsn-commit.checkpoints-num-delay")
     .int_type()
-    .default_value(CONFIRM_DELAY)
+    .default_value(changes.CONFIRM_DELAY)
     .with_description("The server keeps its log for the last completed checkpoint and this number of earlier ones.")
 )
 _OPTIONAL: Final[tuple[ConfigOption[Any], ...]] = (
@@ -184,7 +175,7 @@ class PostgresCdcConnector(TableConnector):
         if options.read(PLUGIN) != "pgoutput":
             raise options.wrong(PLUGIN.key(), f"changes come by pgoutput, not by {options.read(PLUGIN)!r}")
         settings = self._settings(scan, options)
-        if settings.startup == SNAPSHOT:
+        if settings.startup == changes.SNAPSHOT:
             return TableReader(PostgresSource(settings), key=scan.key)
         if settings.mode == ALL_CHANGES:
             return TableReader(PostgresSource(settings), ALL, has_before=True, key=scan.key)
@@ -195,16 +186,18 @@ class PostgresCdcConnector(TableConnector):
             )
         return TableReader(PostgresSource(settings), ALL, key=scan.key, is_upsert=True)
 
-    def _settings(self, scan: Scan, options: TableOptions) -> CdcSettings:
+    def _settings(self, scan: Scan, options: TableOptions) -> changes.CdcSettings:
         metadata = dict(scan.metadata)
         outputs = tuple(
-            Output(name, None if index in metadata else column.name, arrow_type(column.type), metadata.get(index))
+            changes.Output(
+                name, None if index in metadata else column.name, arrow_type(column.type), metadata.get(index)
+            )
             for index, (name, column) in enumerate(zip(column_names(len(scan.schema)), scan.schema, strict=True))
         )
         database, slot = options.required(DATABASE), options.required(SLOT)
         url = f"postgresql://{options.required(HOSTNAME)}:{options.read(PORT)}/{quote(database)}"
         try:
-            return CdcSettings(
+            return changes.CdcSettings(
                 address=Address(url, options.required(USERNAME), options.read(PASSWORD)),
                 schema=options.required(SCHEMA),
                 table=options.required(TABLE),

@@ -24,48 +24,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
-from penstock.sql.data.datetimes import (
-    DAY_NS,
-    SECOND_NS,
-    Numbers,
-    days_from_civil,
-    days_of_month,
-    fixed_offset,
-    local_ns,
-    moment_ns,
-    zone_or_gmt,
-)
+from penstock.sql.data import datetimes
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.datetime_format.patterns import (
-    DAYS,
-    ERAS,
-    FINEST,
-    HALVES,
-    MONTHS,
-    QUARTERS,
-    Choice,
-    Dialect,
-    Letters,
-    Moments,
-    Part,
-    Text,
-    compiled,
-    is_number,
-    parse_pattern,
-)
+from penstock.sql.datetime_format import patterns
 
 #: returns the columns whose concatenation is the text of a part
 Writer = Callable[["Shown"], Sequence[pa.Array]]
 TextOf = Callable[[int], str]
 
 
-class Shown(Moments):
+class Shown(patterns.Moments):
     """The points in time to format, with their offsets from UTC in seconds and the names of their zone."""
 
     __slots__ = ("names", "offsets")
 
     def __init__(
-        self, days: Numbers, nanos: Numbers, offsets: Numbers | None = None, names: Callable[[int], str] | None = None
+        self,
+        days: datetimes.Numbers,
+        nanos: datetimes.Numbers,
+        offsets: datetimes.Numbers | None = None,
+        names: Callable[[int], str] | None = None,
     ) -> None:
         super().__init__(days, nanos)
         self.offsets, self.names = offsets, names
@@ -74,25 +52,27 @@ class Shown(Moments):
 class Formatter:
     """A compiled pattern."""
 
-    def __init__(self, pattern: str, dialect: Dialect) -> None:
-        parts = parse_pattern(pattern, dialect)
+    def __init__(self, pattern: str, dialect: patterns.Dialect) -> None:
+        parts = patterns.parse_pattern(pattern, dialect)
         self.pattern = pattern
         self.letters = frozenset(_letters(parts))
-        self.needs_zone = not self.letters.isdisjoint("zZX") and dialect is Dialect.SIMPLE
+        self.needs_zone = not self.letters.isdisjoint("zZX") and dialect is patterns.Dialect.SIMPLE
         self._writers = [_writer(part, dialect) for part in _flat(parts)]
-        self._finest = min((FINEST.get(letter, DAY_NS) for letter in self.letters), default=DAY_NS)
+        self._finest = min(
+            (patterns.FINEST.get(letter, datetimes.DAY_NS) for letter in self.letters), default=datetimes.DAY_NS
+        )
 
     def __call__(self, timestamps: Shown) -> pa.Array:
         """Format each point in time."""
         if self.needs_zone or self._finest == 1 or len(timestamps) < _FEW:
             return self._write(timestamps)
-        keys = timestamps.days * (DAY_NS // self._finest) + timestamps.nanos // self._finest
+        keys = timestamps.days * (datetimes.DAY_NS // self._finest) + timestamps.nanos // self._finest
         encoded = pa.array(keys).dictionary_encode()
         if len(encoded.dictionary) > len(keys) // 2:
             return self._write(timestamps)
         distinct = encoded.dictionary.to_numpy()
-        days = distinct // (DAY_NS // self._finest)
-        formatted = self._write(Shown(days, (distinct - days * (DAY_NS // self._finest)) * self._finest))
+        days = distinct // (datetimes.DAY_NS // self._finest)
+        formatted = self._write(Shown(days, (distinct - days * (datetimes.DAY_NS // self._finest)) * self._finest))
         return formatted.take(encoded.indices)
 
     def _write(self, timestamps: Shown) -> pa.Array:
@@ -110,38 +90,38 @@ _FEW: Final = 64
 
 
 @lru_cache(maxsize=512)
-def formatter(pattern: str, dialect: Dialect) -> Formatter:
+def formatter(pattern: str, dialect: patterns.Dialect) -> Formatter:
     """Return the formatter of a pattern. Raises `TableRuntimeError` if the pattern is invalid."""
     return Formatter(pattern, dialect)
 
 
-def _flat(parts: Sequence[Part]) -> list[Text | Letters]:
+def _flat(parts: Sequence[patterns.Part]) -> list[patterns.Text | patterns.Letters]:
     """Flatten the parts; optional sections are written as well."""
-    flattened: list[Text | Letters] = []
+    flattened: list[patterns.Text | patterns.Letters] = []
     for part in parts:
-        flattened += _flat(part.parts) if isinstance(part, Choice) else [part]
+        flattened += _flat(part.parts) if isinstance(part, patterns.Choice) else [part]
     return flattened
 
 
-def _letters(parts: Sequence[Part]) -> list[str]:
-    return [part.letter for part in _flat(parts) if isinstance(part, Letters)]
+def _letters(parts: Sequence[patterns.Part]) -> list[str]:
+    return [part.letter for part in _flat(parts) if isinstance(part, patterns.Letters)]
 
 
-def _writer(part: Text | Letters, dialect: Dialect) -> Writer:
-    if isinstance(part, Text):
+def _writer(part: patterns.Text | patterns.Letters, dialect: patterns.Dialect) -> Writer:
+    if isinstance(part, patterns.Text):
         scalar = pa.scalar(part.text, pa.string())
         return lambda timestamps: (scalar,)
     if part.letter in _OF_ZONE:
-        if dialect is Dialect.MODERN:
+        if dialect is patterns.Dialect.MODERN:
             raise TableRuntimeError(f"a point in time without a zone cannot be shown with the letter {part.letter}")
         return partial(_zone, _zone_text(part))
-    if dialect is Dialect.MODERN and part.letter == "S":
+    if dialect is patterns.Dialect.MODERN and part.letter == "S":
         return _padded(part, _fraction(part.count))
     field, text_of = _number_or_name(part, dialect)
     return _padded(part, lambda timestamps: (texts(timestamps.field(field), text_of),))
 
 
-def _padded(part: Letters, write: Writer) -> Writer:
+def _padded(part: patterns.Letters, write: Writer) -> Writer:
     if not part.width:
         return write
 
@@ -154,7 +134,7 @@ def _padded(part: Letters, write: Writer) -> Writer:
     return padded
 
 
-def texts(numbers: Numbers, text_of: TextOf) -> pa.Array:
+def texts(numbers: datetimes.Numbers, text_of: TextOf) -> pa.Array:
     """Return the text of each number."""
     if not len(numbers):
         return pa.array([], pa.string())
@@ -226,34 +206,34 @@ def _name(names: Sequence[str], count: int, first: int = 0) -> TextOf:
 
 
 def _half(number: int) -> str:
-    return HALVES[number % 2]
+    return patterns.HALVES[number % 2]
 
 
 @lru_cache(maxsize=8)
 def _era(count: int) -> TextOf:
-    return ERAS[{4: 1, 5: 2}.get(count, 0)].__getitem__
+    return patterns.ERAS[{4: 1, 5: 2}.get(count, 0)].__getitem__
 
 
 @lru_cache(maxsize=8)
 def _quarter(count: int) -> TextOf:
     if count == 3:
         return lambda number: f"Q{number}"
-    return lambda number: QUARTERS[(number - 1) % 4] if count == 4 else str(number)
+    return lambda number: patterns.QUARTERS[(number - 1) % 4] if count == 4 else str(number)
 
 
-def _number_or_name(part: Letters, dialect: Dialect) -> tuple[str, TextOf]:
+def _number_or_name(part: patterns.Letters, dialect: patterns.Dialect) -> tuple[str, TextOf]:
     """Return the field that a run of letters shows, and the function that formats it."""
     letter, count = part.letter, part.count
-    is_simple = dialect is Dialect.SIMPLE
+    is_simple = dialect is patterns.Dialect.SIMPLE
     if letter == "u" and is_simple:
         return "weekday", _plus_one(count)
     if letter in "yuY":
         is_short = count == 2 and not (letter == "u" and is_simple)
         return letter, _two_digits if is_short else _digits(count) if count < 4 or is_simple else _signed(count)
     if letter in "ML" and count > 2:
-        return "M", _wrapped(_name(MONTHS, min(count, 4) if is_simple else count, 1), 12)
+        return "M", _wrapped(_name(patterns.MONTHS, min(count, 4) if is_simple else count, 1), 12)
     if letter == "E" or (letter in "ec" and count > 2):
-        return "weekday", _wrapped(_name(DAYS, min(count, 4) if is_simple else count), 7)
+        return "weekday", _wrapped(_name(patterns.DAYS, min(count, 4) if is_simple else count), 7)
     if letter in "ec":
         return "e", _digits(count)
     if letter in "Qq" and count > 2:
@@ -303,7 +283,7 @@ def _zone(text_of: Callable[[int, str], str], timestamps: Shown) -> Sequence[pa.
     return (pa.array(zone_texts, pa.string()).take(pa.array(indices)),)
 
 
-def _zone_text(part: Letters) -> Callable[[int, str], str]:
+def _zone_text(part: patterns.Letters) -> Callable[[int, str], str]:
     if part.letter == "z":
         if part.count > 3:
             raise UnsupportedError("patterns with zzzz, the full name of a zone, are not supported")
@@ -332,7 +312,7 @@ _DEFAULT: Final = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII
 )
 _SQL: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: +(\d+):(\d+):(\d+)(?:\.(\d{1,9}))?)?", re.ASCII)
-_MINUTE_NS: Final = 60 * SECOND_NS
+_MINUTE_NS: Final = 60 * datetimes.SECOND_NS
 
 
 def parse_default(text: str) -> int | None:
@@ -353,14 +333,16 @@ def parse_sql(text: str) -> int | None:
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
-    of_day = ((hour * 60 + minute) * 60 + second) * SECOND_NS + int((match.group(7) or "").ljust(9, "0"))
-    return (days_from_civil(year, month, 1) + day - 1) * DAY_NS + of_day
+    of_day = ((hour * 60 + minute) * 60 + second) * datetimes.SECOND_NS + int((match.group(7) or "").ljust(9, "0"))
+    return (datetimes.days_from_civil(year, month, 1) + day - 1) * datetimes.DAY_NS + of_day
 
 
 @lru_cache(maxsize=512)
 def modern_parser(pattern: str) -> ModernParser:
     """Return the parser of a DateTimeFormatter pattern. Raises `TableRuntimeError` if the pattern is invalid."""
-    expression, letters = compiled(parse_pattern(pattern, Dialect.MODERN), Dialect.MODERN)
+    expression, letters = patterns.compiled(
+        patterns.parse_pattern(pattern, patterns.Dialect.MODERN), patterns.Dialect.MODERN
+    )
 
     def parse(text: str) -> int | None:
         match = expression.fullmatch(text)
@@ -375,14 +357,14 @@ def modern_parser(pattern: str) -> ModernParser:
     return parse
 
 
-def _modern_values(letters: list[Letters], match: re.Match[str]) -> Iterator[tuple[str, int]]:
+def _modern_values(letters: list[patterns.Letters], match: re.Match[str]) -> Iterator[tuple[str, int]]:
     for part, text in zip(letters, match.groups(), strict=True):
         if text is None:
             continue
         letter = {"L": "M"}.get(part.letter, part.letter)
-        if not is_number(part):
+        if not patterns.is_number(part):
             if letter == "M":
-                yield "M", _index(MONTHS, text) + 1
+                yield "M", _index(patterns.MONTHS, text) + 1
             elif letter == "a":
                 yield "a", int(text == "PM")
             elif letter == "G":
@@ -410,8 +392,8 @@ _RANGES: Final = {
     "m": (0, 59),
     "s": (0, 59),
     "n": (0, 10**9 - 1),
-    "A": (0, DAY_NS // 1_000_000 - 1),
-    "N": (0, DAY_NS - 1),
+    "A": (0, datetimes.DAY_NS // 1_000_000 - 1),
+    "N": (0, datetimes.DAY_NS - 1),
 }
 
 
@@ -423,7 +405,7 @@ def _resolved(values: dict[str, int]) -> int | None:
             return None
     of_day = _of_day(values)
     days = _days(values)
-    return None if of_day is None or days is None else days * DAY_NS + of_day
+    return None if of_day is None or days is None else days * datetimes.DAY_NS + of_day
 
 
 def _days(values: dict[str, int]) -> int | None:
@@ -433,16 +415,16 @@ def _days(values: dict[str, int]) -> int | None:
     if year is not None and not -999_999_999 <= year <= 999_999_999:
         return None
     if year is not None and "D" in values and "M" not in values and "d" not in values:
-        if values["D"] == 366 and days_of_month(year, 2) == 28:
+        if values["D"] == 366 and datetimes.days_of_month(year, 2) == 28:
             return None
-        return days_from_civil(year, 1, 1) + values["D"] - 1
+        return datetimes.days_from_civil(year, 1, 1) + values["D"] - 1
     month, day = values.get("M", 1), values.get("d", 1)
-    last = days_of_month(1970 if year is None else year, month)
+    last = datetimes.days_of_month(1970 if year is None else year, month)
     if day > last:
         if year is None or "M" not in values:
             return None
         day = last
-    return days_from_civil(1970 if year is None else year, month, day)
+    return datetimes.days_from_civil(1970 if year is None else year, month, day)
 
 
 def _of_day(values: dict[str, int]) -> int | None:
@@ -456,7 +438,7 @@ def _of_day(values: dict[str, int]) -> int | None:
         hour = values.get("h", values.get("K", 0)) % 12 + 12 * values["a"]
     if hour == 24 and (minute or second or nano):
         return None
-    return (hour * 60 + minute) * _MINUTE_NS + second * SECOND_NS + nano
+    return (hour * 60 + minute) * _MINUTE_NS + second * datetimes.SECOND_NS + nano
 
 
 # --- SimpleDateFormat ------------------------------------------------------------------------------------------------
@@ -465,7 +447,9 @@ def _of_day(values: dict[str, int]) -> int | None:
 @lru_cache(maxsize=512)
 def simple_parser(pattern: str) -> SimpleParser:
     """Return the parser of a SimpleDateFormat pattern. Raises `TableRuntimeError` if the pattern is invalid."""
-    expression, letters = compiled(parse_pattern(pattern, Dialect.SIMPLE), Dialect.SIMPLE)
+    expression, letters = patterns.compiled(
+        patterns.parse_pattern(pattern, patterns.Dialect.SIMPLE), patterns.Dialect.SIMPLE
+    )
 
     def parse(text: str, zone: tzinfo) -> int | None:
         match = expression.match(text)
@@ -482,12 +466,12 @@ def simple_parser(pattern: str) -> SimpleParser:
     return parse
 
 
-def _put(values: dict[str, int], part: Letters, word: str) -> None:
+def _put(values: dict[str, int], part: patterns.Letters, word: str) -> None:
     letter = {"L": "M"}.get(part.letter, part.letter)
     if letter == "M" and part.count > 2:
-        values["M"] = _index(MONTHS, word) + 1
+        values["M"] = _index(patterns.MONTHS, word) + 1
     elif letter == "E":
-        values["E"] = _index(DAYS, word)
+        values["E"] = _index(patterns.DAYS, word)
     elif letter == "a":
         values["a"] = int(word.upper() == "PM")
     elif letter == "G":
@@ -505,18 +489,18 @@ def _lenient(values: dict[str, int]) -> int:
     if values.get("G") == 0:
         year = 1 - year
     if "D" in values and "d" not in values:
-        days = days_from_civil(year, 1, 1) + values["D"] - 1
+        days = datetimes.days_from_civil(year, 1, 1) + values["D"] - 1
     else:
         more_years, month = divmod(values.get("M", 1) - 1, 12)
-        days = days_from_civil(year + more_years, month + 1, 1) + values.get("d", 1) - 1
+        days = datetimes.days_from_civil(year + more_years, month + 1, 1) + values.get("d", 1) - 1
     hour = values.get("H")
     if hour is None and "k" in values:
         hour = 0 if values["k"] == 24 else values["k"]
     if hour is None:
         twelfth = values.get("h", values.get("K", 0))
         hour = (0 if twelfth == 12 and "h" in values else twelfth) + 12 * values.get("a", 0)
-    of_day = (hour * 60 + values.get("m", 0)) * _MINUTE_NS + values.get("s", 0) * SECOND_NS
-    return days * DAY_NS + of_day + values.get("S", 0) * 1_000_000
+    of_day = (hour * 60 + values.get("m", 0)) * _MINUTE_NS + values.get("s", 0) * datetimes.SECOND_NS
+    return days * datetimes.DAY_NS + of_day + values.get("S", 0) * 1_000_000
 
 
 _OFFSET: Final = re.compile(r"(?:GMT)?([+-])(\d{1,2}):?(\d\d)?", re.IGNORECASE | re.ASCII)
@@ -525,16 +509,16 @@ _OFFSET: Final = re.compile(r"(?:GMT)?([+-])(\d{1,2}):?(\d\d)?", re.IGNORECASE |
 def _parse_zone(word: str) -> tzinfo:
     offset = _OFFSET.fullmatch(word)
     if offset is None:
-        return zone_or_gmt("UTC" if word in ("Z", "z") else word)
+        return datetimes.zone_or_gmt("UTC" if word in ("Z", "z") else word)
     sign, hours, minutes = offset.groups()
-    return zone_or_gmt(f"GMT{sign}{int(hours):02}:{minutes or '00'}")
+    return datetimes.zone_or_gmt(f"GMT{sign}{int(hours):02}:{minutes or '00'}")
 
 
 def calendar_moment(clock: int, zone: tzinfo) -> int:
     """Return the instant at which clocks in a zone show a local time: the second one if they show it twice."""
-    first = moment_ns(clock, zone)
-    if fixed_offset(zone) is not None:
+    first = datetimes.moment_ns(clock, zone)
+    if datetimes.fixed_offset(zone) is not None:
         return first
-    day_later = first + DAY_NS
-    second = clock - (local_ns(day_later, zone) - day_later)
-    return second if second > first and local_ns(second, zone) == clock else first
+    day_later = first + datetimes.DAY_NS
+    second = clock - (datetimes.local_ns(day_later, zone) - day_later)
+    return second if second > first and datetimes.local_ns(second, zone) == clock else first

@@ -19,17 +19,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from penstock.base.errors import UnsupportedError
-from penstock.sql.data.datetimes import (
-    SECOND_NS,
-    Numbers,
-    day_of_month,
-    day_of_year,
-    days_of_months,
-    days_of_years,
-    to_months,
-    to_years,
-    weekday,
-)
+from penstock.sql.data import datetimes
 from penstock.sql.data.errors import TableRuntimeError
 
 
@@ -166,8 +156,8 @@ def fraction_digits(pattern: str) -> int:
     return longest
 
 
-_HOUR: Final = 3_600 * SECOND_NS
-_MINUTE: Final = 60 * SECOND_NS
+_HOUR: Final = 3_600 * datetimes.SECOND_NS
+_MINUTE: Final = 60 * datetimes.SECOND_NS
 
 
 class Moments:
@@ -175,11 +165,11 @@ class Moments:
 
     __slots__ = ("_found", "days", "nanos")
 
-    def __init__(self, days: Numbers, nanos: Numbers) -> None:
+    def __init__(self, days: datetimes.Numbers, nanos: datetimes.Numbers) -> None:
         self.days, self.nanos = days, nanos
-        self._found: dict[str, Numbers] = {}
+        self._found: dict[str, datetimes.Numbers] = {}
 
-    def field(self, letter: str) -> Numbers:
+    def field(self, letter: str) -> datetimes.Numbers:
         """Return the numbers for a letter."""
         numbers = self._found.get(letter)
         if numbers is None:
@@ -190,46 +180,46 @@ class Moments:
         return len(self.days)
 
 
-def _year_of_era(moments: Moments) -> Numbers:
+def _year_of_era(moments: Moments) -> datetimes.Numbers:
     year = moments.field("u")
     return np.where(year > 0, year, 1 - year)
 
 
-def _begin_of_weeks(years: Numbers) -> Numbers:
+def _begin_of_weeks(years: datetimes.Numbers) -> datetimes.Numbers:
     """Return the Sunday that starts the first week of each year; weeks follow the United States convention."""
-    first = days_of_years(years)
-    return first - (weekday(first) + 1) % 7
+    first = datetimes.days_of_years(years)
+    return first - (datetimes.weekday(first) + 1) % 7
 
 
-def _week_year(moments: Moments) -> Numbers:
+def _week_year(moments: Moments) -> datetimes.Numbers:
     year = moments.field("u")
     return year + (moments.days >= _begin_of_weeks(year + 1))
 
 
-def _week(moments: Moments) -> Numbers:
+def _week(moments: Moments) -> datetimes.Numbers:
     return (moments.days - _begin_of_weeks(moments.field("Y"))) // 7 + 1
 
 
-def _week_of_month(moments: Moments) -> Numbers:
-    first = days_of_months(to_months(moments.days))
-    return (moments.days - (first - (weekday(first) + 1) % 7)) // 7 + 1
+def _week_of_month(moments: Moments) -> datetimes.Numbers:
+    first = datetimes.days_of_months(datetimes.to_months(moments.days))
+    return (moments.days - (first - (datetimes.weekday(first) + 1) % 7)) // 7 + 1
 
 
 #: by the letters that both dialects share, plus `weekday`, which is 0 on Mondays
-FIELDS: Final[dict[str, Callable[[Moments], Numbers]]] = {
-    "u": lambda moments: to_years(moments.days),
+FIELDS: Final[dict[str, Callable[[Moments], datetimes.Numbers]]] = {
+    "u": lambda moments: datetimes.to_years(moments.days),
     "y": _year_of_era,
     "G": lambda moments: (moments.field("u") > 0).astype(np.int64),
     "Y": _week_year,
     "w": _week,
     "W": _week_of_month,
-    "D": lambda moments: day_of_year(moments.days),
-    "M": lambda moments: to_months(moments.days) % 12 + 1,
+    "D": lambda moments: datetimes.day_of_year(moments.days),
+    "M": lambda moments: datetimes.to_months(moments.days) % 12 + 1,
     "L": lambda moments: moments.field("M"),
     "Q": lambda moments: (moments.field("M") + 2) // 3,
     "q": lambda moments: moments.field("Q"),
-    "d": lambda moments: day_of_month(moments.days),
-    "weekday": lambda moments: weekday(moments.days),
+    "d": lambda moments: datetimes.day_of_month(moments.days),
+    "weekday": lambda moments: datetimes.weekday(moments.days),
     "e": lambda moments: (moments.field("weekday") + 1) % 7 + 1,
     "a": lambda moments: moments.field("H") // 12,
     "H": lambda moments: moments.nanos // _HOUR,
@@ -237,8 +227,8 @@ FIELDS: Final[dict[str, Callable[[Moments], Numbers]]] = {
     "K": lambda moments: moments.field("H") % 12,
     "h": lambda moments: (moments.field("H") - 1) % 12 + 1,
     "m": lambda moments: moments.nanos // _MINUTE % 60,
-    "s": lambda moments: moments.nanos // SECOND_NS % 60,
-    "n": lambda moments: moments.nanos % SECOND_NS,
+    "s": lambda moments: moments.nanos // datetimes.SECOND_NS % 60,
+    "n": lambda moments: moments.nanos % datetimes.SECOND_NS,
     "S": lambda moments: moments.field("n") // 1_000_000,
     "A": lambda moments: moments.nanos // 1_000_000,
     "N": lambda moments: moments.nanos,
@@ -252,7 +242,7 @@ FINEST: Final = {
     "K": _HOUR,
     "h": _HOUR,
     "m": _MINUTE,
-    "s": SECOND_NS,
+    "s": datetimes.SECOND_NS,
     "S": 1,
     "n": 1,
     "N": 1,

@@ -23,19 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sql.data.arrow import (
-    Datum,
-    as_answers,
-    as_mask,
-    drop_masked_nulls,
-    flat_value,
-    flat_values,
-    from_flat,
-    is_flat,
-    to_full_array,
-    truths,
-    validity,
-)
+from penstock.sql.data import arrow
 from penstock.sql.data.errors import TableRuntimeError
 
 #: A selection keeps most rows if at most one in this many is missing.
@@ -71,7 +59,7 @@ class Columns:
     def places(self) -> Any:
         """The indexes of the rows in the parent, as a NumPy array."""
         if self._places is None:
-            self._places = np.flatnonzero(as_mask(self._mask))
+            self._places = np.flatnonzero(arrow.as_mask(self._mask))
         return self._places
 
     @property
@@ -103,7 +91,7 @@ class Columns:
     def whole(self, index: int) -> pa.Array:
         """Return a column with all rows of the origin. If no selected row is NULL, other values may be arbitrary."""
         column, mask = self.origin[index], self.mask
-        return column if mask is None else drop_masked_nulls(column, mask)
+        return column if mask is None else arrow.drop_masked_nulls(column, mask)
 
     def take_chosen(self, ancestor: Columns, column: pa.Array) -> pa.Array:
         """Filter a column of the parent or of the origin to the selected rows."""
@@ -113,7 +101,7 @@ class Columns:
         """Filter a column of the parent to the selected rows."""
         if self._mask is None:
             return column.take(pa.array(self.places))
-        return drop_masked_nulls(column, self._mask).filter(self._mask)
+        return arrow.drop_masked_nulls(column, self._mask).filter(self._mask)
 
     def field(self, path: tuple[int, ...]) -> pa.Array:
         """Return a field of a ROW column: the column's index, then field indexes. The other fields are not filtered."""
@@ -137,7 +125,7 @@ class Columns:
             # A mask copies runs of rows as a whole.
             columns._mask = mask
         else:
-            columns._places = np.flatnonzero(as_mask(mask))
+            columns._places = np.flatnonzero(arrow.as_mask(mask))
         return columns
 
     def take(self, rows: pa.Array) -> Columns:
@@ -155,41 +143,43 @@ _MANY: Final = 4
 _ALIKE: Final = 8
 
 
-def first_that_holds(conditions: Sequence[Datum], values: Sequence[Datum], otherwise: Datum, rows: int) -> Datum:
+def first_that_holds(
+    conditions: Sequence[arrow.Datum], values: Sequence[arrow.Datum], otherwise: arrow.Datum, rows: int
+) -> arrow.Datum:
     """Return, for each row, the value of the first condition that is true, or else `otherwise`.
 
     `conditions`: booleans, with NULL as false. All values have one type.
     """
-    answers = [truths(to_full_array(condition, rows)) for condition in conditions]
-    if rows >= _FEW and is_flat(otherwise.type) and all(value.type == otherwise.type for value in values):
+    answers = [arrow.truths(arrow.to_full_array(condition, rows)) for condition in conditions]
+    if rows >= _FEW and arrow.is_flat(otherwise.type) and all(value.type == otherwise.type for value in values):
         return _in_numpy(answers, values, otherwise)
     return _at_once(answers, values, otherwise) if len(answers) >= _MANY else _one_by_one(answers, values, otherwise)
 
 
-def _in_numpy(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Datum) -> pa.Array:
+def _in_numpy(answers: Sequence[pa.Array], values: Sequence[arrow.Datum], otherwise: arrow.Datum) -> pa.Array:
     rows = len(answers[0])
-    numbers = flat_values(to_full_array(otherwise, rows)).copy()
-    valid = validity(otherwise, rows)
+    numbers = arrow.flat_values(arrow.to_full_array(otherwise, rows)).copy()
+    valid = arrow.validity(otherwise, rows)
     # In reverse order, so that earlier conditions overwrite later ones.
     for answer, value in zip(reversed(answers), reversed(values), strict=True):
-        mask = as_mask(answer)
+        mask = arrow.as_mask(answer)
         _put(numbers, mask, value)
-        theirs = validity(value, rows)
+        theirs = arrow.validity(value, rows)
         if valid is None and theirs is None:
             continue
         chosen = np.packbits(mask, bitorder="little")
         before = ~chosen if valid is None else valid & ~chosen
         valid = before | (chosen if theirs is None else chosen & theirs)
-    return from_flat(numbers, otherwise.type, valid)
+    return arrow.from_flat(numbers, otherwise.type, valid)
 
 
-def _one_by_one(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Datum) -> Datum:
+def _one_by_one(answers: Sequence[pa.Array], values: Sequence[arrow.Datum], otherwise: arrow.Datum) -> arrow.Datum:
     for answer, value in zip(reversed(answers), reversed(values), strict=True):
         otherwise = pc.if_else(answer, value, otherwise)
     return otherwise
 
 
-def _at_once(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Datum) -> pa.Array:
+def _at_once(answers: Sequence[pa.Array], values: Sequence[arrow.Datum], otherwise: arrow.Datum) -> pa.Array:
     """Select in one step, which copies each value once."""
     rows = len(answers[0])
     undecided = pa.repeat(True, rows)
@@ -198,68 +188,68 @@ def _at_once(answers: Sequence[pa.Array], values: Sequence[Datum], otherwise: Da
         holds = pc.and_(undecided, answer)
         first = pc.if_else(holds, pa.scalar(index, pa.int32()), first)
         undecided = pc.and_not(undecided, holds)
-    return pc.choose(first, *[to_full_array(value, rows) for value in (*values, otherwise)])
+    return pc.choose(first, *[arrow.to_full_array(value, rows) for value in (*values, otherwise)])
 
 
-def _put(numbers: Any, mask: Any, value: Datum) -> None:
+def _put(numbers: Any, mask: Any, value: arrow.Datum) -> None:
     """Write the values of a column where the mask is true."""
     count = np.count_nonzero(mask)
     if isinstance(value, pa.Scalar):
-        numbers[mask] = flat_value(value)
+        numbers[mask] = arrow.flat_value(value)
     elif min(count, len(mask) - count) * _ALIKE <= len(mask):
-        np.copyto(numbers, flat_values(value), where=mask)
+        np.copyto(numbers, arrow.flat_values(value), where=mask)
     else:
         indices = np.flatnonzero(mask)
-        numbers[indices] = flat_values(value)[indices]
+        numbers[indices] = arrow.flat_values(value)[indices]
 
 
 class Part(NamedTuple):
     """An expression as a function of columns, and whether it may fail for some values."""
 
-    run: Callable[[Columns], Datum]
+    run: Callable[[Columns], arrow.Datum]
     can_fail: bool
 
 
-def case(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
+def case(parts: Sequence[Part]) -> Callable[[Columns], arrow.Datum]:
     """Compile CASE: alternating conditions and values, then the value of all other rows."""
     conditions, values, otherwise = parts[0:-1:2], parts[1:-1:2], parts[-1]
     if any(part.can_fail for part in parts[1:]):
         return partial(_case_by_rows, conditions, values, otherwise)
 
-    def run(columns: Columns) -> Datum:
+    def run(columns: Columns) -> arrow.Datum:
         answers = [condition.run(columns) for condition in conditions]
         return first_that_holds(answers, [value.run(columns) for value in values], otherwise.run(columns), columns.rows)
 
     return run
 
 
-def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> Datum:
+def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise: Part, columns: Columns) -> arrow.Datum:
     """Evaluate each value only for its rows, then combine the results in row order."""
     positions: list[pa.Array] = []
     pieces: list[pa.Array] = []
     rest = _numbers(columns.rows)
     for condition, value in zip(conditions, values, strict=True):
         left = columns.take(rest)
-        holds = to_full_array(pc.fill_null(condition.run(left), False), left.rows)
+        holds = arrow.to_full_array(pc.fill_null(condition.run(left), False), left.rows)
         _add(positions, pieces, rest.filter(holds), value, columns)
         rest = rest.filter(pc.invert(holds))
     _add(positions, pieces, rest, otherwise, columns)
     return _in_order(positions, pieces, otherwise, columns)
 
 
-def coalesce(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
+def coalesce(parts: Sequence[Part]) -> Callable[[Columns], arrow.Datum]:
     """Compile COALESCE: the first operand that is not NULL."""
     if not any(part.can_fail for part in parts[1:]):
         return lambda columns: pc.coalesce(*[part.run(columns) for part in parts])
 
-    def run(columns: Columns) -> Datum:
+    def run(columns: Columns) -> arrow.Datum:
         positions: list[pa.Array] = []
         pieces: list[pa.Array] = []
         rest = _numbers(columns.rows)
         for part in parts:
             left = columns.take(rest)
-            values = to_full_array(part.run(left), left.rows)
-            valid = values.is_valid() if part is not parts[-1] else to_full_array(pa.scalar(True), left.rows)
+            values = arrow.to_full_array(part.run(left), left.rows)
+            valid = values.is_valid() if part is not parts[-1] else arrow.to_full_array(pa.scalar(True), left.rows)
             positions.append(rest.filter(valid))
             pieces.append(values.filter(valid))
             rest = rest.filter(pc.invert(valid))
@@ -269,18 +259,18 @@ def coalesce(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
 
 
 def _logic(
-    combine: Callable[[Datum, Datum], Datum], ends_with: bool
-) -> Callable[[Sequence[Part]], Callable[[Columns], Datum]]:
+    combine: Callable[[arrow.Datum, arrow.Datum], arrow.Datum], ends_with: bool
+) -> Callable[[Sequence[Part]], Callable[[Columns], arrow.Datum]]:
     """Compile AND or OR: an operand that may fail is evaluated only where the others have not decided."""
 
-    def make(parts: Sequence[Part]) -> Callable[[Columns], Datum]:
-        def run(columns: Columns) -> Datum:
+    def make(parts: Sequence[Part]) -> Callable[[Columns], arrow.Datum]:
+        def run(columns: Columns) -> arrow.Datum:
             answers = parts[0].run(columns)
             for part in parts[1:]:
                 if not part.can_fail:
                     answers = combine(answers, part.run(columns))
                     continue
-                answers = to_full_array(answers, columns.rows)
+                answers = arrow.to_full_array(answers, columns.rows)
                 # NULL decides nothing.
                 undecided = pc.fill_null(pc.invert(answers) if ends_with else answers, True)
                 count = undecided.true_count
@@ -288,7 +278,7 @@ def _logic(
                     answers = combine(answers, part.run(columns))
                 elif count:
                     left = columns.where(undecided)
-                    more = to_full_array(part.run(left), left.rows)
+                    more = arrow.to_full_array(part.run(left), left.rows)
                     answers = combine(answers, _among_all(more, left.places, columns.rows, ends_with))
             return answers
 
@@ -300,12 +290,12 @@ def _logic(
 def _among_all(answers: pa.Array, positions: Any, rows: int, otherwise: bool) -> pa.Array:
     """Write answers to their rows, with one answer for all other rows."""
     combined = np.full(rows, otherwise)
-    combined[positions] = as_mask(answers)
+    combined[positions] = arrow.as_mask(answers)
     if not answers.null_count:
-        return as_answers(combined)
+        return arrow.as_answers(combined)
     valid = np.ones(rows, bool)
-    valid[positions] = as_mask(answers.is_valid())
-    return pc.if_else(as_answers(valid), as_answers(combined), None)
+    valid[positions] = arrow.as_mask(answers.is_valid())
+    return pc.if_else(arrow.as_answers(valid), arrow.as_answers(combined), None)
 
 
 def _numbers(rows: int) -> pa.Array:
@@ -315,12 +305,12 @@ def _numbers(rows: int) -> pa.Array:
 def _add(positions: list[pa.Array], pieces: list[pa.Array], rows: pa.Array, value: Part, columns: Columns) -> None:
     if len(rows):
         positions.append(rows)
-        pieces.append(to_full_array(value.run(columns.take(rows)), len(rows)))
+        pieces.append(arrow.to_full_array(value.run(columns.take(rows)), len(rows)))
 
 
 def _in_order(positions: list[pa.Array], pieces: list[pa.Array], example: Part, columns: Columns) -> pa.Array:
     if not pieces:
-        return to_full_array(example.run(columns.take(_numbers(0))), 0)
+        return arrow.to_full_array(example.run(columns.take(_numbers(0))), 0)
     order = np.concatenate([array.to_numpy() for array in positions])
     of_row = np.empty_like(order)
     of_row[order] = np.arange(len(order))
@@ -328,7 +318,7 @@ def _in_order(positions: list[pa.Array], pieces: list[pa.Array], example: Part, 
 
 
 #: compiles an operator to a function of columns, by the name of the operator
-LAZY: Final[dict[str, Callable[[Sequence[Part]], Callable[[Columns], Datum]]]] = {
+LAZY: Final[dict[str, Callable[[Sequence[Part]], Callable[[Columns], arrow.Datum]]]] = {
     "CASE": case,
     "COALESCE": coalesce,
     "AND": _logic(pc.and_kleene, False),

@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 
 from penstock.base.copies import repeats_if_deep
 from penstock.base.errors import UnsupportedError, WrongTimeError
+from penstock.sql import typed
 from penstock.sql.data.arrow import Datum, to_column, to_full_array, to_scalar, truths
 from penstock.sql.data.types import ArrayType, DataType, DecimalType, NullType, VarCharType
 from penstock.sql.expressions.columns import LAZY, Columns, Part, explained
@@ -37,17 +38,6 @@ from penstock.sql.functions.casts import cast_kernel
 from penstock.sql.functions.definition import UNKNOWN, Call, Operands, Session
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS
 from penstock.sql.functions.strings import part_kernel
-from penstock.sql.typed import (
-    Constant,
-    Constants,
-    Field,
-    FunctionCall,
-    Lambda,
-    Typed,
-    UserCall,
-    collect_user_calls,
-    transformed,
-)
 from penstock.sql.user_functions.calls import row_kernel, vector_kernel
 from penstock.sql.user_functions.definition import GENERAL
 
@@ -55,25 +45,25 @@ from penstock.sql.user_functions.definition import GENERAL
 CASTS: Final = ("CAST", "TRY_CAST")
 
 
-def is_stable(expression: Typed) -> bool:
+def is_stable(expression: typed.Typed) -> bool:
     """Return whether all functions called in an expression are deterministic."""
-    return all(_is_deterministic(call) for call in expression.walk() if isinstance(call, FunctionCall))
+    return all(_is_deterministic(call) for call in expression.walk() if isinstance(call, typed.FunctionCall))
 
 
-def _is_deterministic(call: FunctionCall) -> bool:
-    if isinstance(call, UserCall):
+def _is_deterministic(call: typed.FunctionCall) -> bool:
+    if isinstance(call, typed.UserCall):
         return call.user.is_deterministic
     return call.function in CASTS or SCALAR_FUNCTIONS[call.function].is_deterministic
 
 
-def is_pure(expression: Typed) -> bool:
+def is_pure(expression: typed.Typed) -> bool:
     """Return whether an expression depends only on its row and calls no user-defined function."""
-    calls = [call for call in expression.walk() if isinstance(call, FunctionCall)]
+    calls = [call for call in expression.walk() if isinstance(call, typed.FunctionCall)]
     return all(call.function in CASTS or _is_pure(call) for call in calls)
 
 
-def _is_pure(call: FunctionCall) -> bool:
-    if isinstance(call, UserCall):
+def _is_pure(call: typed.FunctionCall) -> bool:
+    if isinstance(call, typed.UserCall):
         return False
     function = SCALAR_FUNCTIONS[call.function]
     return function.is_deterministic and not function.is_dynamic
@@ -89,25 +79,25 @@ _PARTS: Final = ArrayType(VarCharType(2147483647))
 
 
 @dataclass(frozen=True, slots=True)
-class Split(Typed):
+class Split(typed.Typed):
     """All parts of a text between separators; an empty text has none."""
 
-    text: Typed
+    text: typed.Typed
     separator: str
 
-    def children(self) -> tuple[Typed, ...]:
+    def children(self) -> tuple[typed.Typed, ...]:
         """Return the text."""
         return (self.text,)
 
 
 @dataclass(frozen=True, slots=True)
-class PartOf(Typed):
+class PartOf(typed.Typed):
     """One of the parts, from 0; NULL past the last one."""
 
     parts: Split
     index: int
 
-    def children(self) -> tuple[Typed, ...]:
+    def children(self) -> tuple[typed.Typed, ...]:
         """Return the split."""
         return (self.parts,)
 
@@ -130,38 +120,38 @@ class Shared:
         return self._value
 
 
-def with_shared_splits(expressions: Sequence[Typed]) -> list[Typed]:
+def with_shared_splits(expressions: Sequence[typed.Typed]) -> list[typed.Typed]:
     """Return the expressions with one split for all parts of a text, if there are several."""
     splits = Counter(
         candidate for expression in _walked(expressions) if (candidate := _to_split(expression)) is not None
     )
 
-    def changed(expression: Typed) -> Typed:
+    def changed(expression: typed.Typed) -> typed.Typed:
         split = _to_split(expression)
         if split is None or splits[split] < 2:
             return expression
-        assert isinstance(expression, FunctionCall)
+        assert isinstance(expression, typed.FunctionCall)
         index = expression.operands[2]
-        assert isinstance(index, Constant)
+        assert isinstance(index, typed.Constant)
         assert isinstance(index.value, int)
         return PartOf(expression.type, split, index.value)
 
     if all(count < 2 for count in splits.values()):
         return list(expressions)
-    return [transformed(expression, changed) for expression in expressions]
+    return [typed.transformed(expression, changed) for expression in expressions]
 
 
-def repeated(expressions: Sequence[Typed]) -> set[Typed]:
+def repeated(expressions: Sequence[typed.Typed]) -> set[typed.Typed]:
     """Return the calls that occur more than once and are worth sharing."""
     calls = Counter(expression for expression in _walked(expressions) if _is_worth_it(expression))
     return {call for call, count in calls.items() if count > 1}
 
 
-def _walked(expressions: Iterable[Typed]) -> list[Typed]:
+def _walked(expressions: Iterable[typed.Typed]) -> list[typed.Typed]:
     """Return all hashable subexpressions whose values depend only on the row, so not those inside lambdas."""
-    parts: list[Typed] = []
+    parts: list[typed.Typed] = []
     for expression in expressions:
-        if isinstance(expression, Lambda):
+        if isinstance(expression, typed.Lambda):
             continue
         if _is_known(expression):
             parts.append(expression)
@@ -169,7 +159,7 @@ def _walked(expressions: Iterable[Typed]) -> list[Typed]:
     return parts
 
 
-def _is_known(expression: Typed) -> bool:
+def _is_known(expression: typed.Typed) -> bool:
     try:
         hash(expression)
     except TypeError:
@@ -183,10 +173,10 @@ def _has_zero(value: object) -> bool:
     return isinstance(value, float) and not value
 
 
-def _is_worth_it(expression: Typed) -> bool:
+def _is_worth_it(expression: typed.Typed) -> bool:
     if isinstance(expression, Split):
         return True
-    if not isinstance(expression, FunctionCall) or isinstance(expression, UserCall):
+    if not isinstance(expression, typed.FunctionCall) or isinstance(expression, typed.UserCall):
         return False
     if expression.function in _CHEAP and (
         expression.function not in _ARITHMETIC or not isinstance(expression.type, DecimalType)
@@ -194,16 +184,20 @@ def _is_worth_it(expression: Typed) -> bool:
         return False
     parts = list(expression.walk())
     # The two zeros are equal, but give different quotients.
-    has_zero = any(isinstance(part, Constant) and _has_zero(part.value) for part in parts)
-    return is_stable(expression) and not has_zero and any(isinstance(part, Field) for part in parts)
+    has_zero = any(isinstance(part, typed.Constant) and _has_zero(part.value) for part in parts)
+    return is_stable(expression) and not has_zero and any(isinstance(part, typed.Field) for part in parts)
 
 
-def _to_split(expression: Typed) -> Split | None:
+def _to_split(expression: typed.Typed) -> Split | None:
     """Return the split that an expression takes a part from, if separator and index are constant."""
-    if not isinstance(expression, FunctionCall) or expression.function != "SPLIT_INDEX":
+    if not isinstance(expression, typed.FunctionCall) or expression.function != "SPLIT_INDEX":
         return None
     text, separator, index = expression.operands
-    if isinstance(text, Constant) or not isinstance(separator, Constant) or not isinstance(index, Constant):
+    if (
+        isinstance(text, typed.Constant)
+        or not isinstance(separator, typed.Constant)
+        or not isinstance(index, typed.Constant)
+    ):
         return None
     if not isinstance(separator.value, str) or not separator.value or not isinstance(index.value, int):
         return None
@@ -246,7 +240,9 @@ class Once:
 class Evaluator:
     """Evaluates expressions on batches of rows. `session` provides the time zone and the clock."""
 
-    def __init__(self, expressions: Sequence[Typed], session: Session, shared: Sequence[Part] | None = None) -> None:
+    def __init__(
+        self, expressions: Sequence[typed.Typed], session: Session, shared: Sequence[Part] | None = None
+    ) -> None:
         self._parts = compile_expressions(expressions, session) if shared is None else list(shared)
 
     def __call__(self, columns: Columns) -> list[pa.Array]:
@@ -257,12 +253,14 @@ class Evaluator:
             raise explained(error) from error
 
 
-def columns_of_rows(rows: Sequence[Sequence[Typed]], types: Sequence[DataType], session: Session) -> list[pa.Array]:
+def columns_of_rows(
+    rows: Sequence[Sequence[typed.Typed]], types: Sequence[DataType], session: Session
+) -> list[pa.Array]:
     """Return the columns of rows of expressions that read no columns; raise `TableRuntimeError` if one fails."""
     columns = []
     for index, kind in enumerate(types):
         cells = [row[index] for row in rows]
-        known = [cell for cell in cells if isinstance(cell, Constant)]
+        known = [cell for cell in cells if isinstance(cell, typed.Constant)]
         if len(known) == len(cells):
             columns.append(to_column([constant.value for constant in known], kind))
         else:
@@ -271,7 +269,7 @@ def columns_of_rows(rows: Sequence[Sequence[Typed]], types: Sequence[DataType], 
 
 
 @repeats_if_deep
-def compile_expressions(expressions: Sequence[Typed], session: Session) -> list[Part]:
+def compile_expressions(expressions: Sequence[typed.Typed], session: Session) -> list[Part]:
     """Compile expressions to functions of columns that evaluate repeated subexpressions once."""
     expressions = with_shared_splits(expressions)
     known = _Repeated(expressions)
@@ -281,16 +279,16 @@ def compile_expressions(expressions: Sequence[Typed], session: Session) -> list[
 class _Repeated:
     """The repeated subexpressions of expressions, and their compiled parts."""
 
-    def __init__(self, expressions: Sequence[Typed]) -> None:
+    def __init__(self, expressions: Sequence[typed.Typed]) -> None:
         self._shared = repeated(expressions)
-        self._parts: dict[Typed, Part] = {}
-        calls = [call for expression in expressions for call in collect_user_calls(expression)]
+        self._parts: dict[typed.Typed, Part] = {}
+        calls = [call for expression in expressions for call in typed.collect_user_calls(expression)]
         self._calls = [call for call in calls if sum(call.is_same(other) for other in calls) > 1]
-        self._made: list[tuple[UserCall, Part]] = []
+        self._made: list[tuple[typed.UserCall, Part]] = []
 
-    def shared(self, expression: Typed, make: Callable[[], Part]) -> Part:
+    def shared(self, expression: typed.Typed, make: Callable[[], Part]) -> Part:
         """Return the part of an expression, which all its occurrences share."""
-        if not self._shared or not isinstance(expression, FunctionCall | Split) or expression not in self._shared:
+        if not self._shared or not isinstance(expression, typed.FunctionCall | Split) or expression not in self._shared:
             return make()
         part = self._parts.get(expression)
         if part is None:
@@ -298,7 +296,7 @@ class _Repeated:
             part = self._parts[expression] = Part(Shared(inner.run), inner.can_fail)
         return part
 
-    def part(self, call: UserCall, make: Callable[[], Part]) -> Part:
+    def part(self, call: typed.UserCall, make: Callable[[], Part]) -> Part:
         """Return the part of a call, which all identical calls share."""
         if not any(call.is_same(other) for other in self._calls):
             return make()
@@ -310,20 +308,20 @@ class _Repeated:
         return shared_part
 
 
-def compile_expression(expression: Typed, session: Session, known: _Repeated | None = None) -> Part:
+def compile_expression(expression: typed.Typed, session: Session, known: _Repeated | None = None) -> Part:
     """Compile an expression to a function of columns."""
     shared_parts = known or _Repeated(())
-    if isinstance(expression, UserCall):
+    if isinstance(expression, typed.UserCall):
         call = expression
         return shared_parts.part(call, lambda: _user_part(call, session, shared_parts))
     return shared_parts.shared(expression, lambda: _compile_uncached(expression, session, shared_parts))
 
 
-def _compile_uncached(expression: Typed, session: Session, known: _Repeated) -> Part:
-    if isinstance(expression, Field):
+def _compile_uncached(expression: typed.Typed, session: Session, known: _Repeated) -> Part:
+    if isinstance(expression, typed.Field):
         index = expression.index
         return Part(lambda columns: columns[index], False)
-    if isinstance(expression, Constant):
+    if isinstance(expression, typed.Constant):
         is_word = isinstance(expression.type, NullType)  # such as a unit of time
         scalar = to_scalar(None if is_word else expression.value, expression.type)
         return Part(lambda columns: scalar, False)
@@ -333,17 +331,19 @@ def _compile_uncached(expression: Typed, session: Session, known: _Repeated) -> 
     if isinstance(expression, PartOf):
         parts = compile_expression(expression.parts, session, known)
         return Part(_calling(part_kernel(expression.index), [parts], False), parts.can_fail)
-    if not isinstance(expression, FunctionCall):
+    if not isinstance(expression, typed.FunctionCall):
         raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
     path = _path(expression)
     if path is not None:
         return Part(lambda columns: columns.field(path), False)
     function = SCALAR_FUNCTIONS.get(expression.function)
     call = bind_operands(expression.operands, expression.options, session)
-    evaluated: Iterable[Typed] = expression.operands
+    evaluated: Iterable[typed.Typed] = expression.operands
     if function is not None and function.evaluated_operands is not None:
         evaluated = [expression.operands[index] for index in function.evaluated_operands(call)]
-    operands = [compile_expression(operand, session, known) for operand in evaluated if not isinstance(operand, Lambda)]
+    operands = [
+        compile_expression(operand, session, known) for operand in evaluated if not isinstance(operand, typed.Lambda)
+    ]
     fails = any(part.can_fail for part in operands)
     if expression.function in LAZY:
         return Part(LAZY[expression.function](operands), fails)
@@ -357,20 +357,20 @@ def _compile_uncached(expression: Typed, session: Session, known: _Repeated) -> 
     return Part(_calling(kernel, operands, function.takes_rows), fails or function.may_fail(call))
 
 
-def _path(expression: Typed) -> tuple[int, ...] | None:
+def _path(expression: typed.Typed) -> tuple[int, ...] | None:
     """Return the index of a column and of the fields read from it; None for other expressions."""
-    if isinstance(expression, Field):
+    if isinstance(expression, typed.Field):
         return (expression.index,)
-    if not isinstance(expression, FunctionCall) or expression.function != "FIELD":
+    if not isinstance(expression, typed.FunctionCall) or expression.function != "FIELD":
         return None
     row, index = expression.operands
     path = _path(row)
-    if path is None or not isinstance(index, Constant) or not isinstance(index.value, int):
+    if path is None or not isinstance(index, typed.Constant) or not isinstance(index.value, int):
         return None
     return (*path, index.value)
 
 
-def _user_part(call: UserCall, session: Session, known: _Repeated) -> Part:
+def _user_part(call: typed.UserCall, session: Session, known: _Repeated) -> Part:
     if session.functions is None:
         raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
     parts = [compile_expression(operand, session, known) for operand in call.operands]
@@ -379,10 +379,14 @@ def _user_part(call: UserCall, session: Session, known: _Repeated) -> Part:
     return Part(_calling(kernel, parts, True), True)
 
 
-def bind_operands(operands: Sequence[Typed], options: tuple[str, ...], session: Session) -> Operands:
+def bind_operands(operands: Sequence[typed.Typed], options: tuple[str, ...], session: Session) -> Operands:
     """Return the operands as a function sees them before it runs."""
     values = tuple(
-        operand.value if isinstance(operand, Constant) else operand if isinstance(operand, Constants) else UNKNOWN
+        operand.value
+        if isinstance(operand, typed.Constant)
+        else operand
+        if isinstance(operand, typed.Constants)
+        else UNKNOWN
         for operand in operands
     )
     return Operands(tuple(operand.type for operand in operands), values, options, session)

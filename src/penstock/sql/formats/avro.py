@@ -32,28 +32,7 @@ from penstock.sql.data.arrow import arrow_type, to_column, to_values
 from penstock.sql.data.conversion import to_external, to_internal
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.changelog_json import (
-    ChangelogDecoder,
-    Envelope,
-    Told,
-    changed,
-    deleted,
-    inserted,
-    without_before,
-)
-from penstock.sql.formats.format import (
-    ColumnsWriter,
-    Decoding,
-    Encoding,
-    HeldRows,
-    MessageDecoder,
-    MessageEncoder,
-    TableFormat,
-    columns_of_rows,
-    decode_rows,
-    decoded,
-    rows_of_columns,
-)
+from penstock.sql.formats import changelog_json, format
 from penstock.sql.formats.json import switch
 from penstock.sql.logical.nodes import ALL, INSERT, UPDATE_AFTER, PlanColumn, RowSchema
 from penstock.sql.tables.connector import TableOptions
@@ -154,7 +133,7 @@ class PlainRecords:
         return type(self), self._parts
 
 
-class AvroMessageDecoder(MessageDecoder):
+class AvroMessageDecoder(format.MessageDecoder):
     """Reads messages of one record each as rows of these columns."""
 
     def __init__(self, schema: RowSchema, records: RecordsReader) -> None:
@@ -166,10 +145,10 @@ class AvroMessageDecoder(MessageDecoder):
         try:
             rows = self._records.many(messages)
             if rows is not None:
-                return decoded(columns_of_rows(rows, self._schema), len(messages))
+                return format.decoded(format.columns_of_rows(rows, self._schema), len(messages))
         except (*READ_ERRORS, FormatError):
             pass
-        return decode_rows(messages, self._records.values, self._schema)
+        return format.decode_rows(messages, self._records.values, self._schema)
 
 
 class RecordsWriter(Protocol):
@@ -195,7 +174,7 @@ class PlainWriting:
         return type(self), (self._schema,)
 
 
-class AvroMessageEncoder(MessageEncoder):
+class AvroMessageEncoder(format.MessageEncoder):
     """Writes each row as a record."""
 
     def __init__(self, schema: RowSchema, writing: RecordsWriter) -> None:
@@ -204,7 +183,7 @@ class AvroMessageEncoder(MessageEncoder):
 
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
         """See `MessageEncoder`."""
-        return self._writing.messages(rows_of_columns(columns, self._schema))
+        return self._writing.messages(format.rows_of_columns(columns, self._schema))
 
 
 def written(write: Callable[[Sequence[Any]], list[bytes]], rows: Sequence[Any]) -> list[bytes]:
@@ -251,23 +230,23 @@ _MICROSECOND_DIGITS: Final = 6
 _NAMESPACE: Final = "org.apache.flink.avro.generated"
 
 
-class AvroTableFormat(TableFormat):
+class AvroTableFormat(format.TableFormat):
     """See the module docstring. Columns are found by name."""
 
     name = "avro"
     options = (CODEC, ENCODING, LEGACY_TIMESTAMPS, IGNORE_ERRORS)
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         written = avro_schema(schema)  # raises for types that Avro lacks
         columns = RowSchema(tuple(schema[index] for index in wanted))
         decoder = AvroMessageDecoder(columns, PlainRecords(written, avro_schema(columns)))
-        return Decoding(AvroColumnsFormat(columns), decoder, options.read(IGNORE_ERRORS))
+        return format.Decoding(AvroColumnsFormat(columns), decoder, options.read(IGNORE_ERRORS))
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         encoder = AvroMessageEncoder(schema, PlainWriting(avro_schema(schema)))
-        return Encoding(_WriterFactory(schema, options.read(CODEC)), encoder)
+        return format.Encoding(_WriterFactory(schema, options.read(CODEC)), encoder)
 
 
 def avro_schema(schema: RowSchema) -> AvroSchema:
@@ -427,7 +406,7 @@ class _WriterFactory(BatchWriterFactory[Any]):
         return _Writer(self._schema, self._inner.create(stream))
 
 
-class _Writer(ColumnsWriter):
+class _Writer(format.ColumnsWriter):
     def __init__(self, schema: RowSchema, inner: BatchWriter[Any]) -> None:
         super().__init__(schema)
         self._inner = inner
@@ -489,48 +468,50 @@ OPTIONS: Final = (
 )
 
 
-class AvroConfluentFormat(TableFormat):
+class AvroConfluentFormat(format.TableFormat):
     """Each row is a record. Columns are found by name, regardless of the schema used to write the record."""
 
     name = "avro-confluent"
     options = OPTIONS
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         columns = RowSchema(tuple(schema[index] for index in wanted))
         decoder = AvroMessageDecoder(columns, RegisteredRecords(_settings(options), avro_schema(columns)))
-        return Decoding(None, decoder, options.read(IGNORE_ERRORS))
+        return format.Decoding(None, decoder, options.read(IGNORE_ERRORS))
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         given = _given_schema(options)
         names = schema.names
         if given is not None and sorted(given.field_names) != sorted(names):
             raise options.wrong(SCHEMA.key(), f"its fields must be the table's columns {', '.join(names)}")
         writing = RegisteredWriting(_settings(options), _subject(options), given or avro_schema(schema), names)
-        return Encoding(None, AvroMessageEncoder(schema, writing))
+        return format.Encoding(None, AvroMessageEncoder(schema, writing))
 
 
-class DebeziumAvroConfluentFormat(TableFormat):
+class DebeziumAvroConfluentFormat(format.TableFormat):
     """Each message is a Debezium change record."""
 
     name = "debezium-avro-confluent"
     options = OPTIONS
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         columns = RowSchema(tuple(schema[index] for index in wanted))
         envelope = DebeziumAvroEnvelope(RegisteredRecords(_settings(options), debezium_schema(columns)))
-        return Decoding(None, ChangelogDecoder(envelope, HeldRows(columns)), options.read(IGNORE_ERRORS), ALL)
+        return format.Decoding(
+            None, changelog_json.ChangelogDecoder(envelope, format.HeldRows(columns)), options.read(IGNORE_ERRORS), ALL
+        )
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         record_schema = _given_schema(options) or debezium_schema(schema)
         names = ["before", "after", "op"]
         if record_schema.field_names != names:
             raise options.wrong(SCHEMA.key(), f"its fields must be {', '.join(names)}")
         writing = RegisteredWriting(_settings(options), _subject(options), record_schema, names)
-        return Encoding(None, DebeziumAvroEncoder(schema, writing), ALL)
+        return format.Encoding(None, DebeziumAvroEncoder(schema, writing), ALL)
 
 
 class RegisteredRecords:
@@ -572,33 +553,37 @@ class RegisteredWriting:
         return type(self), self._parts
 
 
-class DebeziumAvroEnvelope(Envelope):
+class DebeziumAvroEnvelope(changelog_json.Envelope):
     """The envelope of Debezium's change records."""
 
     def __init__(self, records: RegisteredRecords) -> None:
         self._records = records
 
-    def told(self, message: bytes) -> Told | None:
+    def told(self, message: bytes) -> changelog_json.Told | None:
         """See `Envelope`."""
         if not message:
             return None
         before, after, operation = self._records.values(message)
         match operation:
             case "c" | "r":
-                return Told([inserted(_there(after, f'the "after" field of an INSERT ({operation!r}) message'))])
+                return changelog_json.Told(
+                    [changelog_json.inserted(_there(after, f'the "after" field of an INSERT ({operation!r}) message'))]
+                )
             case "u":
                 if before is None:
-                    raise without_before("an UPDATE")
-                return Told(changed(before, _there(after, 'the "after" field of an UPDATE message')))
+                    raise changelog_json.without_before("an UPDATE")
+                return changelog_json.Told(
+                    changelog_json.changed(before, _there(after, 'the "after" field of an UPDATE message'))
+                )
             case "d":
                 if before is None:
-                    raise without_before("a DELETE")
-                return Told([deleted(before)])
+                    raise changelog_json.without_before("a DELETE")
+                return changelog_json.Told([changelog_json.deleted(before)])
             case other:
                 raise FormatError(f'unknown "op" value {other!r}: it is one of c, r, u and d')
 
 
-class DebeziumAvroEncoder(MessageEncoder):
+class DebeziumAvroEncoder(format.MessageEncoder):
     """Writes changes as inserts and deletes."""
 
     def __init__(self, schema: RowSchema, writing: RegisteredWriting) -> None:
@@ -607,11 +592,11 @@ class DebeziumAvroEncoder(MessageEncoder):
 
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
         """See `MessageEncoder`."""
-        return self._writing.messages([(None, row, "c") for row in rows_of_columns(columns, self._schema)])
+        return self._writing.messages([(None, row, "c") for row in format.rows_of_columns(columns, self._schema)])
 
     def encode_changes(self, columns: pa.RecordBatch, kinds: bytes) -> list[bytes]:
         """See `MessageEncoder`."""
-        rows = rows_of_columns(columns, self._schema)
+        rows = format.rows_of_columns(columns, self._schema)
         return self._writing.messages(
             [
                 (None, row, "c") if kind in (INSERT, UPDATE_AFTER) else (row, None, "d")

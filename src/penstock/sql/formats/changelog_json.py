@@ -36,15 +36,7 @@ from penstock.codecs.serialization import BAD_RECORD, BadMessage, Deserialized, 
 from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, to_column
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.format import (
-    Decoding,
-    Encoding,
-    LinesFormat,
-    LinesWriterFactory,
-    MessageDecoder,
-    MessageEncoder,
-    TableFormat,
-)
+from penstock.sql.formats import format
 from penstock.sql.formats.json import CHANGELOG_OPTIONS, JsonMessageDecoder, JsonMessageEncoder, json_rules, switch
 from penstock.sql.formats.json_columns import JsonRules, value_reader
 from penstock.sql.logical.nodes import ALL, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, PlanColumn, RowSchema
@@ -107,7 +99,7 @@ def without_before(what: str, of: str = "Debezium PostgreSQL connector") -> Form
     )
 
 
-class ChangelogDecoder(MessageDecoder):
+class ChangelogDecoder(format.MessageDecoder):
     """Reads changelog messages.
 
     Args:
@@ -173,7 +165,7 @@ class ChangelogDecoder(MessageDecoder):
         return batch if self._order is None else batch.select(list(self._order))
 
 
-class ChangelogEncoder(MessageEncoder):
+class ChangelogEncoder(format.MessageEncoder):
     """Writes changes.
 
     Args:
@@ -182,7 +174,7 @@ class ChangelogEncoder(MessageEncoder):
         went: the message for a deleted row.
     """
 
-    def __init__(self, rows: MessageEncoder, came: bytes, went: bytes) -> None:
+    def __init__(self, rows: format.MessageEncoder, came: bytes, went: bytes) -> None:
         self._rows = rows
         self._came = came
         self._went = went
@@ -199,15 +191,15 @@ class ChangelogEncoder(MessageEncoder):
         return [form % row for form, row in zip(forms, rows, strict=True)]
 
 
-def changelog_decoding(decoder: MessageDecoder, ignores_errors: bool) -> Decoding:
+def changelog_decoding(decoder: format.MessageDecoder, ignores_errors: bool) -> format.Decoding:
     """Return the decoding of a changelog. One reader reads a whole file, because its lines are in order."""
-    files = LinesFormat(decoder, skips_empty=True, skips_bad=ignores_errors, splittable=False)
-    return Decoding(files, decoder, ignores_errors, changes=ALL)
+    files = format.LinesFormat(decoder, skips_empty=True, skips_bad=ignores_errors, splittable=False)
+    return format.Decoding(files, decoder, ignores_errors, changes=ALL)
 
 
-def changelog_encoding(encoder: MessageEncoder, schema: RowSchema) -> Encoding:
+def changelog_encoding(encoder: format.MessageEncoder, schema: RowSchema) -> format.Encoding:
     """Return the encoding of a changelog, also into files."""
-    return Encoding(LinesWriterFactory(encoder, schema), encoder, accepts=ALL)
+    return format.Encoding(format.LinesWriterFactory(encoder, schema), encoder, accepts=ALL)
 
 
 #: the value of a field that is null or missing
@@ -316,7 +308,7 @@ class JsonEnvelope(Envelope):
         return type(self), self._parts
 
 
-class JsonChangelogFormat(TableFormat):
+class JsonChangelogFormat(format.TableFormat):
     """Base class of JSON changelog formats. A subclass defines its envelope and its messages."""
 
     options: ClassVar[tuple[ConfigOption[Any], ...]] = CHANGELOG_OPTIONS
@@ -329,13 +321,13 @@ class JsonChangelogFormat(TableFormat):
         """Return the options that the envelope needs."""
         return None
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         return self.decoding_with_metadata(schema, wanted, options, {})
 
     def decoding_with_metadata(
         self, schema: RowSchema, wanted: Sequence[int], options: TableOptions, metadata: Mapping[int, str]
-    ) -> Decoding:
+    ) -> format.Decoding:
         """See `TableFormat`."""
         rules = json_rules(options)
         of_rows = [position for position in wanted if position not in metadata]
@@ -353,7 +345,7 @@ class JsonChangelogFormat(TableFormat):
         """See `TableFormat`."""
         return {key: known.type for key, known in self.envelope.known.items()}
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         encoder = ChangelogEncoder(JsonMessageEncoder(schema, json_rules(options)), self.came, self.went)
         return changelog_encoding(encoder, schema)
@@ -457,7 +449,7 @@ class DebeziumJsonFormat(JsonChangelogFormat):
         """Return whether messages include a schema."""
         return options.read(SCHEMA_INCLUDE)
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         if options.read(SCHEMA_INCLUDE):
             raise options.wrong(SCHEMA_INCLUDE.key(), "it is for reading alone: rows are written without a schema")

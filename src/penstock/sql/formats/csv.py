@@ -36,14 +36,7 @@ from penstock.codecs.serialization import BAD_RECORD, BadMessage, Deserialized, 
 from penstock.formats.file_format import DecodedBlock, LineDecoder, Malformed, StreamFormat
 from penstock.sql.data import types
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.format import (
-    Decoding,
-    Encoding,
-    LinesWriterFactory,
-    MessageDecoder,
-    MessageEncoder,
-    TableFormat,
-)
+from penstock.sql.formats import format
 from penstock.sql.formats.text_columns import ReadColumn, TextRules, column_reader
 from penstock.sql.functions.definition import Session
 from penstock.sql.functions.text_casts import text_kernel
@@ -131,7 +124,7 @@ class CsvColumns:
         return columns, sorted(bad, key=lambda bad_record: bad_record.line)
 
 
-class CsvMessageDecoder(MessageDecoder):
+class CsvMessageDecoder(format.MessageDecoder):
     """Reads messages of one record each."""
 
     def __init__(self, schema: RowSchema, wanted: tuple[int, ...], rules: CsvRules) -> None:
@@ -313,7 +306,7 @@ Show = Callable[[pa.Array], pa.Array]
 _STRING: Final = types.VarCharType(types.LENGTH_MAX)
 
 
-class CsvMessageEncoder(MessageEncoder):
+class CsvMessageEncoder(format.MessageEncoder):
     """Writes each row as a line. Fields are quoted if necessary."""
 
     def __init__(self, schema: RowSchema, rules: CsvRules) -> None:
@@ -530,22 +523,22 @@ SHORT_DECIMALS: Final = (
 )
 
 
-class CsvTableFormat(TableFormat):
+class CsvTableFormat(format.TableFormat):
     """See the module docstring. Files have no header: columns are found by position."""
 
     name = "csv"
     options = (DELIMITER, DISABLE_QUOTE, QUOTE, COMMENTS, IGNORE_ERRORS, SEPARATOR, ESCAPE, NULL, SHORT_DECIMALS)
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         rules = _rules(options)
         decoder = CsvMessageDecoder(schema, tuple(wanted), rules)
-        return Decoding(CsvFilesFormat(schema, tuple(wanted), rules), decoder, rules.ignores_errors)
+        return format.Decoding(CsvFilesFormat(schema, tuple(wanted), rules), decoder, rules.ignores_errors)
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         encoder = CsvMessageEncoder(schema, _rules(options))
-        return Encoding(LinesWriterFactory(encoder, schema), encoder)
+        return format.Encoding(format.LinesWriterFactory(encoder, schema), encoder)
 
 
 def _rules(options: TableOptions) -> CsvRules:

@@ -23,16 +23,8 @@ from penstock.codecs.serialization import BAD_RECORD, BadMessage, Deserialized, 
 from penstock.connectors.base import refuse_or_skip
 from penstock.formats.file_format import BatchWriter, BatchWriterFactory, BulkFormat, LineDecoder, StreamFormat
 from penstock.formats.json import MessageLinesDecoder
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    Boundedness,
-    InputStatus,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.errors import ValidationError
@@ -184,7 +176,7 @@ class Formats:
 SplitT = TypeVar("SplitT")
 
 
-class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
+class MessagesSource(connector.Source[Any, SplitT], Generic[SplitT]):
     """Emits columns named c0, c1 and so on, decoded from the messages (text or bytes) of another source.
 
     Args:
@@ -194,7 +186,9 @@ class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
         skips_bad: whether invalid messages are skipped and counted; otherwise they fail the job.
     """
 
-    def __init__(self, inner: Source[Any, SplitT], decoder: MessageDecoder, name: str, *, skips_bad: bool) -> None:
+    def __init__(
+        self, inner: connector.Source[Any, SplitT], decoder: MessageDecoder, name: str, *, skips_bad: bool
+    ) -> None:
         self._inner = inner
         self._decoder = decoder
         self._name = name
@@ -203,7 +197,7 @@ class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
         self.restarts_by_reader = inner.restarts_by_reader
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """The boundedness of the message source."""
         return self._inner.boundedness
 
@@ -216,22 +210,22 @@ class MessagesSource(Source[Any, SplitT], Generic[SplitT]):
         self._inner.check_tempo(mode, is_local)
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[SplitT], restored: Any | None
-    ) -> SplitEnumerator[SplitT]:
+        self, context: connector.SplitEnumeratorContext[SplitT], restored: Any | None
+    ) -> connector.SplitEnumerator[SplitT]:
         """Create the enumerator of the message source."""
         return self._inner.create_enumerator(context, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, SplitT]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, SplitT]:
         """Create a reader."""
         inner = self._inner.create_reader(context)
         return _MessagesReader(context, inner, self._decoder, self._name, self._skips_bad)
 
 
-class _MessagesReader(SourceReader[Any, SplitT]):
+class _MessagesReader(connector.SourceReader[Any, SplitT]):
     def __init__(
         self,
-        context: SourceReaderContext,
-        inner: SourceReader[Any, SplitT],
+        context: connector.SourceReaderContext,
+        inner: connector.SourceReader[Any, SplitT],
         decoder: MessageDecoder,
         name: str,
         skips_bad: bool,
@@ -246,7 +240,7 @@ class _MessagesReader(SourceReader[Any, SplitT]):
     def start(self) -> None:
         self._inner.start()
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         answer = self._inner.poll_next(max_records)
         if not isinstance(answer, Batch):
             return answer
@@ -263,7 +257,7 @@ class _MessagesReader(SourceReader[Any, SplitT]):
             )
         self._seen += len(messages)
         if not decoded.values:
-            return InputStatus.NOTHING_AVAILABLE
+            return connector.InputStatus.NOTHING_AVAILABLE
         columns = decoded.columns
         named = pa.RecordBatch.from_arrays(columns.columns, column_names(columns.num_columns))
         batch = ColumnBatch(named, None, decoded.kinds)

@@ -26,16 +26,8 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.datetimes import format_date, format_time, format_timestamp
 from penstock.sql.data.types import DataType
+from penstock.sql.formats import format
 from penstock.sql.formats.csv import shortest
-from penstock.sql.formats.format import (
-    Decoding,
-    Encoding,
-    LinesFormat,
-    LinesWriterFactory,
-    MessageDecoder,
-    MessageEncoder,
-    TableFormat,
-)
 from penstock.sql.formats.json_columns import BAD, NULL_KEYS, JsonColumns, JsonRules, ReadValue, nullable, value_reader
 from penstock.sql.logical.nodes import RowSchema
 from penstock.sql.tables.connector import TableOptions
@@ -95,7 +87,7 @@ def json_rules(options: TableOptions, fails_on_missing: bool = False) -> JsonRul
 _TEXT_CHARS_MAX: Final = 40
 
 
-class JsonMessageDecoder(MessageDecoder):
+class JsonMessageDecoder(format.MessageDecoder):
     """Reads messages of one object each. An empty message gives no row.
 
     Args:
@@ -191,7 +183,7 @@ Show = Callable[[Any], Any]
 _NANOSECOND_DIGITS: Final = 9
 
 
-class JsonMessageEncoder(MessageEncoder):
+class JsonMessageEncoder(format.MessageEncoder):
     """Writes each row as an object."""
 
     def __init__(self, schema: RowSchema, rules: JsonRules) -> None:
@@ -332,7 +324,7 @@ def _without_null_key(entries: dict[Any, Any], rules: JsonRules, what: str) -> d
     return {rules.null_key if name is None else name: part for name, part in entries.items()}
 
 
-class JsonTableFormat(TableFormat):
+class JsonTableFormat(format.TableFormat):
     """See the module docstring."""
 
     name = "json"
@@ -347,16 +339,16 @@ class JsonTableFormat(TableFormat):
         LEAVE_OUT_NULLS,
     )
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         rules = json_rules(options, options.read(FAIL_ON_MISSING))
         if rules.fails_on_missing and rules.ignores_errors:
             raise options.wrong(IGNORE_ERRORS.key(), f"it cannot be set together with '{FAIL_ON_MISSING.key()}'")
         decoder = JsonMessageDecoder(RowSchema(tuple(schema[index] for index in wanted)), rules)
-        files = LinesFormat(decoder, skips_empty=True, skips_bad=rules.ignores_errors)
-        return Decoding(files, decoder, rules.ignores_errors)
+        files = format.LinesFormat(decoder, skips_empty=True, skips_bad=rules.ignores_errors)
+        return format.Decoding(files, decoder, rules.ignores_errors)
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         encoder = JsonMessageEncoder(schema, json_rules(options))
-        return Encoding(LinesWriterFactory(encoder, schema), encoder)
+        return format.Encoding(format.LinesWriterFactory(encoder, schema), encoder)

@@ -10,29 +10,11 @@ import pyarrow as pa
 from penstock.base.config_options import ConfigOptions
 from penstock.base.errors import ConfigurationError, FormatError
 from penstock.codecs.serialization import Deserialized
-from penstock.formats.protobuf import (
-    PLAIN,
-    MessageReader,
-    MessageWriter,
-    ProtobufType,
-    Wanted,
-    get_field_descriptor,
-    is_map,
-    is_repeated,
-    parser,
-)
+from penstock.formats import protobuf
 from penstock.sql.data import types
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.format import (
-    Decoding,
-    Encoding,
-    MessageDecoder,
-    MessageEncoder,
-    TableFormat,
-    decode_rows,
-    rows_of_columns,
-)
+from penstock.sql.formats import format
 from penstock.sql.formats.json import switch
 from penstock.sql.logical.nodes import RowSchema
 from penstock.sql.tables.connector import TableOptions
@@ -72,13 +54,13 @@ NULL_TEXT: Final = (
 _TEXTS: Final = (types.CharType, types.VarCharType)
 
 
-class ProtobufTableFormat(TableFormat):
+class ProtobufTableFormat(format.TableFormat):
     """See the module docstring. Columns are found by name; the fields of a oneof are ordinary columns."""
 
     name = "protobuf"
     options = (MESSAGE, DESCRIPTORS, IGNORE_ERRORS, READ_DEFAULTS, NULL_TEXT)
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         message = _message(options)
         columns = RowSchema(tuple(schema[index] for index in wanted))
@@ -86,12 +68,12 @@ class ProtobufTableFormat(TableFormat):
         decoder = ProtobufDecoder(
             message, columns, _match_fields(message, columns, options), options.read(READ_DEFAULTS)
         )
-        return Decoding(None, decoder, options.read(IGNORE_ERRORS))
+        return format.Decoding(None, decoder, options.read(IGNORE_ERRORS))
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         message = _message(options)
-        return Encoding(
+        return format.Encoding(
             None, ProtobufEncoder(message, schema, _match_fields(message, schema, options), options.read(NULL_TEXT))
         )
 
@@ -118,40 +100,46 @@ class HeldShapes:
         return pairs
 
 
-class ProtobufDecoder(MessageDecoder):
+class ProtobufDecoder(format.MessageDecoder):
     """Reads messages of one type. `wanted`: the fields that are columns."""
 
     def __init__(
-        self, message: ProtobufType, schema: RowSchema, wanted: Mapping[str, Wanted], reads_defaults: bool
+        self,
+        message: protobuf.ProtobufType,
+        schema: RowSchema,
+        wanted: Mapping[str, protobuf.Wanted],
+        reads_defaults: bool,
     ) -> None:
         self._parts = message, schema, wanted, reads_defaults
         self._schema = schema
-        self._parse = parser(message)
-        self._reader = MessageReader(message.descriptor, wanted, HeldShapes(), reads_defaults)
+        self._parse = protobuf.parser(message)
+        self._reader = protobuf.MessageReader(message.descriptor, wanted, HeldShapes(), reads_defaults)
 
     def decode(self, messages: Sequence[bytes]) -> Deserialized:
         """See `MessageDecoder`."""
         parse, values = self._parse, self._reader.values
-        return decode_rows(messages, lambda message: values(parse(message)), self._schema)
+        return format.decode_rows(messages, lambda message: values(parse(message)), self._schema)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
 
 
-class ProtobufEncoder(MessageEncoder):
+class ProtobufEncoder(format.MessageEncoder):
     """Writes messages of one type. NULL columns are left out."""
 
-    def __init__(self, message: ProtobufType, schema: RowSchema, wanted: Mapping[str, Wanted], null_text: str) -> None:
+    def __init__(
+        self, message: protobuf.ProtobufType, schema: RowSchema, wanted: Mapping[str, protobuf.Wanted], null_text: str
+    ) -> None:
         self._parts = message, schema, wanted, null_text
         self._schema = schema
         self._make = message.message_class
-        self._writer = MessageWriter(message.descriptor, wanted, HeldShapes(), null_text)
+        self._writer = protobuf.MessageWriter(message.descriptor, wanted, HeldShapes(), null_text)
 
     def encode(self, columns: pa.RecordBatch) -> list[bytes]:
         """See `MessageEncoder`."""
         make, fill = self._make, self._writer.fill
         messages = []
-        for row in rows_of_columns(columns, self._schema):
+        for row in format.rows_of_columns(columns, self._schema):
             message = make()
             fill(message, row)
             messages.append(message.SerializeToString())
@@ -161,61 +149,65 @@ class ProtobufEncoder(MessageEncoder):
         return type(self), self._parts
 
 
-def _message(options: TableOptions) -> ProtobufType:
+def _message(options: TableOptions) -> protobuf.ProtobufType:
     name = options.required(MESSAGE)
     path = options.read(DESCRIPTORS)
     try:
-        return ProtobufType(name) if path is None else ProtobufType.of_file(name, path)
+        return protobuf.ProtobufType(name) if path is None else protobuf.ProtobufType.of_file(name, path)
     except ConfigurationError as error:
         key = MESSAGE.key() if path is None else DESCRIPTORS.key()
         raise options.wrong(key, str(error)) from error
 
 
-def _match_fields(message: ProtobufType, schema: RowSchema, options: TableOptions) -> dict[str, Wanted]:
+def _match_fields(
+    message: protobuf.ProtobufType, schema: RowSchema, options: TableOptions
+) -> dict[str, protobuf.Wanted]:
     try:
         return {
-            column.name: _wanted(get_field_descriptor(message.descriptor, column.name), column.type)
+            column.name: _wanted(protobuf.get_field_descriptor(message.descriptor, column.name), column.type)
             for column in schema
         }
     except FormatError as error:
         raise ValidationError(f"table {options.title} does not fit its messages: {error}") from error
 
 
-def _wanted(field: Any, kind: DataType) -> Wanted:
+def _wanted(field: Any, kind: DataType) -> protobuf.Wanted:
     """Return how to read a field as a column of a type. Raises FormatError if they are incompatible."""
-    if is_map(field):
+    if protobuf.is_map(field):
         if not isinstance(kind, types.MapType):
             raise _unfit(field, kind, "a map")
         parts = field.message_type.fields_by_name
         _element(parts["key"], kind.key_type)
         return _element(parts["value"], kind.value_type)
-    if is_repeated(field):
+    if protobuf.is_repeated(field):
         if not isinstance(kind, types.ArrayType) or isinstance(kind, types.MultisetType):
             raise _unfit(field, kind, "an array")
         return _element(field, kind.element_type)
     return _element(field, kind)
 
 
-def _element(field: Any, kind: DataType) -> Wanted:
+def _element(field: Any, kind: DataType) -> protobuf.Wanted:
     if field.message_type is not None:
         if not isinstance(kind, types.RowType):
             raise _unfit(field, kind, "a row")
-        return Wanted(
+        return protobuf.Wanted(
             {
-                row_field.name: _wanted(get_field_descriptor(field.message_type, row_field.name), row_field.data_type)
+                row_field.name: _wanted(
+                    protobuf.get_field_descriptor(field.message_type, row_field.name), row_field.data_type
+                )
                 for row_field in kind.fields
             }
         )
     if field.enum_type is not None:
         if isinstance(kind, _TEXTS):
-            return PLAIN
+            return protobuf.PLAIN
         if isinstance(kind, types.IntegralType):
-            return Wanted(is_number=True)
+            return protobuf.Wanted(is_number=True)
         raise _unfit(field, kind, "a text or a whole number")
     fitting = _fitting(field)
     if not isinstance(kind, fitting):
         raise _unfit(field, kind, " or ".join(data_type.__name__.removesuffix("Type") for data_type in fitting))
-    return PLAIN
+    return protobuf.PLAIN
 
 
 def _fitting(field: Any) -> tuple[type[DataType], ...]:

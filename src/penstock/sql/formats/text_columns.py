@@ -23,16 +23,7 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, to_column, to_values
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.formats.format import (
-    Decoding,
-    Encoding,
-    LinesFormat,
-    LinesWriterFactory,
-    MessageDecoder,
-    MessageEncoder,
-    TableFormat,
-    decoded,
-)
+from penstock.sql.formats import format
 from penstock.sql.functions.definition import Session
 from penstock.sql.functions.text_casts import from_text_kernel
 from penstock.sql.logical.nodes import PlanColumn, RowSchema
@@ -222,24 +213,24 @@ _CODES: Final[dict[type[DataType], str]] = {
 }
 
 
-class RawTableFormat(TableFormat):
+class RawTableFormat(format.TableFormat):
     """See the module docstring."""
 
     name = "raw"
     options = (CHARSET, ENDIANNESS)
 
-    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> Decoding:
+    def decoding(self, schema: RowSchema, wanted: Sequence[int], options: TableOptions) -> format.Decoding:
         """See `TableFormat`."""
         decoder = RawDecoder(_column(schema, options), len(wanted), *_rules(options))
-        return Decoding(LinesFormat(decoder, skips_empty=False, skips_bad=False), decoder)
+        return format.Decoding(format.LinesFormat(decoder, skips_empty=False, skips_bad=False), decoder)
 
-    def encoding(self, schema: RowSchema, options: TableOptions) -> Encoding:
+    def encoding(self, schema: RowSchema, options: TableOptions) -> format.Encoding:
         """See `TableFormat`."""
         encoder = RawEncoder(_column(schema, options), *_rules(options))
-        return Encoding(LinesWriterFactory(encoder, schema), encoder)
+        return format.Encoding(format.LinesWriterFactory(encoder, schema), encoder)
 
 
-class RawDecoder(MessageDecoder):
+class RawDecoder(format.MessageDecoder):
     """Reads the value of the only column. `times`: how often the column is selected."""
 
     def __init__(self, column: PlanColumn, times: int, charset: str, order: str) -> None:
@@ -259,13 +250,13 @@ class RawDecoder(MessageDecoder):
                 bad.append(BadMessage(index, f"column '{name}': the bytes are no {kind}: {error}"))
         array = to_column(values, self._column.type)
         columns = pa.RecordBatch.from_arrays([array] * self._times, [self._column.name] * self._times)
-        return decoded(columns, len(messages), bad)
+        return format.decoded(columns, len(messages), bad)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts
 
 
-class RawEncoder(MessageEncoder):
+class RawEncoder(format.MessageEncoder):
     """Writes the value of the only column; NULL is empty."""
 
     def __init__(self, column: PlanColumn, charset: str, order: str) -> None:

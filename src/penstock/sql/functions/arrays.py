@@ -22,24 +22,7 @@ from penstock.codecs.arrow_columns import get_map_keys, map_array
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_full_array, to_values
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import ArrayType, DataType, MapType, MultisetType, NullType, NumericType, RowField, RowType
-from penstock.sql.functions.definition import (
-    AS_BOOLEAN,
-    AS_INT,
-    BOOLEAN_TYPE,
-    INT,
-    STRING,
-    TEXT,
-    Call,
-    Operands,
-    ScalarFunction,
-    all_in_common,
-    returns,
-    returns_common,
-    returns_operand,
-    scalar,
-    takes,
-    where,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.type_rules import BYTES, TEXTS, TIMES, can_cast_implicitly, is_text
 from penstock.state.equality import canonical_column, canonical_values
 
@@ -200,10 +183,10 @@ def _pairs(parents: Ints, element_codes: Ints) -> Ints:
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def by_columns(make: Callable[[Call], Callable[..., pa.Array]]) -> Callable[[Call], Kernel]:
+def by_columns(make: Callable[[definition.Call], Callable[..., pa.Array]]) -> Callable[[definition.Call], Kernel]:
     """Wrap a function of whole columns: scalar operands are expanded to columns."""
 
-    def bind(call: Call) -> Kernel:
+    def bind(call: definition.Call) -> Kernel:
         function = make(call)
 
         def kernel(*operands: Datum) -> Datum:
@@ -217,7 +200,7 @@ def by_columns(make: Callable[[Call], Callable[..., pa.Array]]) -> Callable[[Cal
     return bind
 
 
-def _equals(call: Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Flags]:
+def _equals(call: definition.Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Flags]:
     """Return the lists of a column, and which elements equal the needle; NULL equals NULL."""
     lists = to_lists(haystack).packed()
     element_codes = codes(pa.concat_arrays([lists.values, needle]), _element(call.types[0]))
@@ -225,14 +208,14 @@ def _equals(call: Call, haystack: pa.Array, needle: pa.Array) -> tuple[Lists, Fl
     return lists, element_codes[:count] == element_codes[count:][lists.parents()]
 
 
-def contains(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
+def contains(call: definition.Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
     """Return whether an element is in the array."""
     lists, equal = _equals(call, haystack, needle)
     hits = np.bincount(lists.parents()[equal], minlength=len(haystack))
     return pa.array(hits > 0, mask=~lists.valid)
 
 
-def position(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
+def position(call: definition.Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
     """Return the first position of an element, from 1; 0 if it is absent."""
     lists, equal = _equals(call, haystack, needle)
     rows, first = np.unique(lists.parents()[equal], return_index=True)
@@ -241,43 +224,43 @@ def position(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
     return pa.array(positions, pa.int32(), mask=~(lists.valid & get_valid_flags(needle)))
 
 
-def remove(call: Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
+def remove(call: definition.Call, haystack: pa.Array, needle: pa.Array) -> pa.Array:
     """Return all elements that differ from a given one."""
     lists, equal = _equals(call, haystack, needle)
     return lists.kept(~equal).column(call.result)
 
 
-def append(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
+def append(call: definition.Call, array: pa.Array, element: pa.Array) -> pa.Array:
     """Append an element."""
     return joined([to_lists(array), singles(element)]).column(call.result)
 
 
-def prepend(call: Call, array: pa.Array, element: pa.Array) -> pa.Array:
+def prepend(call: definition.Call, array: pa.Array, element: pa.Array) -> pa.Array:
     """Prepend an element."""
     return joined([singles(element), to_lists(array)]).column(call.result)
 
 
-def concat(call: Call, *arrays: pa.Array) -> pa.Array:
+def concat(call: definition.Call, *arrays: pa.Array) -> pa.Array:
     """Concatenate the elements of all arrays."""
     return joined([to_lists(array) for array in arrays]).column(call.result)
 
 
-def _once(call: Call, lists: Lists) -> pa.Array:
+def _once(call: definition.Call, lists: Lists) -> pa.Array:
     element_codes = codes(lists.values, _element(call.types[0]))
     return lists.kept(first_of_equals(lists.parents(), element_codes)).column(call.result)
 
 
-def distinct(call: Call, array: pa.Array) -> pa.Array:
+def distinct(call: definition.Call, array: pa.Array) -> pa.Array:
     """Return each distinct element once."""
     return _once(call, to_lists(array).packed())
 
 
-def union(call: Call, array: pa.Array, other: pa.Array) -> pa.Array:
+def union(call: definition.Call, array: pa.Array, other: pa.Array) -> pa.Array:
     """Return each distinct element of two arrays once."""
     return _once(call, joined([to_lists(array), to_lists(other)]))
 
 
-def compared(wanted: bool, call: Call, array: pa.Array, other: pa.Array) -> pa.Array:
+def compared(wanted: bool, call: definition.Call, array: pa.Array, other: pa.Array) -> pa.Array:
     """Return once each element that the other array contains, or does not contain."""
     mine, others = to_lists(array), to_lists(other)
     mine, others = mine.with_valid(others.valid).packed(), others.with_valid(mine.valid).packed()
@@ -287,7 +270,7 @@ def compared(wanted: bool, call: Call, array: pa.Array, other: pa.Array) -> pa.A
     return _once(call, mine.kept(among if wanted else ~among))
 
 
-def reverse(call: Call, array: pa.Array) -> pa.Array:
+def reverse(call: definition.Call, array: pa.Array) -> pa.Array:
     """Return the elements from last to first."""
     lists = to_lists(array).packed()
     ends = np.repeat(lists.starts * 2 + lists.lengths - 1, lists.lengths)
@@ -300,7 +283,7 @@ def _numbers(column: pa.Array) -> Ints:
     return numbers
 
 
-def slice_array(call: Call, array: pa.Array, start: pa.Array, end: pa.Array | None = None) -> pa.Array:
+def slice_array(call: definition.Call, array: pa.Array, start: pa.Array, end: pa.Array | None = None) -> pa.Array:
     """Return the elements between two positions, inclusive; negative ones count from the end, zero means one."""
     lists = to_lists(array).with_valid(
         get_valid_flags(start) if end is None else get_valid_flags(start) & get_valid_flags(end)
@@ -321,7 +304,7 @@ def _order(lists: Lists) -> Ints:
 
 
 def sort(
-    call: Call, array: pa.Array, ascending: pa.Array | None = None, nulls_first: pa.Array | None = None
+    call: definition.Call, array: pa.Array, ascending: pa.Array | None = None, nulls_first: pa.Array | None = None
 ) -> pa.Array:
     """Sort the elements. NULL comes first in ascending order, else last, unless an operand decides."""
     rows = len(array)
@@ -346,7 +329,7 @@ def _flags(column: pa.Array | None, rows: int) -> Flags:
     return flags
 
 
-def extreme(greatest: bool, call: Call, array: pa.Array) -> pa.Array:
+def extreme(greatest: bool, call: definition.Call, array: pa.Array) -> pa.Array:
     """Return the greatest element, or the least."""
     lists = to_lists(array).packed()
     lists = lists.kept(get_valid_flags(lists.values))
@@ -357,7 +340,7 @@ def extreme(greatest: bool, call: Call, array: pa.Array) -> pa.Array:
     return lists.values.take(pa.array(indices, mask=lists.lengths == 0))
 
 
-def join(call: Call, array: pa.Array, delimiter: pa.Array, replacement: pa.Array | None = None) -> pa.Array:
+def join(call: definition.Call, array: pa.Array, delimiter: pa.Array, replacement: pa.Array | None = None) -> pa.Array:
     """Join the elements. NULL is left out, unless there is a replacement."""
     lists = to_lists(array).packed()
     if replacement is None:
@@ -366,7 +349,7 @@ def join(call: Call, array: pa.Array, delimiter: pa.Array, replacement: pa.Array
         instead = replacement.take(pa.array(lists.parents()))
         lists = Lists(pc.coalesce(lists.values, pc.fill_null(instead, "")), lists.starts, lists.lengths, lists.valid)
         lists = lists.with_valid(get_valid_flags(replacement))
-    return pc.binary_join(lists.column(ArrayType(STRING)), delimiter)
+    return pc.binary_join(lists.column(ArrayType(definition.STRING)), delimiter)
 
 
 # --- types -----------------------------------------------------------------------------------------------------------
@@ -381,22 +364,22 @@ def _element(data_type: DataType) -> DataType:
     return data_type.element_type
 
 
-def _any_array(call: Operands, index: int) -> DataType | None:
+def _any_array(call: definition.Operands, index: int) -> DataType | None:
     return call.types[index] if _is_array(call.types[index]) else None
 
 
-def _ordered_array(call: Operands, index: int) -> DataType | None:
+def _ordered_array(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     ordered = (NumericType, NullType, *TEXTS, *BYTES, *TIMES)
     return data_type if _is_array(data_type) and isinstance(_element(data_type), ordered) else None
 
 
-def _array_of_text(call: Operands, index: int) -> DataType | None:
+def _array_of_text(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     return data_type if _is_array(data_type) and is_text(_element(data_type)) else None
 
 
-def _needle(call: Operands, index: int) -> DataType | None:
+def _needle(call: definition.Operands, index: int) -> DataType | None:
     """Accept an element, which is cast to the type of the array's elements."""
     if not _is_array(call.types[0]):
         return None
@@ -408,12 +391,12 @@ def _needle(call: Operands, index: int) -> DataType | None:
     return element.nullable() if data_type.is_nullable else element.not_null()
 
 
-def find_common_type(is_wanted: Callable[[DataType], bool], call: Operands, index: int) -> DataType | None:
+def find_common_type(is_wanted: Callable[[DataType], bool], call: definition.Operands, index: int) -> DataType | None:
     """Accept one of several operands of a kind, which are all cast to their common type."""
-    return call.once(all_in_common) if is_wanted(call.types[index]) else None
+    return call.once(definition.all_in_common) if is_wanted(call.types[index]) else None
 
 
-def _extended(call: Operands) -> DataType:
+def _extended(call: definition.Operands) -> DataType:
     """Return the type of an array with one more element."""
     array, added = call.types
     element = _element(array)
@@ -423,38 +406,40 @@ def _extended(call: Operands) -> DataType:
     return array.nullable() if nullable else array.not_null()
 
 
-def _by_first(result_type: DataType | None = None) -> Callable[[Operands], DataType]:
+def _by_first(result_type: DataType | None = None) -> Callable[[definition.Operands], DataType]:
     """Return a rule whose result is nullable only if the first operand is."""
 
-    def rule(call: Operands) -> DataType:
+    def rule(call: definition.Operands) -> DataType:
         result = call.types[0] if result_type is None else result_type
         return result.nullable() if call.types[0].is_nullable else result.not_null()
 
     return rule
 
 
-_ARRAY = where("<ARRAY>", _any_array)
-_ORDERED = where("<ARRAY<COMPARABLE>>", _ordered_array)
-_TEXTS = where("ARRAY<STRING>", _array_of_text)
-_NEEDLE = where("<ARRAY ELEMENT>", _needle)
-_COMMON = where("<COMMON>", partial(find_common_type, _is_array))
+_ARRAY = definition.where("<ARRAY>", _any_array)
+_ORDERED = definition.where("<ARRAY<COMPARABLE>>", _ordered_array)
+_TEXTS = definition.where("ARRAY<STRING>", _array_of_text)
+_NEEDLE = definition.where("<ARRAY ELEMENT>", _needle)
+_COMMON = definition.where("<COMMON>", partial(find_common_type, _is_array))
 
 
 def _define(
     name: str, operands: Any, result: Any, function: Callable[..., pa.Array], usage: str, summary: str, **more: object
-) -> ScalarFunction:
+) -> definition.ScalarFunction:
     kernel = by_columns(lambda call: partial(function, call))
-    return scalar(name, operands, result, kernel, summary, section="collection", usage=f"{name}({usage})", **more)
+    return definition.scalar(
+        name, operands, result, kernel, summary, section="collection", usage=f"{name}({usage})", **more
+    )
 
 
-def _nullable_element(call: Operands) -> DataType:
+def _nullable_element(call: definition.Operands) -> DataType:
     return _element(call.types[0]).nullable()
 
 
-ARRAYS_FUNCTIONS: tuple[ScalarFunction, ...] = (
+ARRAYS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     _define(
         "ARRAY_APPEND",
-        takes(_ARRAY, _NEEDLE),
+        definition.takes(_ARRAY, _NEEDLE),
         _extended,
         append,
         "array, element",
@@ -462,7 +447,7 @@ ARRAYS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "ARRAY_PREPEND",
-        takes(_ARRAY, _NEEDLE),
+        definition.takes(_ARRAY, _NEEDLE),
         _extended,
         prepend,
         "array, element",
@@ -470,23 +455,23 @@ ARRAYS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "ARRAY_CONTAINS",
-        takes(_ARRAY, _NEEDLE),
-        _by_first(BOOLEAN_TYPE),
+        definition.takes(_ARRAY, _NEEDLE),
+        _by_first(definition.BOOLEAN_TYPE),
         contains,
         "array, element",
         "Returns TRUE if the array contains the element, which may be NULL.",
     ),
     _define(
         "ARRAY_POSITION",
-        takes(_ARRAY, _NEEDLE),
-        returns(INT),
+        definition.takes(_ARRAY, _NEEDLE),
+        definition.returns(definition.INT),
         position,
         "array, element",
         "Returns the position of the element's first occurrence, counted from 1, or 0 if it is not found.",
     ),
     _define(
         "ARRAY_REMOVE",
-        takes(_ARRAY, _NEEDLE),
+        definition.takes(_ARRAY, _NEEDLE),
         _by_first(),
         remove,
         "array, element",
@@ -494,71 +479,71 @@ ARRAYS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "ARRAY_DISTINCT",
-        takes(_ARRAY),
-        returns_operand(0),
+        definition.takes(_ARRAY),
+        definition.returns_operand(0),
         distinct,
         "array",
         "Removes duplicates from the array, keeping the first occurrence of each element.",
     ),
     _define(
         "ARRAY_REVERSE",
-        takes(_ARRAY),
-        returns_operand(0),
+        definition.takes(_ARRAY),
+        definition.returns_operand(0),
         reverse,
         "array",
         "Reverses the array.",
     ),
     _define(
         "ARRAY_SLICE",
-        takes(_ARRAY, AS_INT, AS_INT, optional=1),
-        returns_operand(0),
+        definition.takes(_ARRAY, definition.AS_INT, definition.AS_INT, optional=1),
+        definition.returns_operand(0),
         slice_array,
         "array, start[, end]",
         "Returns the elements from `start` to `end`, both inclusive; negative positions count from the end.",
     ),
     _define(
         "ARRAY_SORT",
-        takes(_ORDERED, AS_BOOLEAN, AS_BOOLEAN, optional=2),
-        returns_operand(0),
+        definition.takes(_ORDERED, definition.AS_BOOLEAN, definition.AS_BOOLEAN, optional=2),
+        definition.returns_operand(0),
         sort,
         "array[, ascending[, nulls_first]]",
         "Sorts the array in ascending order, or in descending order if the second argument is FALSE.",
     ),
     _define(
         "ARRAY_CONCAT",
-        takes(_COMMON, repeated=1),
-        returns_common,
+        definition.takes(_COMMON, repeated=1),
+        definition.returns_common,
         concat,
         "array, ...",
         "Concatenates the arrays.",
     ),
     _define(
         "ARRAY_UNION",
-        takes(_COMMON, _COMMON),
-        returns_common,
+        definition.takes(_COMMON, _COMMON),
+        definition.returns_common,
         union,
         "array1, array2",
         "Returns the distinct elements of both arrays.",
     ),
     _define(
         "ARRAY_EXCEPT",
-        takes(_COMMON, _COMMON),
-        returns_common,
+        definition.takes(_COMMON, _COMMON),
+        definition.returns_common,
         partial(compared, False),
         "array1, array2",
         "Returns the distinct elements of array1 that are not in array2.",
     ),
     _define(
         "ARRAY_INTERSECT",
-        takes(_COMMON, _COMMON),
-        returns_common,
+        definition.takes(_COMMON, _COMMON),
+        definition.returns_common,
         partial(compared, True),
         "array1, array2",
         "Returns the distinct elements that are in both arrays.",
     ),
     _define(
         "ARRAY_MAX",
-        takes(_ORDERED),
+        definition.takes(_ORDERED),
         _nullable_element,
         partial(extreme, True),
         "array",
@@ -566,7 +551,7 @@ ARRAYS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "ARRAY_MIN",
-        takes(_ORDERED),
+        definition.takes(_ORDERED),
         _nullable_element,
         partial(extreme, False),
         "array",
@@ -574,8 +559,8 @@ ARRAYS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "ARRAY_JOIN",
-        takes(_TEXTS, TEXT, TEXT, optional=1),
-        returns(STRING),
+        definition.takes(_TEXTS, definition.TEXT, definition.TEXT, optional=1),
+        definition.returns(definition.STRING),
         join,
         "array, delimiter[, replacement]",
         "Joins the strings of the array with the delimiter; NULL elements become the replacement or are omitted.",
@@ -583,47 +568,47 @@ ARRAYS_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-def _any_map(call: Operands, index: int) -> DataType | None:
+def _any_map(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     return data_type if isinstance(data_type, MapType) else None
 
 
-def _keys_type(call: Operands) -> DataType:
+def _keys_type(call: definition.Operands) -> DataType:
     return ArrayType(_map_type(call).key_type, call.any_nullable())
 
 
-def _values_type(call: Operands) -> DataType:
+def _values_type(call: definition.Operands) -> DataType:
     return ArrayType(_map_type(call).value_type, call.any_nullable())
 
 
-def _entries_type(call: Operands) -> DataType:
+def _entries_type(call: definition.Operands) -> DataType:
     map_type = _map_type(call)
     row = RowType([RowField("key", map_type.key_type), RowField("value", map_type.value_type)])
     return ArrayType(row, call.any_nullable())
 
 
-def _map_type(call: Operands) -> MapType:
+def _map_type(call: definition.Operands) -> MapType:
     map_type = call.types[0]
     assert isinstance(map_type, MapType)  # checked by the signature
     return map_type
 
 
-def _from_arrays_type(call: Operands) -> DataType:
+def _from_arrays_type(call: definition.Operands) -> DataType:
     key, item = call.types
     assert isinstance(key, ArrayType)
     assert isinstance(item, ArrayType)
     return MapType(key.element_type, item.element_type, call.any_nullable())
 
 
-def _keys(call: Call, column: pa.Array) -> pa.Array:
+def _keys(call: definition.Call, column: pa.Array) -> pa.Array:
     return to_lists(column).column(call.result)
 
 
-def _values(call: Call, column: pa.Array) -> pa.Array:
+def _values(call: definition.Call, column: pa.Array) -> pa.Array:
     return to_map_values(column).column(call.result)
 
 
-def _entries(call: Call, column: pa.Array) -> pa.Array:
+def _entries(call: definition.Call, column: pa.Array) -> pa.Array:
     assert isinstance(call.result, ArrayType)
     keys, items = to_lists(column).packed(), to_map_values(column).packed()
     fields = list(arrow_type(call.result.element_type))
@@ -631,7 +616,7 @@ def _entries(call: Call, column: pa.Array) -> pa.Array:
     return Lists(rows, keys.starts, keys.lengths, keys.valid).column(call.result)
 
 
-def _from_arrays(call: Call, keys: pa.Array, items: pa.Array) -> pa.Array:
+def _from_arrays(call: definition.Call, keys: pa.Array, items: pa.Array) -> pa.Array:
     assert isinstance(call.result, MapType)
     key_lists, other = to_lists(keys), to_lists(items)
     key_lists, other = key_lists.with_valid(other.valid).packed(), other.with_valid(key_lists.valid).packed()
@@ -645,23 +630,25 @@ def _from_arrays(call: Call, keys: pa.Array, items: pa.Array) -> pa.Array:
     return key_lists.map_column(other.values, call.result)
 
 
-def _union(call: Call, *maps: pa.Array) -> pa.Array:
+def _union(call: definition.Call, *maps: pa.Array) -> pa.Array:
     """Merge maps. For equal keys the last map wins."""
     assert isinstance(call.result, MapType)
     items = joined([to_map_values(column) for column in maps])
     return joined([to_lists(column) for column in maps]).map_column(items.values, call.result)
 
 
-_MAP = where("<MAP>", _any_map)
-_COMMON_MAP = where("<COMMON>", partial(find_common_type, lambda data_type: isinstance(data_type, MapType)))
+_MAP = definition.where("<MAP>", _any_map)
+_COMMON_MAP = definition.where("<COMMON>", partial(find_common_type, lambda data_type: isinstance(data_type, MapType)))
 
 
-MAPS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    _define("MAP_KEYS", takes(_MAP), _keys_type, _keys, "map", "Returns the keys of the map as an array."),
-    _define("MAP_VALUES", takes(_MAP), _values_type, _values, "map", "Returns the values of the map as an array."),
+MAPS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    _define("MAP_KEYS", definition.takes(_MAP), _keys_type, _keys, "map", "Returns the keys of the map as an array."),
+    _define(
+        "MAP_VALUES", definition.takes(_MAP), _values_type, _values, "map", "Returns the values of the map as an array."
+    ),
     _define(
         "MAP_ENTRIES",
-        takes(_MAP),
+        definition.takes(_MAP),
         _entries_type,
         _entries,
         "map",
@@ -669,7 +656,7 @@ MAPS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "MAP_FROM_ARRAYS",
-        takes(_ARRAY, _ARRAY),
+        definition.takes(_ARRAY, _ARRAY),
         _from_arrays_type,
         _from_arrays,
         "keys, values",
@@ -678,8 +665,8 @@ MAPS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "MAP_UNION",
-        takes(_COMMON_MAP, repeated=1),
-        returns_common,
+        definition.takes(_COMMON_MAP, repeated=1),
+        definition.returns_common,
         _union,
         "map, ...",
         "Merges the maps; if several have the same key, the last one wins.",
@@ -687,4 +674,4 @@ MAPS_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*ARRAYS_FUNCTIONS, *MAPS_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*ARRAYS_FUNCTIONS, *MAPS_FUNCTIONS)

@@ -8,19 +8,7 @@ from typing import Any, Final
 from penstock.base.errors import UnsupportedError
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import ArrayType, BitmapType, DataType, IntType, NullType
-from penstock.sql.functions.definition import (
-    BIGINT,
-    BINARY,
-    BYTES_TYPE,
-    STRING,
-    Operands,
-    ScalarFunction,
-    per_value,
-    returns,
-    scalar,
-    takes,
-    where,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.type_rules import can_cast_implicitly
 
 #: the text of a bitmap is cut off with dots after this many characters
@@ -87,20 +75,20 @@ def _combined(combine: Callable[[Any, Any], Any]) -> Callable[[object, object], 
     return lambda bitmap, other: bitmap_bytes(combine(decode_bitmap(bitmap), decode_bitmap(other)))
 
 
-def _bitmap(call: Operands, index: int) -> DataType | None:
+def _bitmap(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     return BitmapType() if isinstance(data_type, NullType) else data_type if isinstance(data_type, BitmapType) else None
 
 
-def _array_of_int(call: Operands, index: int) -> DataType | None:
+def _array_of_int(call: definition.Operands, index: int) -> DataType | None:
     data_type, target = call.types[index], ArrayType(IntType())
     if not can_cast_implicitly(data_type, target):
         return None
     return target.nullable() if data_type.is_nullable else target.not_null()
 
 
-_BITMAP: Final = where("bitmap <BITMAP>", _bitmap)
-_PAIR: Final = (where("bitmap1 <BITMAP>", _bitmap), where("bitmap2 <BITMAP>", _bitmap))
+_BITMAP: Final = definition.where("bitmap <BITMAP>", _bitmap)
+_PAIR: Final = (definition.where("bitmap1 <BITMAP>", _bitmap), definition.where("bitmap2 <BITMAP>", _bitmap))
 
 
 def _define(
@@ -111,14 +99,16 @@ def _define(
     usage: str,
     summary: str,
     **more: object,
-) -> ScalarFunction:
-    kernel = per_value(function)
-    return scalar(name, operands, returns(result), kernel, summary, section="bitmap", usage=f"{name}({usage})", **more)
+) -> definition.ScalarFunction:
+    kernel = definition.per_value(function)
+    return definition.scalar(
+        name, operands, definition.returns(result), kernel, summary, section="bitmap", usage=f"{name}({usage})", **more
+    )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     *(
-        _define(name, takes(*_PAIR), BitmapType(), _combined(combine), "bitmap1, bitmap2", summary)
+        _define(name, definition.takes(*_PAIR), BitmapType(), _combined(combine), "bitmap1, bitmap2", summary)
         for name, combine, summary in (
             ("BITMAP_AND", lambda bitmap, other: bitmap & other, "Returns the values in both bitmaps."),
             (
@@ -136,7 +126,7 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "BITMAP_BUILD",
-        takes(where("array <ARRAY<INT>>", _array_of_int)),
+        definition.takes(definition.where("array <ARRAY<INT>>", _array_of_int)),
         BitmapType(),
         _build,
         "array",
@@ -145,15 +135,15 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "BITMAP_CARDINALITY",
-        takes(_BITMAP),
-        BIGINT,
+        definition.takes(_BITMAP),
+        definition.BIGINT,
         lambda raw: len(decode_bitmap(raw)),
         "bitmap",
         "Returns the number of values in the bitmap.",
     ),
     _define(
         "BITMAP_FROM_BYTES",
-        takes(BINARY),
+        definition.takes(definition.BINARY),
         BitmapType(),
         bitmap_from_bytes,
         "bytes",
@@ -162,15 +152,15 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "BITMAP_TO_BYTES",
-        takes(_BITMAP),
-        BYTES_TYPE,
+        definition.takes(_BITMAP),
+        definition.BYTES_TYPE,
         bytes,
         "bitmap",
         "Serializes the bitmap to bytes in the 32-bit Roaring format.",
     ),
     _define(
         "BITMAP_TO_ARRAY",
-        takes(_BITMAP),
+        definition.takes(_BITMAP),
         ArrayType(IntType()),
         _to_array,
         "bitmap",
@@ -179,8 +169,8 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "BITMAP_TO_STRING",
-        takes(_BITMAP),
-        STRING,
+        definition.takes(_BITMAP),
+        definition.STRING,
         bitmap_text,
         "bitmap",
         "Returns the values of the bitmap as a string.",

@@ -14,32 +14,21 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.arrow_columns import get_map_keys, map_array
+from penstock.sql.data import types
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_scalar, to_values
 from penstock.sql.data.datetimes import view
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    LENGTH_MAX,
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    MapType,
-    MultisetType,
-    NullType,
-    NumericType,
-    RowType,
-)
 from penstock.sql.functions.definition import Session, value_kernel
 from penstock.sql.functions.text_casts import from_text_kernel, text_kernel
 from penstock.sql.functions.type_rules import BYTES, INTERVALS, TEXTS, TIMES
 from penstock.sql.functions.value_casts import number_kernel, supports_cast, time_kernel
 
-MakeCast = Callable[[DataType, DataType], Kernel]
+MakeCast = Callable[[types.DataType, types.DataType], Kernel]
 
 
-def nested_kernel(source: DataType, to: DataType, make: MakeCast, is_try: bool) -> Kernel:
+def nested_kernel(source: types.DataType, to: types.DataType, make: MakeCast, is_try: bool) -> Kernel:
     """Return the kernel of a nested cast; `make` casts the parts. With `is_try`, failing values become NULL."""
-    cast = _row(source, to, make) if isinstance(source, RowType) else _entries(source, to, make)
+    cast = _row(source, to, make) if isinstance(source, types.RowType) else _entries(source, to, make)
     target = arrow_type(to)
 
     def kernel(column: Datum) -> Datum:
@@ -61,8 +50,8 @@ def _tried(cast: Callable[[pa.Array], pa.Array], column: pa.Array, target: pa.Da
     return pa.concat_arrays([_tried(cast, half, target) for half in (column.slice(0, middle), column.slice(middle))])
 
 
-def _row(source: RowType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
-    assert isinstance(to, RowType)
+def _row(source: types.RowType, to: types.DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
+    assert isinstance(to, types.RowType)
     casts = [make(field_type, other) for field_type, other in zip(source.field_types(), to.field_types(), strict=True)]
     target = arrow_type(to)
 
@@ -76,7 +65,7 @@ def _row(source: RowType, to: DataType, make: MakeCast) -> Callable[[pa.Array], 
     return cast
 
 
-def _entries(source: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
+def _entries(source: types.DataType, to: types.DataType, make: MakeCast) -> Callable[[pa.Array], pa.Array]:
     """Cast arrays, maps and multisets, which are lists of their components."""
     casts = [make(child, other) for child, other in zip(source.children(), to.children(), strict=True)]
     target = arrow_type(to)
@@ -91,10 +80,10 @@ def _entries(source: DataType, to: DataType, make: MakeCast) -> Callable[[pa.Arr
             missing = pa.concat_arrays([pc.is_null(column), pa.array([False])])
             offsets = pc.if_else(missing, pa.scalar(None, pa.int32()), offsets)
         count = last - first
-        if isinstance(source, MapType | MultisetType):
+        if isinstance(source, types.MapType | types.MultisetType):
             keys = _full(casts[0](get_map_keys(column).slice(first, count)), count)
             items = column.items.slice(first, count)
-            if isinstance(source, MapType):
+            if isinstance(source, types.MapType):
                 items = _full(casts[1](items), count)
             return map_array(offsets, keys, items, target)
         elements = _full(casts[0](column.values.slice(first, count)), count)
@@ -109,14 +98,14 @@ def _full(column: Datum, rows: int) -> pa.Array:
 
 __all__ = ["cast_kernel", "supports_cast"]
 
-_NUMBERS: Final = (NumericType, BooleanType)
-_NESTED: Final = (ArrayType, MapType, RowType)
+_NUMBERS: Final = (types.NumericType, types.BooleanType)
+_NESTED: Final = (types.ArrayType, types.MapType, types.RowType)
 
 
-def cast_kernel(source: DataType, to: DataType, session: Session, is_try: bool = False) -> Kernel:
+def cast_kernel(source: types.DataType, to: types.DataType, session: Session, is_try: bool = False) -> Kernel:
     """Return the kernel of a cast. Values that cannot be cast raise `TableRuntimeError`; with `is_try`, become NULL."""
     is_try = is_try or session.legacy_cast
-    if isinstance(source, NullType):
+    if isinstance(source, types.NullType):
         return _nothing(to)
     if source.nullable() == to.nullable():
         return lambda column: column
@@ -139,7 +128,7 @@ def cast_kernel(source: DataType, to: DataType, session: Session, is_try: bool =
     raise UnsupportedError(f"there is no cast from {source} to {to}")
 
 
-def _nothing(to: DataType) -> Kernel:
+def _nothing(to: types.DataType) -> Kernel:
     target = arrow_type(to)
 
     def kernel(column: Datum) -> Datum:
@@ -148,20 +137,20 @@ def _nothing(to: DataType) -> Kernel:
     return kernel
 
 
-def _interval_kernel(to: DataType) -> Kernel:
+def _interval_kernel(to: types.DataType) -> Kernel:
     """Return the kernel of an interval's cast: it is a number of months or milliseconds, whatever its unit."""
     target = arrow_type(to)
     return lambda column: view(column, target)
 
 
-def _bytes_kernel(source: DataType, to: DataType, session: Session) -> Kernel:
+def _bytes_kernel(source: types.DataType, to: types.DataType, session: Session) -> Kernel:
     """Return the kernel of a cast to bytes, from text, a bitmap or bytes: truncated, or padded with zeros."""
     length: int = to.length  # type: ignore[attr-defined]
-    is_fixed = isinstance(to, BinaryType)
+    is_fixed = isinstance(to, types.BinaryType)
 
     def kernel(column: Datum) -> Datum:
         column = pc.cast(column, pa.binary())
-        if session.legacy_cast or length == LENGTH_MAX:
+        if session.legacy_cast or length == types.LENGTH_MAX:
             return column
         column = pc.binary_slice(column, 0, length)
         return pad(column) if is_fixed else column
@@ -170,7 +159,7 @@ def _bytes_kernel(source: DataType, to: DataType, session: Session) -> Kernel:
     return kernel
 
 
-def _trying(kernel: Kernel, source: DataType, to: DataType) -> Kernel:
+def _trying(kernel: Kernel, source: types.DataType, to: types.DataType) -> Kernel:
     """Return a kernel that returns NULL for values that cannot be cast."""
     one_by_one = value_kernel(partial(_value_or_none, kernel, source, to), [source], to)
 
@@ -183,7 +172,7 @@ def _trying(kernel: Kernel, source: DataType, to: DataType) -> Kernel:
     return tried
 
 
-def _value_or_none(kernel: Kernel, source: DataType, to: DataType, value: object) -> object:
+def _value_or_none(kernel: Kernel, source: types.DataType, to: types.DataType, value: object) -> object:
     try:
         return to_values(kernel(to_scalar(value, source)), to)[0]
     except TableRuntimeError:

@@ -26,28 +26,8 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.arrow_columns import DIGITS
+from penstock.sql.data import datetimes
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_scalar
-from penstock.sql.data.datetimes import (
-    DAY_MS,
-    DAY_NS,
-    MILLISECOND_NS,
-    SECOND_NS,
-    Numbers,
-    column_of_numbers,
-    days_of_months,
-    days_of_years,
-    local,
-    moment_ns,
-    to_local,
-    to_moments,
-    to_months,
-    to_numbers,
-    to_years,
-    unit_ns,
-    view,
-    weekday,
-    zone_by_id,
-)
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import (
     DataType,
@@ -62,24 +42,9 @@ from penstock.sql.data.types import (
 )
 from penstock.sql.datetime_format.formatting import modern_parser
 from penstock.sql.datetime_format.patterns import UnusablePatternError, fraction_digits
+from penstock.sql.functions import definition
 from penstock.sql.functions.datetime import UNIT
 from penstock.sql.functions.datetime_text import clocks_of_text, read_modern
-from penstock.sql.functions.definition import (
-    NUMERIC,
-    POINT_IN_TIME,
-    STRING,
-    TEXT,
-    UNKNOWN,
-    Call,
-    Operands,
-    ScalarFunction,
-    family,
-    returns_not_null,
-    scalar,
-    takes,
-    value_kernel,
-    where,
-)
 from penstock.sql.functions.type_rules import TIMES, is_text
 
 _UTC_MS: Final = pa.timestamp("ms", "UTC")
@@ -87,28 +52,28 @@ _UTC_MS: Final = pa.timestamp("ms", "UTC")
 
 def _local_ms(moment: int, zone: tzinfo) -> int:
     """Return milliseconds since 1970, as local time in the zone."""
-    local = to_local(pa.scalar(moment, pa.int64()).cast(_UTC_MS), zone)
+    local = datetimes.to_local(pa.scalar(moment, pa.int64()).cast(_UTC_MS), zone)
     return int(local.cast(pa.int64()).as_py())
 
 
 def _date(moment: int, zone: tzinfo) -> int:
-    return _local_ms(moment, zone) // DAY_MS
+    return _local_ms(moment, zone) // datetimes.DAY_MS
 
 
 def _time(moment: int, zone: tzinfo) -> int:
-    return _local_ms(moment, zone) % DAY_MS // 1000 * 1000
+    return _local_ms(moment, zone) % datetimes.DAY_MS // 1000 * 1000
 
 
 def _moment(moment: int, zone: tzinfo) -> int:
     return moment
 
 
-def _bind(compute: Callable[[int, tzinfo], int], call: Call) -> Kernel:
+def _bind(compute: Callable[[int, tzinfo], int], call: definition.Call) -> Kernel:
     session, kind = call.session, arrow_type(call.result)
     stored = pa.int32() if kind.bit_width == 32 else pa.int64()
 
     def kernel() -> Datum:
-        value = compute(session.now() // MILLISECOND_NS, session.zone)
+        value = compute(session.now() // datetimes.MILLISECOND_NS, session.zone)
         return pa.array([value], stored).view(kind)[0]
 
     return kernel
@@ -117,12 +82,12 @@ def _bind(compute: Callable[[int, tzinfo], int], call: Call) -> Kernel:
 _DATE, _TIME = DateType(), TimeType(0)
 _LOCAL, _MOMENT = TimestampType(3), LocalZonedTimestampType(3)
 
-CLOCK_FUNCTIONS: tuple[ScalarFunction, ...] = (
+CLOCK_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     *(
-        scalar(
+        definition.scalar(
             name,
-            takes(),
-            returns_not_null(result),
+            definition.takes(),
+            definition.returns_not_null(result),
             partial(_bind, compute),
             summary,
             usage=usage,
@@ -179,7 +144,7 @@ CLOCK_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-def _now(call: Call) -> Kernel:
+def _now(call: definition.Call) -> Kernel:
     clock = call.session.now
 
     def kernel(rows: int) -> Datum:
@@ -188,16 +153,16 @@ def _now(call: Call) -> Kernel:
     return kernel
 
 
-def _watermark_type(call: Operands) -> DataType:
+def _watermark_type(call: definition.Operands) -> DataType:
     is_local = isinstance(call.types[0], LocalZonedTimestampType)
     return LocalZonedTimestampType(3) if is_local else TimestampType(3)
 
 
-def _planned(call: Call) -> Kernel:
+def _planned(call: definition.Call) -> Kernel:
     raise UnsupportedError("this function has a meaning for the planner alone, and not where it stands here")
 
 
-def _watermark(call: Call) -> Kernel:
+def _watermark(call: definition.Call) -> Kernel:
     watermark = call.session.watermark
 
     def kernel(column: Datum) -> Datum:
@@ -210,10 +175,10 @@ def _watermark(call: Call) -> Kernel:
 _MILLISECOND_NS: Final = 1_000_000
 
 
-TIME_ATTRIBUTES_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+TIME_ATTRIBUTES_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "PROCTIME",
-        takes(),
+        definition.takes(),
         lambda call: LocalZonedTimestampType(3, False),
         _now,
         "Returns the processing time as a time attribute.",
@@ -222,9 +187,9 @@ TIME_ATTRIBUTES_FUNCTIONS: tuple[ScalarFunction, ...] = (
         is_dynamic=True,
         takes_rows=True,
     ),
-    scalar(
+    definition.scalar(
         "CURRENT_WATERMARK",
-        takes(POINT_IN_TIME),
+        definition.takes(definition.POINT_IN_TIME),
         _watermark_type,
         _watermark,
         "Returns the operator's current watermark, or NULL before the first one.",
@@ -233,9 +198,9 @@ TIME_ATTRIBUTES_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="currentWatermark",
         is_dynamic=True,
     ),
-    scalar(
+    definition.scalar(
         "SOURCE_WATERMARK",
-        takes(),
+        definition.takes(),
         lambda call: TimestampType(3),
         _planned,
         "Stands for the watermarks that the source emits; only allowed in WATERMARK FOR.",
@@ -253,15 +218,15 @@ _MOST_DIGITS: Final = 9
 _FIRST: Final = -62_167_219_200 * 10**9
 _LAST: Final = 253_402_300_800 * 10**9 - 1
 _INT64: Final = 2**63
-_TEXTS: Final = takes(TEXT, TEXT, TEXT, optional=2)
-_NUMBERS: Final = takes(NUMERIC, family("INTEGER", IntType, IntType()), optional=1)
+_TEXTS: Final = definition.takes(definition.TEXT, definition.TEXT, definition.TEXT, optional=2)
+_NUMBERS: Final = definition.takes(definition.NUMERIC, definition.family("INTEGER", IntType, IntType()), optional=1)
 
 
-def _result(call: Operands) -> DataType:
-    zone = call.value(2) if len(call) > 2 else UNKNOWN
-    if isinstance(zone, str) and zone_by_id(zone) is None:
+def _result(call: definition.Operands) -> DataType:
+    zone = call.value(2) if len(call) > 2 else definition.UNKNOWN
+    if isinstance(zone, str) and datetimes.zone_by_id(zone) is None:
         raise ValidationError(f"Invalid timezone for parsing TIMESTAMP_LTZ: {zone!r} is none")
-    pattern = call.value(1) if len(call) > 1 and is_text(call.types[0]) else UNKNOWN
+    pattern = call.value(1) if len(call) > 1 and is_text(call.types[0]) else definition.UNKNOWN
     if isinstance(pattern, str):
         try:
             modern_parser(pattern)
@@ -270,10 +235,10 @@ def _result(call: Operands) -> DataType:
     return LocalZonedTimestampType(_digits(call))
 
 
-def _digits(call: Operands) -> int:
+def _digits(call: definition.Operands) -> int:
     """Return the precision of fractional seconds: from the constant operand, but at least 3."""
     value = call.value(1)
-    if len(call) < 2 or value is UNKNOWN or value is None:
+    if len(call) < 2 or value is definition.UNKNOWN or value is None:
         return _LEAST_DIGITS
     if isinstance(value, int):
         if not 0 <= value <= _MOST_DIGITS:
@@ -282,7 +247,7 @@ def _digits(call: Operands) -> int:
     return min(max(fraction_digits(str(value)), _LEAST_DIGITS), _MOST_DIGITS)
 
 
-def _bind_epoch(call: Call) -> Kernel:
+def _bind_epoch(call: definition.Call) -> Kernel:
     if is_text(call.types[0]):
         return _of_text(call) if len(call.types) < 3 else _of_text_in_zone(call)
     digits = call.value(1) if len(call.types) > 1 else _LEAST_DIGITS
@@ -296,7 +261,7 @@ def _bind_epoch(call: Call) -> Kernel:
         nanoseconds = _nanoseconds(number, digits)
         return nanoseconds if nanoseconds is not None and abs(nanoseconds) < limit else None
 
-    kernel = value_kernel(moment, types, call.result)
+    kernel = definition.value_kernel(moment, types, call.result)
     given = pa.scalar(_LEAST_DIGITS, pa.int32())
     return lambda number, precision=given: kernel(number, precision)
 
@@ -311,7 +276,7 @@ def _of_whole_numbers(digits: int, result: DataType) -> Kernel:
         wide = number.cast(pa.int64())
         is_held = pc.and_(pc.greater_equal(wide, low), pc.less_equal(wide, high))
         in_range = pc.if_else(is_held, wide, pa.scalar(None, pa.int64()))
-        return view(pc.multiply(in_range, factor) if factor > 1 else in_range, kind)
+        return datetimes.view(pc.multiply(in_range, factor) if factor > 1 else in_range, kind)
 
     return kernel
 
@@ -331,13 +296,13 @@ def _nanoseconds(number: float | Decimal, digits: int) -> int | None:
     return nanoseconds if _FIRST <= nanoseconds <= _LAST else None
 
 
-def _of_text(call: Call) -> Kernel:
+def _of_text(call: definition.Call) -> Kernel:
     """Return the kernel for strings without a time zone, which are in UTC."""
     assert isinstance(call.result, LocalZonedTimestampType)
     read = clocks_of_text(TimestampType(call.result.precision), len(call.types))
 
     def kernel(*operands: Datum) -> Datum:
-        moments = to_moments(read(*operands), UTC)
+        moments = datetimes.to_moments(read(*operands), UTC)
         if len(operands) == 1:
             _check_read(operands[0], moments)
         return moments
@@ -356,16 +321,16 @@ def _check_read(texts: Datum, moments: Datum) -> None:
         raise TableRuntimeError(f"Text {text.as_py()!r} could not be parsed as a TIMESTAMP_LTZ")
 
 
-def _of_text_in_zone(call: Call) -> Kernel:
+def _of_text_in_zone(call: definition.Call) -> Kernel:
     def moment(text: str, pattern: str, name: str) -> int | None:
-        clock, zone = read_modern(text, pattern), zone_by_id(name)
-        return None if clock is None or zone is None else moment_ns(clock, zone)
+        clock, zone = read_modern(text, pattern), datetimes.zone_by_id(name)
+        return None if clock is None or zone is None else datetimes.moment_ns(clock, zone)
 
-    return value_kernel(moment, [STRING] * 3, call.result)
+    return definition.value_kernel(moment, [definition.STRING] * 3, call.result)
 
 
-EPOCH_TIMES_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+EPOCH_TIMES_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "TO_TIMESTAMP_LTZ",
         (_NUMBERS, _TEXTS),
         _result,
@@ -428,10 +393,10 @@ ASSIGN: Final[dict[str, Callable[[Any, Sequence[int], int], Assigned]]] = {
 
 
 _NANOSECONDS: Final = {
-    "DAY": DAY_NS,
-    "HOUR": 3_600 * SECOND_NS,
-    "MINUTE": 60 * SECOND_NS,
-    "SECOND": SECOND_NS,
+    "DAY": datetimes.DAY_NS,
+    "HOUR": 3_600 * datetimes.SECOND_NS,
+    "MINUTE": 60 * datetimes.SECOND_NS,
+    "SECOND": datetimes.SECOND_NS,
     "MILLISECOND": 1_000_000,
     "MICROSECOND": 1_000,
     "NANOSECOND": 1,
@@ -441,7 +406,7 @@ _SPANS: Final = {"DECADE": (10, 0), "CENTURY": (100, 1), "MILLENNIUM": (1000, 1)
 _DAYS: Final = ("WEEK", "MONTH", "QUARTER", "YEAR", *_SPANS)
 
 
-def _rounded(call: Operands, index: int) -> DataType | None:
+def _rounded(call: definition.Operands, index: int) -> DataType | None:
     """Accept temporal values that can be rounded to the unit."""
     data_type, unit = call.types[index], call.value(index + 1)
     if isinstance(data_type, NullType):
@@ -451,37 +416,37 @@ def _rounded(call: Operands, index: int) -> DataType | None:
     return data_type if isinstance(data_type, TIMES) and (unit in _NANOSECONDS or unit in _DAYS) else None
 
 
-def _rounded_type(call: Operands) -> DataType:
+def _rounded_type(call: definition.Operands) -> DataType:
     data_type = call.types[0]
     return (
         DecimalType(data_type.precision, 0, data_type.is_nullable) if isinstance(data_type, DecimalType) else data_type
     )
 
 
-def _days(unit: str, up: bool, days: Numbers) -> Numbers:
+def _days(unit: str, up: bool, days: datetimes.Numbers) -> datetimes.Numbers:
     """Round days to the first day of a unit."""
     if unit == "WEEK":
-        since_sunday = (weekday(days) + 1) % 7
+        since_sunday = (datetimes.weekday(days) + 1) % 7
         return days - since_sunday + (7 * (since_sunday > 0) if up else 0)
-    months = to_months(days)
+    months = datetimes.to_months(days)
     if unit == "MONTH":
-        return days_of_months(months + (up & (days > days_of_months(months))))
+        return datetimes.days_of_months(months + (up & (days > datetimes.days_of_months(months))))
     if unit == "YEAR":
-        years = to_years(days)
-        return days_of_years(years + (up & (days > days_of_years(years))))
+        years = datetimes.to_years(days)
+        return datetimes.days_of_years(years + (up & (days > datetimes.days_of_years(years))))
     if unit == "QUARTER":
-        begins_year = days == days_of_years(to_years(days))
-        return days_of_months(months // 3 * 3 + 3 * (up & ~begins_year))
+        begins_year = days == datetimes.days_of_years(datetimes.to_years(days))
+        return datetimes.days_of_months(months // 3 * 3 + 3 * (up & ~begins_year))
     span, first = _SPANS[unit]
-    return days_of_years((to_years(days) - first) // span * span + first + span * up)
+    return datetimes.days_of_years((datetimes.to_years(days) - first) // span * span + first + span * up)
 
 
-def _point(unit: str, up: bool, per_number: int, numbers: Numbers) -> Numbers:
+def _point(unit: str, up: bool, per_number: int, numbers: datetimes.Numbers) -> datetimes.Numbers:
     """Round temporal values. `per_number`: the nanoseconds that each number stands for."""
     if unit in _DAYS:
-        per_day = DAY_NS // per_number
+        per_day = datetimes.DAY_NS // per_number
         return _days(unit, up, numbers // per_day) * per_day
-    if per_number == DAY_NS:
+    if per_number == datetimes.DAY_NS:
         return numbers + int(up and unit == "DAY")
     size = _NANOSECONDS[unit] // per_number
     if size <= 1:
@@ -489,26 +454,28 @@ def _point(unit: str, up: bool, per_number: int, numbers: Numbers) -> Numbers:
     return -(-numbers // size) * size if up else numbers // size * size
 
 
-def _bind_point(up: bool, call: Call) -> Kernel:
+def _bind_point(up: bool, call: definition.Call) -> Kernel:
     data_type, zone = call.types[0], call.session.zone
     kind = arrow_type(call.result)
-    compute: Callable[[Numbers], Numbers] = partial(_point, str(call.value(1)), up, unit_ns(data_type))
+    compute: Callable[[datetimes.Numbers], datetimes.Numbers] = partial(
+        _point, str(call.value(1)), up, datetimes.unit_ns(data_type)
+    )
     if isinstance(data_type, TimeType):
-        day = DAY_NS // unit_ns(data_type)
+        day = datetimes.DAY_NS // datetimes.unit_ns(data_type)
         around = compute
         compute = lambda numbers: around(numbers) % day  # noqa: E731
     if not isinstance(data_type, LocalZonedTimestampType):
-        return lambda column, unit: column_of_numbers(compute(to_numbers(column)), kind, (column,))
+        return lambda column, unit: datetimes.column_of_numbers(compute(datetimes.to_numbers(column)), kind, (column,))
 
     def in_zone(column: Datum, unit: Datum) -> Datum:
         """Round local time, with the zone's offset to UTC at the original instant."""
-        numbers, as_shown = to_numbers(column), to_numbers(local(column, data_type, zone))
-        return column_of_numbers(numbers + (compute(as_shown) - as_shown), kind, (column,))
+        numbers, as_shown = datetimes.to_numbers(column), datetimes.to_numbers(datetimes.local(column, data_type, zone))
+        return datetimes.column_of_numbers(numbers + (compute(as_shown) - as_shown), kind, (column,))
 
     return in_zone
 
 
-def _bind_rounding(up: bool, call: Call) -> Kernel:
+def _bind_rounding(up: bool, call: definition.Call) -> Kernel:
     if len(call.types) > 1:
         return _bind_point(up, call)
     if isinstance(call.types[0], IntegralType):
@@ -520,15 +487,18 @@ def _bind_rounding(up: bool, call: Call) -> Kernel:
     return lambda column: rounded(column).cast(kind)
 
 
-_SIGNATURES: Final = (takes(where("<DATETIME>", _rounded), UNIT), takes(NUMERIC))
+_SIGNATURES: Final = (
+    definition.takes(definition.where("<DATETIME>", _rounded), UNIT),
+    definition.takes(definition.NUMERIC),
+)
 
 
-def _infer_result_type(call: Operands) -> DataType:
+def _infer_result_type(call: definition.Operands) -> DataType:
     return _rounded_type(call) if len(call) == 1 else call.types[0]
 
 
-ROUNDING_TIME_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+ROUNDING_TIME_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "FLOOR",
         _SIGNATURES,
         _infer_result_type,
@@ -537,7 +507,7 @@ ROUNDING_TIME_FUNCTIONS: tuple[ScalarFunction, ...] = (
         usage="FLOOR(number) or FLOOR(point_in_time TO unit)",
         section="time",
     ),
-    scalar(
+    definition.scalar(
         "CEIL",
         _SIGNATURES,
         _infer_result_type,
@@ -550,7 +520,7 @@ ROUNDING_TIME_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     *CLOCK_FUNCTIONS,
     *TIME_ATTRIBUTES_FUNCTIONS,
     *EPOCH_TIMES_FUNCTIONS,

@@ -46,53 +46,24 @@ from penstock.sql.data.types import (
     TimestampType,
     VariantType,
 )
-from penstock.sql.functions.definition import (
-    ANY,
-    AS_BOOLEAN,
-    BIGINT,
-    BOOLEAN_TYPE,
-    STRING,
-    UNKNOWN,
-    Call,
-    Operands,
-    ScalarFunction,
-    all_in_common,
-    arrow,
-    returns,
-    returns_common,
-    returns_not_null,
-    scalar,
-    takes,
-    value_kernel,
-    where,
-)
-from penstock.sql.functions.type_rules import (
-    TIMES,
-    TypeRule,
-    common_type,
-    equality_type,
-    is_text,
-    least_restrictive,
-    mixes_dates,
-    order_type,
-)
+from penstock.sql.functions import definition, type_rules
 from penstock.sql.typed import Constants
 from penstock.state.equality import Canonicalizer, build_canonicalizer
 
 #: builds the kernel of `=`
-Equality = Callable[[Call], Kernel]
+Equality = Callable[[definition.Call], Kernel]
 
 _NESTED: Final = (ArrayType, MapType, RowType)
 
 
-def evaluated_operands(call: Operands) -> list[int]:
+def evaluated_operands(call: definition.Operands) -> list[int]:
     """Return the indexes of the operands that the kernel takes: the first one and all that are not in the set."""
     if not _has_set(call.types[0]):
         return list(range(len(call)))
-    return [index for index in range(len(call)) if not index or call.value(index) is UNKNOWN]
+    return [index for index in range(len(call)) if not index or call.value(index) is definition.UNKNOWN]
 
 
-def membership_kernel(equality: Equality, call: Call) -> Kernel:
+def membership_kernel(equality: Equality, call: definition.Call) -> Kernel:
     """Return the kernel of IN: NULL if no other operand equals the first but one is NULL."""
     pair = replace(call.operands, types=call.types[:2], values=())
     equal = equality(replace(call, operands=pair))
@@ -102,7 +73,7 @@ def membership_kernel(equality: Equality, call: Call) -> Kernel:
         for constant in constants
         for value in (constant.values if isinstance(constant, Constants) else (constant,))
     ]
-    given = [value for value in given if value is not UNKNOWN]
+    given = [value for value in given if value is not definition.UNKNOWN]
     if not given:
         return lambda operand, *among: _any_equal(equal, operand, among)
     contains = _set_kernel(given, call.types[0])
@@ -171,7 +142,10 @@ _WITHOUT_ORDER: Final = (*_NESTED, RawType, VariantType, BitmapType)
 
 
 def _compared(
-    rule: Callable[[Operands], DataType | None], call: Operands, index: int, needs_order: bool = False
+    rule: Callable[[definition.Operands], DataType | None],
+    call: definition.Operands,
+    index: int,
+    needs_order: bool = False,
 ) -> DataType | None:
     """Return the type that an operand is cast to for comparison. `rule`: returns the common type of all operands."""
     common = call.once(rule)
@@ -180,51 +154,51 @@ def _compared(
     return common.nullable() if call.types[index].is_nullable else common.not_null()
 
 
-def _equality_type(call: Operands) -> DataType | None:
-    return _compared_type(equality_type, call.types)
+def _equality_type(call: definition.Operands) -> DataType | None:
+    return _compared_type(type_rules.equality_type, call.types)
 
 
-def _order_type(call: Operands) -> DataType | None:
-    return _compared_type(order_type, call.types)
+def _order_type(call: definition.Operands) -> DataType | None:
+    return _compared_type(type_rules.order_type, call.types)
 
 
-def _compared_type(rule: TypeRule, types: tuple[DataType, ...]) -> DataType | None:
-    common = None if mixes_dates(types) else rule(types)
+def _compared_type(rule: type_rules.TypeRule, types: tuple[DataType, ...]) -> DataType | None:
+    common = None if type_rules.mixes_dates(types) else rule(types)
     return _with_text(types) if common is None else common
 
 
-def _member_type(call: Operands) -> DataType | None:
+def _member_type(call: definition.Operands) -> DataType | None:
     """Return the type that IN compares in, as in Flink: text with others as text, and a FLOAT with decimals as FLOAT.
 
     So `f IN (0.1)` is true where `f = 0.1` is not.
     """
     first = call.types[0]
-    plain = (NumericType, BooleanType, NullType, *TIMES)
-    non_text = [data_type for data_type in call.types if not is_text(data_type)]
-    is_text_among_others = is_text(first) and all(isinstance(data_type, plain) for data_type in non_text)
+    plain = (NumericType, BooleanType, NullType, *type_rules.TIMES)
+    non_text = [data_type for data_type in call.types if not type_rules.is_text(data_type)]
+    is_text_among_others = type_rules.is_text(first) and all(isinstance(data_type, plain) for data_type in non_text)
     if is_text_among_others and not all(isinstance(data_type, NullType) for data_type in non_text):
-        return STRING
+        return definition.STRING
     types = call.types
     if isinstance(first, FloatType):
         types = tuple(
             FloatType(data_type.is_nullable) if isinstance(data_type, DecimalType) else data_type for data_type in types
         )
-    return _compared_type(equality_type, types)
+    return _compared_type(type_rules.equality_type, types)
 
 
 def _with_text(types: tuple[DataType, ...]) -> DataType | None:
     """Return the type for a comparison with text: the other side's type, with more digits if it is a number."""
-    non_text = [data_type for data_type in types if not is_text(data_type)]
-    common = None if mixes_dates(non_text) else common_type(non_text)
+    non_text = [data_type for data_type in types if not type_rules.is_text(data_type)]
+    common = None if type_rules.mixes_dates(non_text) else type_rules.common_type(non_text)
     if len(non_text) == len(types) or common is None:
         return None
     if isinstance(common, NumericType):
-        return common_type((common, BIGINT))
-    return common if isinstance(common, (BooleanType, *TIMES)) else None
+        return type_rules.common_type((common, definition.BIGINT))
+    return common if isinstance(common, (BooleanType, *type_rules.TIMES)) else None
 
 
-def _compare(name: str) -> Callable[[Call], Kernel]:
-    def bind(call: Call) -> Kernel:
+def _compare(name: str) -> Callable[[definition.Call], Kernel]:
+    def bind(call: definition.Call) -> Kernel:
         if isinstance(call.types[0], NullType):
             return _unknown
         if not isinstance(call.types[0], _NESTED):
@@ -233,8 +207,8 @@ def _compare(name: str) -> Callable[[Call], Kernel]:
         assert canonical is not None
         is_equal = partial(_same, canonical)
         if name == "=":
-            return value_kernel(is_equal, call.types, call.result)
-        return value_kernel(lambda value, other: not is_equal(value, other), call.types, call.result)
+            return definition.value_kernel(is_equal, call.types, call.result)
+        return definition.value_kernel(lambda value, other: not is_equal(value, other), call.types, call.result)
 
     return bind
 
@@ -266,8 +240,8 @@ def _same(canonical: Canonicalizer, value: object, other: object) -> bool:
     return value == other or canonical(value) == canonical(other)
 
 
-def _is_distinct(negated: bool) -> Callable[[Call], Kernel]:
-    def bind(call: Call) -> Kernel:
+def _is_distinct(negated: bool) -> Callable[[definition.Call], Kernel]:
+    def bind(call: definition.Call) -> Kernel:
         compare = _compare("<>")(call)
 
         def kernel(operand: Datum, other: Datum) -> Datum:
@@ -289,17 +263,21 @@ def _both_nan(column: Datum, other: Datum) -> Datum:
     return pc.fill_null(pc.and_(pc.is_nan(column), pc.is_nan(other)), False)
 
 
-def _extreme(call: Operands, index: int) -> DataType | None:
+def _extreme(call: definition.Operands, index: int) -> DataType | None:
     """Accept an operand of GREATEST or LEAST: text is compared only with text."""
-    return None if call.once(all_in_common) is None else _compared(all_in_common, call, index, needs_order=True)
+    return (
+        None
+        if call.once(definition.all_in_common) is None
+        else _compared(definition.all_in_common, call, index, needs_order=True)
+    )
 
 
 def _without_zone(column: Datum) -> Datum:
     return column.cast(pa.timestamp(column.type.unit))
 
 
-def _choice(is_greatest: bool) -> Callable[[Call], Kernel]:
-    def bind(call: Call) -> Kernel:
+def _choice(is_greatest: bool) -> Callable[[definition.Call], Kernel]:
+    def bind(call: definition.Call) -> Kernel:
         if isinstance(call.result, BooleanType):
             return lambda *columns: reduce(pc.or_ if is_greatest else pc.and_, columns)
         choose = pc.max_element_wise if is_greatest else pc.min_element_wise
@@ -321,17 +299,17 @@ def _greatest_float(*columns: Datum) -> Datum:
     return pc.if_else(is_nan, pa.scalar(math.nan, greatest.type), greatest)
 
 
-_OPERAND = where("<COMPARABLE>", partial(_compared, _equality_type))
-_MEMBER = where("<COMPARABLE>", partial(_compared, _member_type))
-_EXACT = where("<COMPARABLE>", partial(_compared, _order_type))
-_ORDERED = where("<COMPARABLE>", partial(_compared, _order_type, needs_order=True))
+_OPERAND = definition.where("<COMPARABLE>", partial(_compared, _equality_type))
+_MEMBER = definition.where("<COMPARABLE>", partial(_compared, _member_type))
+_EXACT = definition.where("<COMPARABLE>", partial(_compared, _order_type))
+_ORDERED = definition.where("<COMPARABLE>", partial(_compared, _order_type, needs_order=True))
 
-COMPARISON_FUNCTIONS: tuple[ScalarFunction, ...] = (
+COMPARISON_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     *(
-        scalar(
+        definition.scalar(
             name,
-            takes(_OPERAND, _OPERAND) if name in ("=", "<>") else takes(_ORDERED, _ORDERED),
-            returns(BOOLEAN_TYPE),
+            definition.takes(_OPERAND, _OPERAND) if name in ("=", "<>") else definition.takes(_ORDERED, _ORDERED),
+            definition.returns(definition.BOOLEAN_TYPE),
             _compare(name),
             python_name=_PYTHON_NAMES[name],
             section="comparison",
@@ -341,10 +319,10 @@ COMPARISON_FUNCTIONS: tuple[ScalarFunction, ...] = (
         for name in _KERNELS
     ),
     *(
-        scalar(
+        definition.scalar(
             f"IS {'NOT ' if negated else ''}DISTINCT FROM",
-            takes(_EXACT, _EXACT),
-            returns_not_null(BOOLEAN_TYPE),
+            definition.takes(_EXACT, _EXACT),
+            definition.returns_not_null(definition.BOOLEAN_TYPE),
             _is_distinct(negated),
             f"Returns TRUE if the values {'are equal' if negated else 'differ'}; two NULLs are equal.",
             usage=f"value1 IS {'NOT ' if negated else ''}DISTINCT FROM value2",
@@ -352,10 +330,10 @@ COMPARISON_FUNCTIONS: tuple[ScalarFunction, ...] = (
         )
         for negated in (False, True)
     ),
-    scalar(
+    definition.scalar(
         "IN",
-        takes(_MEMBER, _MEMBER, repeated=1),
-        returns(BOOLEAN_TYPE),
+        definition.takes(_MEMBER, _MEMBER, repeated=1),
+        definition.returns(definition.BOOLEAN_TYPE),
         partial(membership_kernel, _compare("=")),
         "Returns TRUE if the value is in the list.",
         usage="value IN (value1[, value2]*)",
@@ -364,10 +342,10 @@ COMPARISON_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="comparison",
     ),
     *(
-        scalar(
+        definition.scalar(
             name,
-            takes(where("<COMPARABLE>", _extreme), repeated=1),
-            returns_common,
+            definition.takes(definition.where("<COMPARABLE>", _extreme), repeated=1),
+            definition.returns_common,
             _choice(name == "GREATEST"),
             f"Returns the {name.lower()} of the values, or NULL if any of them is NULL.",
             usage=f"{name}(value1[, value2]*)",
@@ -379,29 +357,29 @@ COMPARISON_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-def _lazy(call: Call) -> Kernel:
+def _lazy(call: definition.Call) -> Kernel:
     raise UnsupportedError("this function runs lazily")
 
 
-def _branch(call: Operands, index: int) -> DataType | None:
+def _branch(call: definition.Operands, index: int) -> DataType | None:
     """Accept an operand of CASE: alternating conditions and values, then the value for all other rows."""
     is_value = index % 2 == 1 or index == len(call) - 1
     if not is_value:
-        return AS_BOOLEAN.check(call, index)
+        return definition.AS_BOOLEAN.check(call, index)
     common = call.once(_least_restrictive_value)
     return None if common is None else common.nullable() if call.types[index].is_nullable else common.not_null()
 
 
-def _values_of_case(call: Operands) -> tuple[DataType, ...]:
+def _values_of_case(call: definition.Operands) -> tuple[DataType, ...]:
     return (*call.types[1:-1:2], call.types[-1])
 
 
-def _least_restrictive_value(call: Operands) -> DataType | None:
-    return least_restrictive(_values_of_case(call))
+def _least_restrictive_value(call: definition.Operands) -> DataType | None:
+    return type_rules.least_restrictive(_values_of_case(call))
 
 
-def _case_type(call: Operands) -> DataType:
-    common = least_restrictive(_values_of_case(call))
+def _case_type(call: definition.Operands) -> DataType:
+    common = type_rules.least_restrictive(_values_of_case(call))
     assert common is not None  # the signature has checked it
     return common
 
@@ -411,22 +389,22 @@ def _common_of_times(types: Sequence[DataType]) -> DataType | None:
     known = [data_type for data_type in types if not isinstance(data_type, NullType)]
     kinds = {type(data_type) for data_type in known}
     if DateType not in kinds or len(kinds) == 1:
-        return common_type(types)
+        return type_rules.common_type(types)
     return DateType() if kinds == {DateType, TimestampType} else None
 
 
-def _coalesced(call: Operands, index: int) -> DataType | None:
+def _coalesced(call: definition.Operands, index: int) -> DataType | None:
     common = call.once(_common_value)
     if common is None:
         return None
     return common.nullable() if call.types[index].is_nullable else common.not_null()
 
 
-def _common_value(call: Operands) -> DataType | None:
+def _common_value(call: definition.Operands) -> DataType | None:
     return _common_of_times(call.types)
 
 
-def _coalesce_type(call: Operands) -> DataType:
+def _coalesce_type(call: definition.Operands) -> DataType:
     common = _common_of_times(call.types)
     assert common is not None  # the signature has checked it
     return common.nullable() if all(data_type.is_nullable for data_type in call.types) else common.not_null()
@@ -446,19 +424,19 @@ def _is_null(column: Datum) -> Datum:
     return pc.is_null(column)
 
 
-CONTROL_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+CONTROL_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "CASE",
-        takes(where("<CASE>", _branch), repeated=1),
+        definition.takes(definition.where("<CASE>", _branch), repeated=1),
         _case_type,
         _lazy,
         "Returns the result of the first condition that is true.",
         usage="CASE WHEN condition1 THEN result1 [WHEN condition2 THEN result2]* [ELSE result] END",
         section="conditional",
     ),
-    scalar(
+    definition.scalar(
         "COALESCE",
-        takes(where("<COMMON>", _coalesced), repeated=1),
+        definition.takes(definition.where("<COMMON>", _coalesced), repeated=1),
         _coalesce_type,
         _lazy,
         "Returns the first value that is not NULL.",
@@ -466,62 +444,62 @@ CONTROL_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="conditional",
         python_name="coalesce",
     ),
-    scalar(
+    definition.scalar(
         "AND",
-        takes(AS_BOOLEAN, AS_BOOLEAN, repeated=1),
-        returns(BOOLEAN_TYPE),
+        definition.takes(definition.AS_BOOLEAN, definition.AS_BOOLEAN, repeated=1),
+        definition.returns(definition.BOOLEAN_TYPE),
         _lazy,
         "Returns TRUE if both booleans are true.",
         usage="boolean1 AND boolean2",
         python_name="and",
         section="logic",
     ),
-    scalar(
+    definition.scalar(
         "OR",
-        takes(AS_BOOLEAN, AS_BOOLEAN, repeated=1),
-        returns(BOOLEAN_TYPE),
+        definition.takes(definition.AS_BOOLEAN, definition.AS_BOOLEAN, repeated=1),
+        definition.returns(definition.BOOLEAN_TYPE),
         _lazy,
         "Returns TRUE if either boolean is true.",
         usage="boolean1 OR boolean2",
         python_name="or",
         section="logic",
     ),
-    scalar(
+    definition.scalar(
         "NOT",
-        takes(AS_BOOLEAN),
-        returns(BOOLEAN_TYPE),
-        arrow(pc.invert),
+        definition.takes(definition.AS_BOOLEAN),
+        definition.returns(definition.BOOLEAN_TYPE),
+        definition.arrow(pc.invert),
         "Returns TRUE if the boolean is false.",
         usage="NOT boolean",
         python_name="not",
         section="logic",
     ),
-    scalar(
+    definition.scalar(
         "IS NULL",
-        takes(ANY),
-        returns_not_null(BOOLEAN_TYPE),
-        arrow(_is_null),
+        definition.takes(definition.ANY),
+        definition.returns_not_null(definition.BOOLEAN_TYPE),
+        definition.arrow(_is_null),
         "Returns TRUE if the value is NULL.",
         usage="value IS NULL",
         python_name="isNull",
         section="comparison",
     ),
-    scalar(
+    definition.scalar(
         "IS NOT NULL",
-        takes(ANY),
-        returns_not_null(BOOLEAN_TYPE),
-        arrow(lambda column: pc.invert(_is_null(column))),
+        definition.takes(definition.ANY),
+        definition.returns_not_null(definition.BOOLEAN_TYPE),
+        definition.arrow(lambda column: pc.invert(_is_null(column))),
         "Returns TRUE if the value is not NULL.",
         usage="value IS NOT NULL",
         python_name="isNotNull",
         section="comparison",
     ),
     *(
-        scalar(
+        definition.scalar(
             f"IS {'NOT ' if negated else ''}{word}",
-            takes(AS_BOOLEAN),
-            returns_not_null(BOOLEAN_TYPE),
-            arrow(_is(word == "TRUE", negated)),
+            definition.takes(definition.AS_BOOLEAN),
+            definition.returns_not_null(definition.BOOLEAN_TYPE),
+            definition.arrow(_is(word == "TRUE", negated)),
             f"Returns TRUE if the boolean is {'not ' if negated else ''}{word.lower()}; never returns NULL.",
             usage=f"boolean IS {'NOT ' if negated else ''}{word}",
             python_name=f"is{'Not' if negated else ''}{word.capitalize()}",
@@ -531,11 +509,11 @@ CONTROL_FUNCTIONS: tuple[ScalarFunction, ...] = (
         for negated in (False, True)
     ),
     *(
-        scalar(
+        definition.scalar(
             f"IS {'NOT ' if negated else ''}UNKNOWN",
-            takes(AS_BOOLEAN),
-            returns_not_null(BOOLEAN_TYPE),
-            arrow((lambda column: pc.invert(_is_null(column))) if negated else _is_null),
+            definition.takes(definition.AS_BOOLEAN),
+            definition.returns_not_null(definition.BOOLEAN_TYPE),
+            definition.arrow((lambda column: pc.invert(_is_null(column))) if negated else _is_null),
             f"Returns TRUE if the boolean is {'not ' if negated else ''}NULL.",
             usage=f"boolean IS {'NOT ' if negated else ''}UNKNOWN",
             section="logic",
@@ -545,4 +523,4 @@ CONTROL_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*COMPARISON_FUNCTIONS, *CONTROL_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*COMPARISON_FUNCTIONS, *CONTROL_FUNCTIONS)

@@ -18,25 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.sql.data import datetimes
 from penstock.sql.data import datetimes as moments
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type
-from penstock.sql.data.datetimes import (
-    DAY_MS,
-    DAY_NS,
-    FAR_NANOSECONDS,
-    MILLISECOND_NS,
-    SECOND_NS,
-    Numbers,
-    add_months,
-    column_of_numbers,
-    days_and_nanos,
-    local,
-    months_between,
-    number_kernel,
-    to_numbers,
-    toward_zero,
-    unit_ns,
-)
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import (
     DataType,
@@ -50,34 +34,21 @@ from penstock.sql.data.types import (
     TimeType,
     YearMonthIntervalType,
 )
-from penstock.sql.functions.definition import (
-    BIGINT,
-    BOOLEAN_TYPE,
-    INT,
-    INTEGER,
-    Call,
-    Operand,
-    Operands,
-    ScalarFunction,
-    Signature,
-    scalar,
-    takes,
-    where,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.type_rules import INTERVALS, TIMES, common_type
 
 
-def _point(call: Operands, index: int) -> DataType | None:
+def _point(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     return data_type if isinstance(data_type, TIMES) else None
 
 
-def _interval(call: Operands, index: int) -> DataType | None:
+def _interval(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     return data_type if isinstance(data_type, INTERVALS) else None
 
 
-def _same_interval(call: Operands, index: int) -> DataType | None:
+def _same_interval(call: definition.Operands, index: int) -> DataType | None:
     """Accept an interval of the same kind as the other operand; either may be a NULL literal."""
     known = [data_type for data_type in call.types if isinstance(data_type, INTERVALS)]
     if not known or any(type(data_type) is not type(known[0]) for data_type in known):
@@ -85,28 +56,28 @@ def _same_interval(call: Operands, index: int) -> DataType | None:
     return known[0].nullable() if isinstance(call.types[index], NullType) else _interval(call, index)
 
 
-def _number(call: Operands, index: int) -> DataType | None:
+def _number(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     return data_type if isinstance(data_type, NumericType) else None
 
 
-_POINT: Final = Operand("<DATETIME>", _point)
-_INTERVAL: Final = where("<INTERVAL>", _interval)
-_SAME: Final = where("<INTERVAL>", _same_interval)
-_NUMBER: Final = where("<NUMERIC>", _number)
+_POINT: Final = definition.Operand("<DATETIME>", _point)
+_INTERVAL: Final = definition.where("<INTERVAL>", _interval)
+_SAME: Final = definition.where("<INTERVAL>", _same_interval)
+_NUMBER: Final = definition.where("<NUMERIC>", _number)
 
 #: the temporal signatures of each operator
-SIGNATURES: Final[dict[str, tuple[Signature, ...]]] = {
-    "+": (takes(_POINT, _INTERVAL), takes(_INTERVAL, _POINT), takes(_SAME, _SAME)),
-    "-": (takes(_POINT, _INTERVAL), takes(_SAME, _SAME)),
-    "*": (takes(_INTERVAL, _NUMBER), takes(_NUMBER, _INTERVAL)),
-    "/": (takes(_INTERVAL, _NUMBER),),
-    "MINUS_PREFIX": (takes(_INTERVAL),),
-    "PLUS_PREFIX": (takes(_INTERVAL),),
+SIGNATURES: Final[dict[str, tuple[definition.Signature, ...]]] = {
+    "+": (definition.takes(_POINT, _INTERVAL), definition.takes(_INTERVAL, _POINT), definition.takes(_SAME, _SAME)),
+    "-": (definition.takes(_POINT, _INTERVAL), definition.takes(_SAME, _SAME)),
+    "*": (definition.takes(_INTERVAL, _NUMBER), definition.takes(_NUMBER, _INTERVAL)),
+    "/": (definition.takes(_INTERVAL, _NUMBER),),
+    "MINUS_PREFIX": (definition.takes(_INTERVAL),),
+    "PLUS_PREFIX": (definition.takes(_INTERVAL),),
 }
 
 
-def result_type(operator: str, call: Operands) -> DataType:
+def result_type(operator: str, call: definition.Operands) -> DataType:
     """Return the result type of an operator."""
     points = [data_type for data_type in call.types if isinstance(data_type, TIMES)]
     intervals = [data_type for data_type in call.types if isinstance(data_type, INTERVALS)]
@@ -115,22 +86,22 @@ def result_type(operator: str, call: Operands) -> DataType:
     return common.nullable() if call.any_nullable() else common.not_null()
 
 
-def move_may_fail(call: Operands) -> bool:
+def move_may_fail(call: definition.Operands) -> bool:
     """Return whether adding an interval may leave the years that the type supports."""
-    return any(isinstance(data_type, TIMES) and unit_ns(data_type) == 1 for data_type in call.types)
+    return any(isinstance(data_type, TIMES) and datetimes.unit_ns(data_type) == 1 for data_type in call.types)
 
 
-def product_may_fail(call: Operands) -> bool:
+def product_may_fail(call: definition.Operands) -> bool:
     """Return whether multiplying an interval may overflow or produce NaN."""
     is_scaled = any(isinstance(data_type, INTERVALS) for data_type in call.types)
     return is_scaled and not any(isinstance(data_type, IntegralType) for data_type in call.types)
 
 
-def bind(operator: str, call: Call) -> Kernel:
+def bind(operator: str, call: definition.Call) -> Kernel:
     """Return the kernel of an operator."""
     types = call.types
     if operator == "MINUS_PREFIX":
-        return number_kernel(np.negative, call.result)
+        return datetimes.number_kernel(np.negative, call.result)
     if operator == "PLUS_PREFIX":
         return lambda column: column
     if operator in ("*", "/"):
@@ -139,59 +110,63 @@ def bind(operator: str, call: Call) -> Kernel:
         return (lambda number, interval: kernel(interval, number)) if swapped else kernel
     sign = -1 if operator == "-" else 1
     if isinstance(types[1], TIMES):
-        moved = number_kernel(_moving(types[1], types[0], sign), call.result)
+        moved = datetimes.number_kernel(_moving(types[1], types[0], sign), call.result)
         return lambda interval, point: moved(point, interval)
     if isinstance(types[0], TIMES):
-        return number_kernel(_moving(types[0], types[1], sign), call.result)
-    return number_kernel(np.add if sign > 0 else np.subtract, call.result)
+        return datetimes.number_kernel(_moving(types[0], types[1], sign), call.result)
+    return datetimes.number_kernel(np.add if sign > 0 else np.subtract, call.result)
 
 
-def _moving(point: DataType, interval: DataType, sign: int) -> partial[Numbers]:
+def _moving(point: DataType, interval: DataType, sign: int) -> partial[datetimes.Numbers]:
     """Return a function on arrays of numbers that adds an interval to temporal values."""
     if isinstance(interval, YearMonthIntervalType):
-        return partial(_unmoved) if isinstance(point, TimeType) else partial(_by_months, unit_ns(point), sign)
+        return partial(_unmoved) if isinstance(point, TimeType) else partial(_by_months, datetimes.unit_ns(point), sign)
     if isinstance(point, DateType):
         return partial(_by_days, sign)
     if isinstance(point, TimeType):
         return partial(_around_the_clock, sign)
-    return partial(_by_milliseconds, unit_ns(point), sign * (MILLISECOND_NS // unit_ns(point)))
+    return partial(
+        _by_milliseconds, datetimes.unit_ns(point), sign * (datetimes.MILLISECOND_NS // datetimes.unit_ns(point))
+    )
 
 
-def _unmoved(points: Numbers, months: Numbers) -> Numbers:
+def _unmoved(points: datetimes.Numbers, months: datetimes.Numbers) -> datetimes.Numbers:
     """Return times of day unchanged: months do not move them."""
     return points + 0 * months
 
 
-def _by_months(unit: int, sign: int, points: Numbers, months: Numbers) -> Numbers:
-    if unit == DAY_NS:
-        return add_months(points, sign * months)
-    days, _ = days_and_nanos(points, unit)
-    moved_by = add_months(days, sign * months) - days
-    _check_reach(unit, points, moved_by, DAY_NS // unit)
-    return points + moved_by * (DAY_NS // unit)
+def _by_months(unit: int, sign: int, points: datetimes.Numbers, months: datetimes.Numbers) -> datetimes.Numbers:
+    if unit == datetimes.DAY_NS:
+        return datetimes.add_months(points, sign * months)
+    days, _ = datetimes.days_and_nanos(points, unit)
+    moved_by = datetimes.add_months(days, sign * months) - days
+    _check_reach(unit, points, moved_by, datetimes.DAY_NS // unit)
+    return points + moved_by * (datetimes.DAY_NS // unit)
 
 
-def _by_days(sign: int, days: Numbers, milliseconds: Numbers) -> Numbers:
+def _by_days(sign: int, days: datetimes.Numbers, milliseconds: datetimes.Numbers) -> datetimes.Numbers:
     """Move dates by the whole days of intervals."""
-    return days + sign * toward_zero(milliseconds, DAY_MS)
+    return days + sign * datetimes.toward_zero(milliseconds, datetimes.DAY_MS)
 
 
-def _around_the_clock(sign: int, times: Numbers, milliseconds: Numbers) -> Numbers:
-    return (times + sign * milliseconds) % DAY_MS
+def _around_the_clock(sign: int, times: datetimes.Numbers, milliseconds: datetimes.Numbers) -> datetimes.Numbers:
+    return (times + sign * milliseconds) % datetimes.DAY_MS
 
 
-def _by_milliseconds(unit: int, factor: int, points: Numbers, milliseconds: Numbers) -> Numbers:
+def _by_milliseconds(
+    unit: int, factor: int, points: datetimes.Numbers, milliseconds: datetimes.Numbers
+) -> datetimes.Numbers:
     _check_reach(unit, points, milliseconds, factor)
     return points + factor * milliseconds
 
 
-def _check_reach(unit: int, points: Numbers, moved_by: Numbers, factor: int) -> None:
+def _check_reach(unit: int, points: datetimes.Numbers, moved_by: datetimes.Numbers, factor: int) -> None:
     """Raise `TableRuntimeError` if results in nanoseconds overflow 64 bits. `unit`: the nanoseconds of each number."""
     if unit > 1:
         return
     moved = points.astype(np.float64) + moved_by.astype(np.float64) * factor
     if moved.size and np.abs(moved).max() >= _REACH:
-        raise TableRuntimeError(FAR_NANOSECONDS)
+        raise TableRuntimeError(datetimes.FAR_NANOSECONDS)
 
 
 #: nanoseconds between 1970 and the limits of 64 bits in 1677 and 2262, minus a float's rounding error
@@ -221,13 +196,13 @@ def _scaled(operator: str, result: DataType) -> Kernel:
     return kernel
 
 
-def _by_sign(years: Numbers, span: int) -> Numbers:
+def _by_sign(years: datetimes.Numbers, span: int) -> datetimes.Numbers:
     """Return the century or millennium of years; each begins with a year 1."""
     return np.where(years > 0, (years + span - 1) // span, -((span - 1 - years) // span))
 
 
 #: parts of a day number
-_OF_DAY: Final[dict[str, Callable[[Numbers], Numbers]]] = {
+_OF_DAY: Final[dict[str, Callable[[datetimes.Numbers], datetimes.Numbers]]] = {
     "YEAR": moments.to_years,
     "ISOYEAR": moments.iso_year,
     "QUARTER": lambda days: moments.to_months(days) % 12 // 3 + 1,
@@ -241,27 +216,27 @@ _OF_DAY: Final[dict[str, Callable[[Numbers], Numbers]]] = {
     "CENTURY": lambda days: _by_sign(moments.to_years(days), 100),
     "MILLENNIUM": lambda days: _by_sign(moments.to_years(days), 1000),
 }
-_HOUR_NS: Final = 3_600 * SECOND_NS
+_HOUR_NS: Final = 3_600 * datetimes.SECOND_NS
 #: parts of a time of day: nanoseconds in the unit and in the next larger one
 _OF_TIME: Final = {
-    "HOUR": (_HOUR_NS, DAY_NS),
-    "MINUTE": (60 * SECOND_NS, _HOUR_NS),
-    "SECOND": (SECOND_NS, 60 * SECOND_NS),
-    "MILLISECOND": (1_000_000, SECOND_NS),
-    "MICROSECOND": (1_000, SECOND_NS),
-    "NANOSECOND": (1, SECOND_NS),
+    "HOUR": (_HOUR_NS, datetimes.DAY_NS),
+    "MINUTE": (60 * datetimes.SECOND_NS, _HOUR_NS),
+    "SECOND": (datetimes.SECOND_NS, 60 * datetimes.SECOND_NS),
+    "MILLISECOND": (1_000_000, datetimes.SECOND_NS),
+    "MICROSECOND": (1_000, datetimes.SECOND_NS),
+    "NANOSECOND": (1, datetimes.SECOND_NS),
 }
 #: parts of an interval of months: months in the unit and in the next larger one
 _OF_MONTHS: Final = {"MONTH": (1, 12), "YEAR": (12, 0), "DECADE": (120, 0), "CENTURY": (1200, 0)}
 _MILLENNIUM_MONTHS: Final = 12_000
 
 
-def _unit(call: Operands, index: int) -> DataType | None:
+def _unit(call: definition.Operands, index: int) -> DataType | None:
     is_word = isinstance(call.types[index], NullType) and isinstance(call.value(index), str)
     return call.types[index] if is_word else None
 
 
-UNIT: Final[Operand] = where("<UNIT>", _unit)
+UNIT: Final[definition.Operand] = definition.where("<UNIT>", _unit)
 
 
 def _has_part(data_type: DataType, unit: str) -> bool:
@@ -274,14 +249,14 @@ def _has_part(data_type: DataType, unit: str) -> bool:
     return isinstance(data_type, TIMES) and (unit in _OF_DAY or unit in _OF_TIME or unit == "EPOCH")
 
 
-def _extracted(call: Operands, index: int) -> DataType | None:
+def _extracted(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     if isinstance(data_type, NullType):
         return TimestampType(3)
     return data_type if _has_part(data_type, str(call.value(0))) else None
 
 
-def _whole(call: Operands, index: int, unit: str) -> DataType | None:
+def _whole(call: definition.Operands, index: int, unit: str) -> DataType | None:
     """Accept the operand of YEAR, MONTH and so on."""
     data_type = call.types[index]
     if isinstance(data_type, NullType):
@@ -289,54 +264,58 @@ def _whole(call: Operands, index: int, unit: str) -> DataType | None:
     return data_type if _has_part(data_type, unit) and (unit != "WEEK" or isinstance(data_type, TIMES)) else None
 
 
-def _result(call: Operands) -> DataType:
-    return BIGINT.nullable() if call.types[-1].is_nullable else BIGINT.not_null()
+def _result(call: definition.Operands) -> DataType:
+    return definition.BIGINT.nullable() if call.types[-1].is_nullable else definition.BIGINT.not_null()
 
 
-def _part(unit: str, data_type: DataType) -> Callable[[Numbers], Numbers]:
+def _part(unit: str, data_type: DataType) -> Callable[[datetimes.Numbers], datetimes.Numbers]:
     """Return a function that extracts a part from a type's internal numbers."""
     if isinstance(data_type, YearMonthIntervalType):
         if unit == "QUARTER":
             return _quarter_of_months
         return partial(_of_months, *_OF_MONTHS.get(unit, (_MILLENNIUM_MONTHS, 0)))
-    per_number = unit_ns(data_type)
+    per_number = datetimes.unit_ns(data_type)
     if unit == "EPOCH":
         return lambda numbers: (
-            numbers * (per_number // SECOND_NS) if per_number > SECOND_NS else numbers // (SECOND_NS // per_number)
+            numbers * (per_number // datetimes.SECOND_NS)
+            if per_number > datetimes.SECOND_NS
+            else numbers // (datetimes.SECOND_NS // per_number)
         )
     if isinstance(data_type, DayTimeIntervalType):
-        size, greater = {"DAY": (DAY_NS, 0), "WEEK": (7 * DAY_NS, 0)}.get(unit, _OF_TIME.get(unit, (1, 0)))
+        size, greater = {"DAY": (datetimes.DAY_NS, 0), "WEEK": (7 * datetimes.DAY_NS, 0)}.get(
+            unit, _OF_TIME.get(unit, (1, 0))
+        )
         return partial(_of_milliseconds, size, greater)
     if unit in _OF_DAY:
         of_day = _OF_DAY[unit]
-        return lambda numbers: of_day(days_and_nanos(numbers, per_number)[0])
+        return lambda numbers: of_day(datetimes.days_and_nanos(numbers, per_number)[0])
     size, greater = _OF_TIME[unit]
-    return lambda numbers: days_and_nanos(numbers, per_number)[1] % greater // size
+    return lambda numbers: datetimes.days_and_nanos(numbers, per_number)[1] % greater // size
 
 
-def _of_months(size: int, greater: int, months: Numbers) -> Numbers:
+def _of_months(size: int, greater: int, months: datetimes.Numbers) -> datetimes.Numbers:
     """Extract a part of months. Rounds towards 0, because intervals may be negative."""
-    return toward_zero(np.fmod(months, greater) if greater else months, size)
+    return datetimes.toward_zero(np.fmod(months, greater) if greater else months, size)
 
 
-def _quarter_of_months(months: Numbers) -> Numbers:
+def _quarter_of_months(months: datetimes.Numbers) -> datetimes.Numbers:
     """Return the quarter as Flink does: it treats an interval's months as those of a date, which start at 1."""
-    return toward_zero(np.fmod(months, 12) - 1, 3) + 1
+    return datetimes.toward_zero(np.fmod(months, 12) - 1, 3) + 1
 
 
-def _of_milliseconds(size: int, greater: int, milliseconds: Numbers) -> Numbers:
-    rest: Numbers = np.fmod(milliseconds, greater // 1_000_000) if greater else milliseconds
-    return rest * (1_000_000 // size) if size < 1_000_000 else toward_zero(rest, size // 1_000_000)
+def _of_milliseconds(size: int, greater: int, milliseconds: datetimes.Numbers) -> datetimes.Numbers:
+    rest: datetimes.Numbers = np.fmod(milliseconds, greater // 1_000_000) if greater else milliseconds
+    return rest * (1_000_000 // size) if size < 1_000_000 else datetimes.toward_zero(rest, size // 1_000_000)
 
 
-def _bind(unit: str, call: Call) -> Kernel:
+def _bind(unit: str, call: definition.Call) -> Kernel:
     data_type = call.types[-1]
-    kernel = number_kernel(_part(unit, data_type), call.result)
+    kernel = datetimes.number_kernel(_part(unit, data_type), call.result)
     zone = call.session.zone
-    return lambda *columns: kernel(local(columns[-1], data_type, zone))
+    return lambda *columns: kernel(datetimes.local(columns[-1], data_type, zone))
 
 
-def _extract(call: Call) -> Kernel:
+def _extract(call: definition.Call) -> Kernel:
     kernel = _bind(str(call.value(0)), call)
 
     def run(unit: Datum, point: Datum) -> Datum:
@@ -358,10 +337,10 @@ _SHORT: Final = {
     "SECOND": ("SECOND", "Returns the second of the minute, from 0 to 59."),
 }
 
-TEMPORAL_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+TEMPORAL_PARTS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "EXTRACT",
-        takes(UNIT, where("<DATETIME or INTERVAL>", _extracted)),
+        definition.takes(UNIT, definition.where("<DATETIME or INTERVAL>", _extracted)),
         _result,
         _extract,
         "Extracts a part of a point in time or an interval, such as YEAR, DOW (day of the week) or SECOND.",
@@ -370,9 +349,9 @@ TEMPORAL_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="extract",
     ),
     *(
-        scalar(
+        definition.scalar(
             name,
-            takes(where("<DATETIME>", partial(_whole, unit=unit))),
+            definition.takes(definition.where("<DATETIME>", partial(_whole, unit=unit))),
             _result,
             partial(_bind, unit),
             summary,
@@ -394,11 +373,11 @@ _MONTHS: Final = {
     "MILLENNIUM": 12_000,
 }
 _NANOSECONDS: Final = {
-    "WEEK": 7 * DAY_NS,
-    "DAY": DAY_NS,
-    "HOUR": 3_600 * SECOND_NS,
-    "MINUTE": 60 * SECOND_NS,
-    "SECOND": SECOND_NS,
+    "WEEK": 7 * datetimes.DAY_NS,
+    "DAY": datetimes.DAY_NS,
+    "HOUR": 3_600 * datetimes.SECOND_NS,
+    "MINUTE": 60 * datetimes.SECOND_NS,
+    "SECOND": datetimes.SECOND_NS,
     "MILLISECOND": 1_000_000,
     "MICROSECOND": 1_000,
     "FRAC_SECOND": 1_000,
@@ -408,11 +387,11 @@ _NANOSECONDS: Final = {
 _DIGITS: Final = {"MILLISECOND": 3, "MICROSECOND": 6, "FRAC_SECOND": 6, "NANOSECOND": 9}
 
 
-def _read_unit(call: Operands | Call) -> str:
+def _read_unit(call: definition.Operands | definition.Call) -> str:
     return str(call.value(0)).removeprefix("SQL_TSI_")
 
 
-def _point_operand(call: Operands, index: int) -> DataType | None:
+def _point_operand(call: definition.Operands, index: int) -> DataType | None:
     data_type, unit = call.types[index], _read_unit(call)
     if isinstance(data_type, NullType):
         return TimestampType(3)
@@ -421,7 +400,7 @@ def _point_operand(call: Operands, index: int) -> DataType | None:
     return data_type
 
 
-def _compared(call: Operands, index: int) -> DataType | None:
+def _compared(call: definition.Operands, index: int) -> DataType | None:
     """Accept TIMESTAMP_LTZ only together with TIMESTAMP_LTZ."""
     if (
         len(
@@ -440,7 +419,7 @@ def _compared(call: Operands, index: int) -> DataType | None:
 # --- TIMESTAMPADD ----------------------------------------------------------------------------------------------------
 
 
-def _moved_type(call: Operands) -> DataType:
+def _moved_type(call: definition.Operands) -> DataType:
     unit, data_type = _read_unit(call), call.types[2]
     nullable = data_type.is_nullable or call.types[1].is_nullable
     if isinstance(data_type, DateType) and unit not in _MONTHS and unit not in ("WEEK", "DAY"):
@@ -450,62 +429,62 @@ def _moved_type(call: Operands) -> DataType:
     return data_type.nullable() if nullable else data_type.not_null()
 
 
-def _bind_add(call: Call) -> Kernel:
+def _bind_add(call: definition.Call) -> Kernel:
     unit = _read_unit(call)
-    before, after = unit_ns(call.types[2]), unit_ns(call.result)
+    before, after = datetimes.unit_ns(call.types[2]), datetimes.unit_ns(call.result)
     kind = arrow_type(call.result)
     is_time = isinstance(call.types[2], TimeType)
 
-    def moved(counts: Numbers, points: Numbers) -> Numbers:
+    def moved(counts: datetimes.Numbers, points: datetimes.Numbers) -> datetimes.Numbers:
         points = points * (before // after)
         if unit in _MONTHS:
             if is_time:  # months do not move a time of day
                 return points + 0 * counts
-            days, _ = days_and_nanos(points, after)
-            return points + (add_months(days, counts * _MONTHS[unit]) - days) * (DAY_NS // after)
+            days, _ = datetimes.days_and_nanos(points, after)
+            return points + (datetimes.add_months(days, counts * _MONTHS[unit]) - days) * (datetimes.DAY_NS // after)
         size = _NANOSECONDS[unit]
         shifted = points + (counts * (size // after) if size >= after else counts // (after // size))
-        return shifted % (DAY_NS // after) if is_time else shifted
+        return shifted % (datetimes.DAY_NS // after) if is_time else shifted
 
-    return lambda word, count, point: column_of_numbers(
-        moved(to_numbers(count), to_numbers(point)), kind, (count, point)
+    return lambda word, count, point: datetimes.column_of_numbers(
+        moved(datetimes.to_numbers(count), datetimes.to_numbers(point)), kind, (count, point)
     )
 
 
 # --- TIMESTAMPDIFF ---------------------------------------------------------------------------------------------------
 
 
-def _difference_type(call: Operands) -> DataType:
-    data_type = BIGINT if _read_unit(call) == "NANOSECOND" else INT
+def _difference_type(call: definition.Operands) -> DataType:
+    data_type = definition.BIGINT if _read_unit(call) == "NANOSECOND" else definition.INT
     return data_type.nullable() if call.types[1].is_nullable or call.types[2].is_nullable else data_type.not_null()
 
 
-def _bind_difference(call: Call) -> Kernel:
+def _bind_difference(call: definition.Call) -> Kernel:
     unit = _read_unit(call)
-    units = unit_ns(call.types[1]), unit_ns(call.types[2])
+    units = datetimes.unit_ns(call.types[1]), datetimes.unit_ns(call.types[2])
     finest = min(units)
     kind = arrow_type(call.result)
 
-    def difference(earlier: Numbers, later: Numbers) -> Numbers:
+    def difference(earlier: datetimes.Numbers, later: datetimes.Numbers) -> datetimes.Numbers:
         earlier, later = earlier * (units[0] // finest), later * (units[1] // finest)
         if unit in _MONTHS:
-            months = months_between(later, earlier, finest)
-            return toward_zero(months, _MONTHS[unit])
+            months = datetimes.months_between(later, earlier, finest)
+            return datetimes.toward_zero(months, _MONTHS[unit])
         apart = later - earlier
         size = _NANOSECONDS[unit]
         if size < finest:
             return apart * (finest // size)
-        return toward_zero(apart, size // finest)
+        return datetimes.toward_zero(apart, size // finest)
 
-    return lambda word, earlier, later: column_of_numbers(
-        difference(to_numbers(earlier), to_numbers(later)), kind, (earlier, later)
+    return lambda word, earlier, later: datetimes.column_of_numbers(
+        difference(datetimes.to_numbers(earlier), datetimes.to_numbers(later)), kind, (earlier, later)
     )
 
 
 # --- MINUS_DATE ------------------------------------------------------------------------------------------------------
 
 
-def _subtracted(call: Operands, index: int) -> DataType | None:
+def _subtracted(call: definition.Operands, index: int) -> DataType | None:
     """Accept two temporal values of the same type; a NULL literal takes the other's type."""
     known = [data_type for data_type in call.types[:2] if isinstance(data_type, TIMES)]
     if not known or any(type(data_type) is not type(known[0]) for data_type in known):
@@ -520,35 +499,35 @@ def _subtracted(call: Operands, index: int) -> DataType | None:
     )
 
 
-def _interval_type(call: Operands) -> DataType:
+def _interval_type(call: definition.Operands) -> DataType:
     data_type = call.types[2]
     return data_type.nullable() if call.types[0].is_nullable or call.types[1].is_nullable else data_type.not_null()
 
 
-def _bind_minus(call: Call) -> Kernel:
-    units = unit_ns(call.types[0]), unit_ns(call.types[1])
+def _bind_minus(call: definition.Call) -> Kernel:
+    units = datetimes.unit_ns(call.types[0]), datetimes.unit_ns(call.types[1])
     finest = min(units)
     kind = arrow_type(call.result)
     is_of_months = isinstance(call.result, YearMonthIntervalType)
 
-    def difference(later: Numbers, earlier: Numbers) -> Numbers:
+    def difference(later: datetimes.Numbers, earlier: datetimes.Numbers) -> datetimes.Numbers:
         later, earlier = later * (units[0] // finest), earlier * (units[1] // finest)
         if is_of_months:
-            return months_between(later, earlier, finest)
+            return datetimes.months_between(later, earlier, finest)
         apart = later - earlier
-        if finest >= MILLISECOND_NS:
-            return apart * (finest // MILLISECOND_NS)
-        return toward_zero(apart, MILLISECOND_NS // finest)
+        if finest >= datetimes.MILLISECOND_NS:
+            return apart * (finest // datetimes.MILLISECOND_NS)
+        return datetimes.toward_zero(apart, datetimes.MILLISECOND_NS // finest)
 
-    return lambda later, earlier, interval: column_of_numbers(
-        difference(to_numbers(later), to_numbers(earlier)), kind, (later, earlier)
+    return lambda later, earlier, interval: datetimes.column_of_numbers(
+        difference(datetimes.to_numbers(later), datetimes.to_numbers(earlier)), kind, (later, earlier)
     )
 
 
 # --- OVERLAPS --------------------------------------------------------------------------------------------------------
 
 
-def _period(call: Operands, index: int) -> DataType | None:
+def _period(call: definition.Operands, index: int) -> DataType | None:
     """Accept a temporal value or, as the second of a pair, the length of the period."""
     operand_type = call.types[index]
     points = [data_type for data_type in call.types if isinstance(data_type, TIMES)]
@@ -563,7 +542,7 @@ def _period(call: Operands, index: int) -> DataType | None:
     return common.nullable() if operand_type.is_nullable else common.not_null()
 
 
-def _bind_overlaps(call: Call) -> Kernel:
+def _bind_overlaps(call: definition.Call) -> Kernel:
     first, second = _end(call, 0), _end(call, 2)
 
     def kernel(start: Datum, end: Datum, other_start: Datum, other_end: Datum) -> Datum:
@@ -574,12 +553,12 @@ def _bind_overlaps(call: Call) -> Kernel:
     return kernel
 
 
-def _end(call: Call, index: int) -> Kernel:
+def _end(call: definition.Call, index: int) -> Kernel:
     """Return a kernel for the end of a period."""
     point, end = call.types[index : index + 2]
     if not isinstance(end, INTERVALS):
         return lambda start, stop: stop
-    return bind("+", Call(Operands((point, end), session=call.session), point))
+    return bind("+", definition.Call(definition.Operands((point, end), session=call.session), point))
 
 
 def _in_order(point: Datum, other: Datum) -> tuple[Datum, Datum]:
@@ -587,14 +566,18 @@ def _in_order(point: Datum, other: Datum) -> tuple[Datum, Datum]:
     return pc.if_else(is_ordered, point, other), pc.if_else(is_ordered, other, point)
 
 
-def _overlap_type(call: Operands) -> DataType:
-    return BOOLEAN_TYPE.nullable() if call.any_nullable() else BOOLEAN_TYPE.not_null()
+def _overlap_type(call: definition.Operands) -> DataType:
+    return definition.BOOLEAN_TYPE.nullable() if call.any_nullable() else definition.BOOLEAN_TYPE.not_null()
 
 
-TEMPORAL_DIFFERENCES_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+TEMPORAL_DIFFERENCES_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "MINUS_DATE",
-        takes(where("<DATETIME>", _subtracted), where("<DATETIME>", _subtracted), where("<INTERVAL>", _interval)),
+        definition.takes(
+            definition.where("<DATETIME>", _subtracted),
+            definition.where("<DATETIME>", _subtracted),
+            definition.where("<INTERVAL>", _interval),
+        ),
         _interval_type,
         _bind_minus,
         "Returns the interval between two points in time: in full months for units of a month or more, otherwise in "
@@ -602,18 +585,18 @@ TEMPORAL_DIFFERENCES_FUNCTIONS: tuple[ScalarFunction, ...] = (
         usage="(point_in_time1 - point_in_time2) unit",
         section="time",
     ),
-    scalar(
+    definition.scalar(
         "TIMESTAMPADD",
-        takes(UNIT, INTEGER, where("<DATETIME>", _point_operand)),
+        definition.takes(UNIT, definition.INTEGER, definition.where("<DATETIME>", _point_operand)),
         _moved_type,
         _bind_add,
         "Adds a number of units to a point in time.",
         usage="TIMESTAMPADD(unit, number, point_in_time)",
         section="time",
     ),
-    scalar(
+    definition.scalar(
         "TIMESTAMPDIFF",
-        takes(UNIT, where("<DATETIME>", _compared), where("<DATETIME>", _compared)),
+        definition.takes(UNIT, definition.where("<DATETIME>", _compared), definition.where("<DATETIME>", _compared)),
         _difference_type,
         _bind_difference,
         "Returns the number of full units from the first point in time to the second, negative if the second is "
@@ -622,9 +605,9 @@ TEMPORAL_DIFFERENCES_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="time",
         python_name="timestampDiff",
     ),
-    scalar(
+    definition.scalar(
         "OVERLAPS",
-        takes(*[where("<DATETIME or INTERVAL>", _period)] * 4),
+        definition.takes(*[definition.where("<DATETIME or INTERVAL>", _period)] * 4),
         _overlap_type,
         _bind_overlaps,
         "Returns TRUE if two periods overlap; each is given by two points in time, or by a start and an interval.",
@@ -635,4 +618,4 @@ TEMPORAL_DIFFERENCES_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*TEMPORAL_PARTS_FUNCTIONS, *TEMPORAL_DIFFERENCES_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*TEMPORAL_PARTS_FUNCTIONS, *TEMPORAL_DIFFERENCES_FUNCTIONS)

@@ -16,53 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.sql.data import datetimes
 from penstock.sql.data.arrow import Datum, Kernel, apply_validity, arrow_type, flat_values, to_full_array
-from penstock.sql.data.datetimes import (
-    DAY_MS,
-    DAY_NS,
-    SECOND_NS,
-    Numbers,
-    column_of_numbers,
-    days_and_nanos,
-    days_from_civil,
-    days_of_month,
-    fixed_offset,
-    format_timestamp,
-    local_ns,
-    to_local,
-    to_moments,
-    to_numbers,
-    unit_ns,
-    view,
-    zone_or_gmt,
-)
 from penstock.sql.data.types import DataType, DateType, LocalZonedTimestampType, NullType, TimestampType, TimeType
-from penstock.sql.datetime_format.formatting import (
-    Shown,
-    formatter,
-    modern_parser,
-    parse_default,
-    parse_sql,
-    simple_parser,
-)
+from penstock.sql.datetime_format import formatting
 from penstock.sql.datetime_format.patterns import Dialect, UnusablePatternError
-from penstock.sql.functions.definition import (
-    AS_BIGINT,
-    BIGINT,
-    INTEGER,
-    STRING,
-    TEXT,
-    Call,
-    Operands,
-    ScalarFunction,
-    either,
-    per_value,
-    returns_nullable,
-    scalar,
-    takes,
-    value_kernel,
-    where,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.type_rules import is_text
 
 _DEFAULT: Final = "yyyy-MM-dd HH:mm:ss"
@@ -94,7 +53,7 @@ def read_at_once(column: Datum, pattern: str, kind: pa.DataType) -> pa.Array | N
         precise = column.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:  # a nonexistent day or time
         return None
-    timestamps = column_of_numbers(to_numbers(precise) // 1000, kind, (column,))
+    timestamps = datetimes.column_of_numbers(datetimes.to_numbers(precise) // 1000, kind, (column,))
     assert isinstance(timestamps, pa.Array)
     return timestamps
 
@@ -106,9 +65,9 @@ def moments_of_text(zone: tzinfo) -> Kernel:
     """Return a kernel that parses strings in a zone by a SimpleDateFormat pattern, to TIMESTAMP_LTZ(3) or NULL."""
 
     def read(text: str, pattern: str) -> int | None:
-        return simple_parser(pattern)(text, zone)
+        return formatting.simple_parser(pattern)(text, zone)
 
-    slow = value_kernel(read, [STRING, STRING], _MILLISECONDS)
+    slow = definition.value_kernel(read, [definition.STRING, definition.STRING], _MILLISECONDS)
 
     def kernel(text: Datum, pattern: Datum) -> Datum:
         if isinstance(pattern, pa.Scalar) and pattern.is_valid and "." not in pattern.as_py():
@@ -122,21 +81,23 @@ def moments_of_text(zone: tzinfo) -> Kernel:
 
 def _calendar_moments(clock: pa.Array, zone: tzinfo) -> Datum:
     """Convert local times to instants. An ambiguous time is the second of its two instants."""
-    first = to_moments(clock, zone)
-    if fixed_offset(zone) is not None:
+    first = datetimes.to_moments(clock, zone)
+    if datetimes.fixed_offset(zone) is not None:
         return first
-    local_numbers, numbers = to_numbers(clock), to_numbers(first)
+    local_numbers, numbers = datetimes.to_numbers(clock), datetimes.to_numbers(first)
     kind = first.type
-    later = numbers + DAY_MS
-    second = local_numbers - (to_numbers(to_local(pa.array(later).view(kind), zone)) - later)
-    is_second = (second > numbers) & (to_numbers(to_local(pa.array(second).view(kind), zone)) == local_numbers)
-    return pc.if_else(pa.array(is_second), column_of_numbers(second, kind, (clock,)), first)
+    later = numbers + datetimes.DAY_MS
+    second = local_numbers - (datetimes.to_numbers(datetimes.to_local(pa.array(later).view(kind), zone)) - later)
+    is_second = (second > numbers) & (
+        datetimes.to_numbers(datetimes.to_local(pa.array(second).view(kind), zone)) == local_numbers
+    )
+    return pc.if_else(pa.array(is_second), datetimes.column_of_numbers(second, kind, (clock,)), first)
 
 
-def _unix_timestamp(call: Call) -> Kernel:
+def _unix_timestamp(call: definition.Call) -> Kernel:
     session = call.session
     if not call.types:
-        return lambda: pa.scalar(session.now() // SECOND_NS, pa.int64())
+        return lambda: pa.scalar(session.now() // datetimes.SECOND_NS, pa.int64())
     read = moments_of_text(session.zone)
     default = pa.scalar(_DEFAULT)
 
@@ -149,8 +110,8 @@ def _unix_timestamp(call: Call) -> Kernel:
     return kernel
 
 
-def _unix_type(call: Operands) -> DataType:
-    return BIGINT.nullable() if call.any_nullable() else BIGINT.not_null()
+def _unix_type(call: definition.Operands) -> DataType:
+    return definition.BIGINT.nullable() if call.any_nullable() else definition.BIGINT.not_null()
 
 
 # --- TO_DATE ---------------------------------------------------------------------------------------------------------
@@ -168,20 +129,20 @@ def _date(text: str) -> int | None:
     if not all(_DIGITS.fullmatch(part) for part in parts):
         return None
     year, month, day = [*map(int, parts), 1, 1][:3]
-    if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= days_of_month(year, month):
+    if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= datetimes.days_of_month(year, month):
         return None
-    return days_from_civil(year, month, day)
+    return datetimes.days_from_civil(year, month, day)
 
 
 def _parse_date(text: str, pattern: str) -> int | None:
-    moment = simple_parser(pattern)(text, UTC)
-    return None if moment is None else moment // DAY_NS
+    moment = formatting.simple_parser(pattern)(text, UTC)
+    return None if moment is None else moment // datetimes.DAY_NS
 
 
-def _to_date(call: Call) -> Kernel:
+def _to_date(call: definition.Call) -> Kernel:
     if len(call.types) == 2:
-        return per_value(_parse_date)(call)
-    slow = per_value(_date)(call)
+        return definition.per_value(_parse_date)(call)
+    slow = definition.per_value(_date)(call)
 
     def kernel(text: Datum) -> Datum:
         timestamps = read_at_once(pc.utf8_slice_codeunits(text, 0, _DAY_LENGTH), "yyyy-MM-dd", pa.timestamp("us"))
@@ -201,17 +162,17 @@ def read_modern(text: str, pattern: str) -> int | None:
     Also returns None for an unusable pattern, as in Flink.
     """
     try:
-        nanoseconds = modern_parser(pattern)(text)
+        nanoseconds = formatting.modern_parser(pattern)(text)
     except UnusablePatternError:
         return None
-    return parse_sql(text) if nanoseconds is None else nanoseconds
+    return formatting.parse_sql(text) if nanoseconds is None else nanoseconds
 
 
 def clocks_of_text(result: DataType, count: int) -> Kernel:
     """Return a kernel that parses local times to a TIMESTAMP type. With `count` 2, the second operand is a pattern."""
     kind = arrow_type(result)
-    read: Callable[..., int | None] = parse_default if count == 1 else read_modern
-    slow = value_kernel(read, [STRING] * count, result)
+    read: Callable[..., int | None] = formatting.parse_default if count == 1 else read_modern
+    slow = definition.value_kernel(read, [definition.STRING] * count, result)
 
     def kernel(text: Datum, *patterns: Datum) -> Datum:
         constant = not patterns or (isinstance(patterns[0], pa.Scalar) and patterns[0].is_valid)
@@ -221,15 +182,15 @@ def clocks_of_text(result: DataType, count: int) -> Kernel:
     return kernel
 
 
-def _to_timestamp(call: Call) -> Kernel:
+def _to_timestamp(call: definition.Call) -> Kernel:
     return clocks_of_text(call.result, len(call.types))
 
 
-TEMPORAL_TEXTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+TEMPORAL_TEXTS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "TO_DATE",
-        takes(TEXT, TEXT, optional=1),
-        returns_nullable(DateType()),
+        definition.takes(definition.TEXT, definition.TEXT, optional=1),
+        definition.returns_nullable(DateType()),
         _to_date,
         "Parses a date; the pattern defaults to `yyyy-MM-dd`.",
         usage="TO_DATE(text[, pattern])",
@@ -237,10 +198,10 @@ TEMPORAL_TEXTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="toDate",
         can_fail=True,
     ),
-    scalar(
+    definition.scalar(
         "TO_TIMESTAMP",
-        takes(TEXT, TEXT, optional=1),
-        returns_nullable(TimestampType(3)),
+        definition.takes(definition.TEXT, definition.TEXT, optional=1),
+        definition.returns_nullable(TimestampType(3)),
         _to_timestamp,
         "Parses a timestamp; the pattern defaults to `yyyy-MM-dd HH:mm:ss`.",
         usage="TO_TIMESTAMP(text[, pattern])",
@@ -248,9 +209,9 @@ TEMPORAL_TEXTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="toTimestamp",
         can_fail=True,
     ),
-    scalar(
+    definition.scalar(
         "UNIX_TIMESTAMP",
-        takes(TEXT, TEXT, optional=2),
+        definition.takes(definition.TEXT, definition.TEXT, optional=2),
         _unix_type,
         _unix_timestamp,
         "Returns the current time in seconds since 1970, or that of a string in the session time zone; the pattern "
@@ -266,7 +227,7 @@ TEMPORAL_TEXTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
 
 _TEXT: Final = pa.string()
 #: extracts the fields to format from a column
-Show = Callable[[pa.Array], Shown]
+Show = Callable[[pa.Array], formatting.Shown]
 
 
 def _formatted(show: Show, dialect: Dialect) -> Kernel:
@@ -295,51 +256,51 @@ def _formatted(show: Show, dialect: Dialect) -> Kernel:
 def _by_pattern(column: pa.Array, pattern: str | None, show: Show, dialect: Dialect) -> pa.Array:
     if pattern is None:
         return pa.nulls(len(column), _TEXT)
-    texts = formatter(pattern, dialect)(show(column))
+    texts = formatting.formatter(pattern, dialect)(show(column))
     return pc.if_else(column.is_valid(), texts, pa.scalar(None, _TEXT)) if column.null_count else texts
 
 
 def _show_point(data_type: DataType, zone: tzinfo) -> Show:
     """Show local time; for TIMESTAMP_LTZ, in the session's time zone."""
-    unit = unit_ns(data_type)
+    unit = datetimes.unit_ns(data_type)
 
-    def show(column: pa.Array) -> Shown:
-        local = to_local(column, zone) if isinstance(data_type, LocalZonedTimestampType) else column
-        numbers = to_numbers(local)
+    def show(column: pa.Array) -> formatting.Shown:
+        local = datetimes.to_local(column, zone) if isinstance(data_type, LocalZonedTimestampType) else column
+        numbers = datetimes.to_numbers(local)
         if isinstance(data_type, TimeType):
-            return Shown(np.zeros_like(numbers), numbers * unit)
-        return Shown(*days_and_nanos(numbers, unit))
+            return formatting.Shown(np.zeros_like(numbers), numbers * unit)
+        return formatting.Shown(*datetimes.days_and_nanos(numbers, unit))
 
     return show
 
 
 def _show_moment(unit: str, zone: tzinfo) -> Show:
     """Show instants in a time zone, with its offset and name."""
-    size = {"s": SECOND_NS, "ms": 1_000_000}[unit]
+    size = {"s": datetimes.SECOND_NS, "ms": 1_000_000}[unit]
 
-    def show(column: pa.Array) -> Shown:
-        moments = view(column, pa.int64()).view(pa.timestamp(unit, "UTC"))
-        numbers, clock = to_numbers(moments), to_numbers(to_local(moments, zone))
-        offsets: Numbers = (clock - numbers) * size // SECOND_NS
+    def show(column: pa.Array) -> formatting.Shown:
+        moments = datetimes.view(column, pa.int64()).view(pa.timestamp(unit, "UTC"))
+        numbers, clock = datetimes.to_numbers(moments), datetimes.to_numbers(datetimes.to_local(moments, zone))
+        offsets: datetimes.Numbers = (clock - numbers) * size // datetimes.SECOND_NS
 
         def name(row: int) -> str:
-            seconds = int(numbers[row]) * size // SECOND_NS
+            seconds = int(numbers[row]) * size // datetimes.SECOND_NS
             at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
             return at.astimezone(zone).tzname() or "UTC"
 
-        return Shown(*days_and_nanos(clock, size), offsets, name)
+        return formatting.Shown(*datetimes.days_and_nanos(clock, size), offsets, name)
 
     return show
 
 
-def _point(call: Operands, index: int) -> DataType | None:
+def _point(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
     if isinstance(data_type, NullType):
         return TimestampType(3)
     return data_type if isinstance(data_type, TimestampType | LocalZonedTimestampType) else None
 
 
-def _date_format(call: Call) -> Kernel:
+def _date_format(call: definition.Call) -> Kernel:
     data_type = call.types[0]
     if not is_text(data_type):
         return _formatted(_show_point(data_type, call.session.zone), Dialect.MODERN)
@@ -353,10 +314,10 @@ def _date_format(call: Call) -> Kernel:
     return run
 
 
-def _from_unixtime(call: Call) -> Kernel:
+def _from_unixtime(call: definition.Call) -> Kernel:
     show = _show_moment("s", call.session.zone)
 
-    def show_wrapped(column: pa.Array) -> Shown:
+    def show_wrapped(column: pa.Array) -> formatting.Shown:
         """Wrap on overflow of milliseconds, as Flink does."""
         wrapped = flat_values(column) * 1000 // 1000
         return show(apply_validity(column, wrapped, pa.int64()))
@@ -366,11 +327,11 @@ def _from_unixtime(call: Call) -> Kernel:
     return lambda seconds, pattern=default: kernel(seconds, pattern)
 
 
-def _convert_tz(call: Call) -> Kernel:
+def _convert_tz(call: definition.Call) -> Kernel:
     before, after = call.value(1), call.value(2)
     if not isinstance(before, str) or not isinstance(after, str):
-        return per_value(_converted)(call)
-    read, show = moments_of_text(zone_or_gmt(before)), _show_moment("ms", zone_or_gmt(after))
+        return definition.per_value(_converted)(call)
+    read, show = moments_of_text(datetimes.zone_or_gmt(before)), _show_moment("ms", datetimes.zone_or_gmt(after))
     kernel = _formatted(show, Dialect.SIMPLE)
     default = pa.scalar(_DEFAULT)
 
@@ -381,19 +342,23 @@ def _convert_tz(call: Call) -> Kernel:
 
 
 def _converted(text: str, before: str, after: str) -> str | None:
-    moment = simple_parser(_DEFAULT)(text, zone_or_gmt(before))
-    return None if moment is None else format_timestamp(local_ns(moment, zone_or_gmt(after)), 0)
+    moment = formatting.simple_parser(_DEFAULT)(text, datetimes.zone_or_gmt(before))
+    return (
+        None
+        if moment is None
+        else datetimes.format_timestamp(datetimes.local_ns(moment, datetimes.zone_or_gmt(after)), 0)
+    )
 
 
-def _seconds(call: Operands, index: int) -> DataType | None:
-    return None if INTEGER.check(call, index) is None else AS_BIGINT.check(call, index)
+def _seconds(call: definition.Operands, index: int) -> DataType | None:
+    return None if definition.INTEGER.check(call, index) is None else definition.AS_BIGINT.check(call, index)
 
 
-TEMPORAL_FORMATS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+TEMPORAL_FORMATS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "DATE_FORMAT",
-        takes(either(TEXT, where("<DATETIME>", _point)), TEXT),
-        returns_nullable(STRING),
+        definition.takes(definition.either(definition.TEXT, definition.where("<DATETIME>", _point)), definition.TEXT),
+        definition.returns_nullable(definition.STRING),
         _date_format,
         "Formats a point in time, or a string in the format `yyyy-MM-dd HH:mm:ss`, with a Java date pattern.",
         usage="DATE_FORMAT(point_in_time, pattern)",
@@ -401,10 +366,10 @@ TEMPORAL_FORMATS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="dateFormat",
         can_fail=True,
     ),
-    scalar(
+    definition.scalar(
         "FROM_UNIXTIME",
-        takes(where("<INTEGER_NUMERIC>", _seconds), TEXT, optional=1),
-        returns_nullable(STRING),
+        definition.takes(definition.where("<INTEGER_NUMERIC>", _seconds), definition.TEXT, optional=1),
+        definition.returns_nullable(definition.STRING),
         _from_unixtime,
         "Formats seconds since 1970 as a string in the session time zone; the pattern defaults to `yyyy-MM-dd "
         "HH:mm:ss`.",
@@ -413,10 +378,10 @@ TEMPORAL_FORMATS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="fromUnixtime",
         can_fail=True,
     ),
-    scalar(
+    definition.scalar(
         "CONVERT_TZ",
-        takes(TEXT, TEXT, TEXT),
-        returns_nullable(STRING),
+        definition.takes(definition.TEXT, definition.TEXT, definition.TEXT),
+        definition.returns_nullable(definition.STRING),
         _convert_tz,
         "Converts a timestamp string in the format `yyyy-MM-dd HH:mm:ss` from one time zone to another.",
         usage="CONVERT_TZ(text, from_zone, to_zone)",
@@ -426,4 +391,4 @@ TEMPORAL_FORMATS_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*TEMPORAL_TEXTS_FUNCTIONS, *TEMPORAL_FORMATS_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*TEMPORAL_TEXTS_FUNCTIONS, *TEMPORAL_FORMATS_FUNCTIONS)

@@ -18,47 +18,11 @@ from typing import Any, Final
 from urllib.parse import quote_plus, unquote_plus
 
 from penstock.base.errors import UnsupportedError
+from penstock.sql.data import types
 from penstock.sql.data.arrow import Kernel
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
-from penstock.sql.data.types import (
-    BigIntType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    LocalZonedTimestampType,
-    TimestampType,
-    TimeType,
-    VarCharType,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.characters import units
-from penstock.sql.functions.definition import (
-    BINARY,
-    BOOLEAN,
-    BYTES_TYPE,
-    INT,
-    INTEGER,
-    NUMERIC,
-    POINT_IN_TIME,
-    STRING,
-    TEXT,
-    Call,
-    Operands,
-    ScalarFunction,
-    either,
-    literal,
-    per_value,
-    returns,
-    returns_nullable,
-    scalar,
-    takes,
-    value_kernel,
-    where,
-)
 from penstock.sql.functions.type_rules import is_text
 
 # --- bytes -----------------------------------------------------------------------------------------------------------
@@ -134,11 +98,11 @@ def _url_decode_again(text: str, depth: int = _DEPTH) -> str | None:
     return text
 
 
-def _depth(call: Operands, index: int) -> DataType | None:
+def _depth(call: definition.Operands, index: int) -> types.DataType | None:
     value = call.value(index)
     if isinstance(value, int) and value <= 0:
         raise ValidationError(f"URL_DECODE_RECURSIVE decodes at least once, not {value} times")
-    return INTEGER.check(call, index)
+    return definition.INTEGER.check(call, index)
 
 
 # --- hashes ----------------------------------------------------------------------------------------------------------
@@ -156,93 +120,95 @@ def _sha2(value: str | bytes, length: int) -> str:
     return _hash(f"sha{length}", value)
 
 
-def _sha2_type(call: Operands) -> DataType:
+def _sha2_type(call: definition.Operands) -> types.DataType:
     length = call.value(1)
     if isinstance(length, int) and length not in _LENGTHS:
         raise ValidationError(f"Unsupported algorithm: SHA-{length}")
-    return returns(VarCharType(128))(call)
+    return definition.returns(types.VarCharType(128))(call)
 
 
-def _build_hash_kernel(algorithm: str) -> Callable[[Call], Kernel]:
-    return lambda call: value_kernel(partial(_hash, algorithm), call.types, call.result)
+def _build_hash_kernel(algorithm: str) -> Callable[[definition.Call], Kernel]:
+    return lambda call: definition.value_kernel(partial(_hash, algorithm), call.types, call.result)
 
 
-_VALUE: Final = either(TEXT, BINARY)
+_VALUE: Final = definition.either(definition.TEXT, definition.BINARY)
 
-ENCODINGS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+ENCODINGS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "ENCODE",
-        takes(TEXT, TEXT),
-        returns(BYTES_TYPE),
-        per_value(_encode),
+        definition.takes(definition.TEXT, definition.TEXT),
+        definition.returns(definition.BYTES_TYPE),
+        definition.per_value(_encode),
         "Encodes the string to bytes in a character set, such as UTF-8 or ISO-8859-1.",
         can_fail=True,
         section="string",
         usage="ENCODE(string, charset)",
     ),
-    scalar(
+    definition.scalar(
         "DECODE",
-        takes(BINARY, TEXT),
-        returns(STRING),
-        per_value(_decode),
+        definition.takes(definition.BINARY, definition.TEXT),
+        definition.returns(definition.STRING),
+        definition.per_value(_decode),
         "Decodes bytes to a string in a character set, such as UTF-8 or ISO-8859-1.",
         can_fail=True,
         section="string",
         usage="DECODE(bytes, charset)",
     ),
-    scalar(
+    definition.scalar(
         "TO_BASE64",
-        takes(_VALUE),
-        returns(STRING),
-        per_value(_to_base64),
+        definition.takes(_VALUE),
+        definition.returns(definition.STRING),
+        definition.per_value(_to_base64),
         "Encodes a string or bytes in Base64.",
         python_name="toBase64",
         section="string",
         usage="TO_BASE64(string)",
     ),
-    scalar(
+    definition.scalar(
         "FROM_BASE64",
-        takes(_VALUE),
-        returns(STRING),
-        per_value(_from_base64),
+        definition.takes(_VALUE),
+        definition.returns(definition.STRING),
+        definition.per_value(_from_base64),
         "Decodes a Base64 string.",
         python_name="fromBase64",
         can_fail=True,
         section="string",
         usage="FROM_BASE64(string)",
     ),
-    scalar(
+    definition.scalar(
         "URL_ENCODE",
-        takes(TEXT),
-        returns_nullable(STRING),
-        per_value(_url_encode),
+        definition.takes(definition.TEXT),
+        definition.returns_nullable(definition.STRING),
+        definition.per_value(_url_encode),
         "Encodes the string for a URL, such as `a%2Fb`.",
         section="string",
         usage="URL_ENCODE(string)",
     ),
-    scalar(
+    definition.scalar(
         "URL_DECODE",
-        takes(TEXT),
-        returns_nullable(STRING),
-        per_value(_url_decode),
+        definition.takes(definition.TEXT),
+        definition.returns_nullable(definition.STRING),
+        definition.per_value(_url_decode),
         "Decodes a URL-encoded string; returns NULL if it is invalid.",
         section="string",
         usage="URL_DECODE(string)",
     ),
-    scalar(
+    definition.scalar(
         "URL_DECODE_RECURSIVE",
-        takes(TEXT, literal(where("<INTEGER_NUMERIC>", _depth)), optional=1),
-        returns_nullable(STRING),
-        per_value(_url_decode_again),
+        definition.takes(
+            definition.TEXT, definition.literal(definition.where("<INTEGER_NUMERIC>", _depth)), optional=1
+        ),
+        definition.returns_nullable(definition.STRING),
+        definition.per_value(_url_decode_again),
         "Repeats URL_DECODE until the result no longer changes, at most `depth` times, by default ten.",
         section="string",
         usage="URL_DECODE_RECURSIVE(string[, depth])",
     ),
     *(
-        scalar(
+        definition.scalar(
             name,
-            takes(_VALUE),
-            returns(CharType(length)),
+            definition.takes(_VALUE),
+            definition.returns(types.CharType(length)),
             _build_hash_kernel(name.lower()),
             f"Returns the {name} hash in hexadecimal digits.",
             section="hash",
@@ -257,11 +223,11 @@ ENCODINGS_FUNCTIONS: tuple[ScalarFunction, ...] = (
             ("SHA512", 128),
         )
     ),
-    scalar(
+    definition.scalar(
         "SHA2",
-        takes(_VALUE, INTEGER),
+        definition.takes(_VALUE, definition.INTEGER),
         _sha2_type,
-        per_value(_sha2),
+        definition.per_value(_sha2),
         "Returns the SHA-2 hash of 224, 256, 384 or 512 bits in hexadecimal digits.",
         can_fail=True,
         section="hash",
@@ -314,35 +280,37 @@ def _of_timestamp(nanoseconds: int) -> int:
     return _wrapped(31 * _of_long(milliseconds) + rest)
 
 
-def _select_hash(data_type: DataType) -> Callable[[Any], int]:
+def _select_hash(data_type: types.DataType) -> Callable[[Any], int]:
     if is_text(data_type):
         return _of_text
-    if isinstance(data_type, BooleanType):
+    if isinstance(data_type, types.BooleanType):
         return lambda value: 1231 if value else 1237
-    if isinstance(data_type, BigIntType):
+    if isinstance(data_type, types.BigIntType):
         return _of_long
-    if isinstance(data_type, DecimalType):
+    if isinstance(data_type, types.DecimalType):
         return _of_decimal
-    if isinstance(data_type, IntegralType | DateType | TimeType):
+    if isinstance(data_type, types.IntegralType | types.DateType | types.TimeType):
         return int
-    if isinstance(data_type, DoubleType):
+    if isinstance(data_type, types.DoubleType):
         return _of_double
-    if isinstance(data_type, FloatType):
+    if isinstance(data_type, types.FloatType):
         return _of_float
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+    if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType):
         return _of_timestamp
     raise UnsupportedError(f"HASH_CODE has no hash of values of type {data_type}")
 
 
-def _hash_code(call: Call) -> Kernel:
-    return value_kernel(_select_hash(call.types[0]), call.types, call.result)
+def _hash_code(call: definition.Call) -> Kernel:
+    return definition.value_kernel(_select_hash(call.types[0]), call.types, call.result)
 
 
-HASH_CODE_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+HASH_CODE_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "HASH_CODE",
-        takes(either(TEXT, BOOLEAN, NUMERIC, POINT_IN_TIME)),
-        returns(INT),
+        definition.takes(
+            definition.either(definition.TEXT, definition.BOOLEAN, definition.NUMERIC, definition.POINT_IN_TIME)
+        ),
+        definition.returns(definition.INT),
         _hash_code,
         "Returns the Java hash code of the value; for strings, its absolute value.",
         section="hash",
@@ -351,4 +319,4 @@ HASH_CODE_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*ENCODINGS_FUNCTIONS, *HASH_CODE_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*ENCODINGS_FUNCTIONS, *HASH_CODE_FUNCTIONS)

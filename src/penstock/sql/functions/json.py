@@ -23,62 +23,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.sql.data import types
 from penstock.sql.data.arrow import Datum, Kernel
 from penstock.sql.data.datetimes import format_timestamp
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
-from penstock.sql.data.types import (
-    LENGTH_MAX,
-    ArrayType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    NullType,
-    NumericType,
-    RowType,
-    TimestampType,
-    VarCharType,
-    VariantType,
-)
-from penstock.sql.functions.definition import (
-    ANY,
-    BOOLEAN_TYPE,
-    STRING,
-    TEXT,
-    UNKNOWN,
-    Call,
-    Operand,
-    Operands,
-    ScalarFunction,
-    Session,
-    literal,
-    per_value,
-    returns,
-    returns_not_null,
-    returns_nullable,
-    scalar,
-    takes,
-    value_kernel,
-    where,
-)
+from penstock.sql.functions import definition, variants
 from penstock.sql.functions.json_path import json_path
 from penstock.sql.functions.numbers import double_text
 from penstock.sql.functions.type_rules import BYTES, TEXTS
-from penstock.sql.functions.variants import (
-    Variant,
-    document,
-    key_order,
-    scalar_text,
-    storable,
-    text_in_quotes,
-    write_json,
-)
 from penstock.sql.parser.types import TypeParser
 from penstock.sql.typed import FunctionCall, Typed
 
@@ -88,16 +40,16 @@ Behaviour = Callable[[TableRuntimeError | None], Any]
 _INT_MAX: Final = 2**31
 
 
-def _input_type(call: Operands, index: int) -> DataType | None:
+def _input_type(call: definition.Operands, index: int) -> types.DataType | None:
     """Accept strings. Numbers and booleans are cast to STRING, which yields their JSON."""
     data_type = call.types[index]
-    if isinstance(data_type, NumericType | BooleanType):
-        return STRING.nullable() if data_type.is_nullable else STRING.not_null()
-    return TEXT.check(call, index)
+    if isinstance(data_type, types.NumericType | types.BooleanType):
+        return definition.STRING.nullable() if data_type.is_nullable else definition.STRING.not_null()
+    return definition.TEXT.check(call, index)
 
 
-_JSON: Final = where("<CHARACTER_STRING>", _input_type)
-_WITH_DEFAULTS: Final = tuple(takes(_JSON, TEXT, *[ANY] * count) for count in range(3))
+_JSON: Final = definition.where("<CHARACTER_STRING>", _input_type)
+_WITH_DEFAULTS: Final = tuple(definition.takes(_JSON, definition.TEXT, *[definition.ANY] * count) for count in range(3))
 
 
 def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
@@ -106,7 +58,7 @@ def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
         parsed_path, is_lax = json_path(path)
     except TableRuntimeError as wrong_path:
         return None, False, wrong_path
-    value, wrong_text = document(text)
+    value, wrong_text = variants.document(text)
     if wrong_text is not None:
         return None, is_lax, None if is_lax else wrong_text
     try:
@@ -115,17 +67,17 @@ def _lookup(text: str, path: str) -> tuple[Any, bool, TableRuntimeError | None]:
         return None, is_lax, missing
 
 
-def _behaviour(call: Operands, event: str, default: str) -> str:
+def _behaviour(call: definition.Operands, event: str, default: str) -> str:
     """Return the behaviour that the options set for an event: `NULL`, `ERROR`, `DEFAULT` and so on."""
     ending = f" ON {event}"
     return next((option.removesuffix(ending) for option in call.options if option.endswith(ending)), default)
 
 
-def _returning(call: Operands) -> DataType:
+def _returning(call: definition.Operands) -> types.DataType:
     """Return the type after RETURNING."""
     words = (" ON EMPTY", " ON ERROR", " WRAPPER")
     if not call.options or call.options[-1].endswith(words):
-        return STRING
+        return definition.STRING
     parser = TypeParser(call.options[-1])
     return parser.data_type().nullable()
 
@@ -133,7 +85,7 @@ def _returning(call: Operands) -> DataType:
 # --- JSON_EXISTS -----------------------------------------------------------------------------------------------------
 
 
-def _bind_exists(call: Call) -> Kernel:
+def _bind_exists(call: definition.Call) -> Kernel:
     behaviour = _behaviour(call.operands, "ERROR", "FALSE")
 
     def exists(text: str, path: str) -> bool | None:
@@ -144,37 +96,42 @@ def _bind_exists(call: Call) -> Kernel:
             raise error
         return {"TRUE": True, "FALSE": False}.get(behaviour)
 
-    return value_kernel(exists, call.types, call.result)
+    return definition.value_kernel(exists, call.types, call.result)
 
 
 # --- JSON_VALUE ------------------------------------------------------------------------------------------------------
 
 
-def _value_type(call: Operands) -> DataType:
+def _value_type(call: definition.Operands) -> types.DataType:
     data_type = _returning(call)
-    if not isinstance(data_type, (*TEXTS, BooleanType, IntType, DoubleType)):
+    if not isinstance(data_type, (*TEXTS, types.BooleanType, types.IntType, types.DoubleType)):
         raise ValidationError(f"Unsupported type {data_type} for RETURNING in JSON_VALUE()")
     return data_type
 
 
-def _converter(data_type: DataType) -> Callable[[Any], Any]:
+def _converter(data_type: types.DataType) -> Callable[[Any], Any]:
     if isinstance(data_type, TEXTS):
-        return lambda value: storable(scalar_text(value))
+        return lambda value: variants.storable(variants.scalar_text(value))
 
     def convert(value: Any) -> Any:
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-        if isinstance(data_type, BooleanType) and isinstance(value, bool):
+        if isinstance(data_type, types.BooleanType) and isinstance(value, bool):
             return value
-        if isinstance(data_type, DoubleType) and is_number:
+        if isinstance(data_type, types.DoubleType) and is_number:
             return float(value)
-        if isinstance(data_type, IntType) and isinstance(value, int) and is_number and -_INT_MAX <= value < _INT_MAX:
+        if (
+            isinstance(data_type, types.IntType)
+            and isinstance(value, int)
+            and is_number
+            and -_INT_MAX <= value < _INT_MAX
+        ):
             return value
-        raise TableRuntimeError(f"JSON_VALUE found {write_json(value)}, which is no {data_type.nullable()}")
+        raise TableRuntimeError(f"JSON_VALUE found {variants.write_json(value)}, which is no {data_type.nullable()}")
 
     return convert
 
 
-def _bind_value(call: Call) -> Kernel:
+def _bind_value(call: definition.Call) -> Kernel:
     convert = _converter(call.result)
     on_empty, on_error = (_behaviour(call.operands, event, "NULL") for event in ("EMPTY", "ERROR"))
     with_default = [option.rpartition(" ")[2] for option in call.options if option.startswith("DEFAULT ON ")]
@@ -195,22 +152,22 @@ def _bind_value(call: Call) -> Kernel:
             empty = TableRuntimeError("Empty result of JSON_VALUE function is not allowed")
             return otherwise(on_empty, empty, "EMPTY", defaults)
         if error is None:
-            value_text = write_json(value)
+            value_text = variants.write_json(value)
             error = TableRuntimeError(
                 f"Strict jsonpath mode requires scalar value, and the actual value is: '{value_text}'"
             )
         return otherwise(on_error, error, "ERROR", defaults)
 
-    return value_kernel(extract_value, call.types, call.result, takes_null=True)
+    return definition.value_kernel(extract_value, call.types, call.result, takes_null=True)
 
 
 # --- JSON_QUERY ------------------------------------------------------------------------------------------------------
 
 
-def _query_type(call: Operands) -> DataType:
+def _query_type(call: definition.Operands) -> types.DataType:
     data_type = _returning(call)
-    if isinstance(data_type, ArrayType):
-        if not isinstance(data_type.element_type, VarCharType):
+    if isinstance(data_type, types.ArrayType):
+        if not isinstance(data_type.element_type, types.VarCharType):
             kind = data_type.element_type
             raise ValidationError(f"Unsupported array element type '{kind}' for RETURNING ARRAY in JSON_QUERY()")
         for event in ("EMPTY", "ERROR"):
@@ -225,9 +182,11 @@ def _query_type(call: Operands) -> DataType:
 def _to_texts(value: Any) -> list[str | None]:
     """Return the elements of an array as strings: strings unchanged, other values as JSON."""
     if not isinstance(value, list):
-        raise TableRuntimeError(f"JSON_QUERY found {write_json(value)}, which is no array")
+        raise TableRuntimeError(f"JSON_QUERY found {variants.write_json(value)}, which is no array")
     return [
-        None if element is None else storable(element if isinstance(element, str) else write_json(element))
+        None
+        if element is None
+        else variants.storable(element if isinstance(element, str) else variants.write_json(element))
         for element in value
     ]
 
@@ -238,16 +197,18 @@ def _wrap(value: Any, wrapper: str) -> Any:
     return value if wrapper == "CONDITIONAL" and isinstance(value, list) else [value]
 
 
-def _wrapper(call: Operands) -> str:
+def _wrapper(call: definition.Operands) -> str:
     words = next((option for option in call.options if option.endswith("WRAPPER")), "WITHOUT WRAPPER").split()
     if "WITHOUT" in words:
         return "NEVER"
     return "CONDITIONAL" if "CONDITIONAL" in words else "ALWAYS"
 
 
-def _bind_query(call: Call) -> Kernel:
-    gives_array = isinstance(call.result, ArrayType)
-    convert: Callable[[Any], Any] = _to_texts if gives_array else lambda value: storable(write_json(value))
+def _bind_query(call: definition.Call) -> Kernel:
+    gives_array = isinstance(call.result, types.ArrayType)
+    convert: Callable[[Any], Any] = (
+        _to_texts if gives_array else lambda value: variants.storable(variants.write_json(value))
+    )
     empties: dict[str, Any] = {"EMPTY": [] if gives_array else "[]", "EMPTY ARRAY": [] if gives_array else "[]"}
     empties["EMPTY OBJECT"] = "{}"
     wrapper = _wrapper(call.operands)
@@ -266,7 +227,7 @@ def _bind_query(call: Call) -> Kernel:
         if value is None or (is_lax and not isinstance(value, dict | list)):
             return otherwise(on_empty, TableRuntimeError("Empty result of JSON_QUERY function is not allowed"))
         if not isinstance(value, dict | list):
-            value_text = f"'{value}'" if isinstance(value, str) else scalar_text(value)
+            value_text = f"'{value}'" if isinstance(value, str) else variants.scalar_text(value)
             message = f"Strict jsonpath mode requires array or object value, and the actual value is: '{value_text}'"
             return otherwise(on_error, TableRuntimeError(message))
         try:
@@ -274,7 +235,7 @@ def _bind_query(call: Call) -> Kernel:
         except TableRuntimeError as wrong:
             return otherwise(on_error, wrong)
 
-    return value_kernel(query, call.types, call.result)
+    return definition.value_kernel(query, call.types, call.result)
 
 
 # --- IS JSON ---------------------------------------------------------------------------------------------------------
@@ -284,17 +245,17 @@ def is_json(text: str | None, kind: str = "VALUE") -> bool:
     """Return whether a string is JSON of a kind: VALUE, OBJECT, ARRAY or SCALAR. False for NULL."""
     if text is None:
         return False
-    value, error = document(text)
+    value, error = variants.document(text)
     if error is not None:
         return False
     actual = "OBJECT" if isinstance(value, dict) else "ARRAY" if isinstance(value, list) else "SCALAR"
     return kind in ("VALUE", actual)
 
 
-def _bind_is_json(kind: str, negated: bool, call: Call) -> Kernel:
+def _bind_is_json(kind: str, negated: bool, call: definition.Call) -> Kernel:
     if len(call.types) == 2:
         kind = str(call.value(1))
-    holds = value_kernel(lambda text: is_json(text, kind), call.types[:1], call.result, takes_null=True)
+    holds = definition.value_kernel(lambda text: is_json(text, kind), call.types[:1], call.result, takes_null=True)
 
     def kernel(column: Datum, *words: Datum) -> Datum:
         result = holds(column)
@@ -303,15 +264,15 @@ def _bind_is_json(kind: str, negated: bool, call: Call) -> Kernel:
     return kernel
 
 
-def _kind(call: Operands, index: int) -> DataType | None:
-    return NullType() if call.value(index) in ("VALUE", "OBJECT", "ARRAY", "SCALAR") else None
+def _kind(call: definition.Operands, index: int) -> types.DataType | None:
+    return types.NullType() if call.value(index) in ("VALUE", "OBJECT", "ARRAY", "SCALAR") else None
 
 
-def _is_json(name: str, kind: str, negated: bool) -> ScalarFunction:
-    return scalar(
+def _is_json(name: str, kind: str, negated: bool) -> definition.ScalarFunction:
+    return definition.scalar(
         name,
-        takes(TEXT),
-        returns_not_null(BOOLEAN_TYPE),
+        definition.takes(definition.TEXT),
+        definition.returns_not_null(definition.BOOLEAN_TYPE),
         partial(_bind_is_json, kind, negated),
         f"Returns TRUE if the string is {'not ' if negated else ''}"
         f"{'valid JSON' if kind == 'VALUE' else f'a JSON {kind.lower()}'}.",
@@ -326,11 +287,11 @@ _TESTS: Final = tuple(
     for suffix in ("", " VALUE", " OBJECT", " ARRAY", " SCALAR")
 )
 
-JSON_QUERY_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+JSON_QUERY_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "JSON_EXISTS",
-        takes(_JSON, TEXT),
-        returns_nullable(BOOLEAN_TYPE),
+        definition.takes(_JSON, definition.TEXT),
+        definition.returns_nullable(definition.BOOLEAN_TYPE),
         _bind_exists,
         "Returns TRUE if the path finds a value in the JSON string.",
         can_fail=True,
@@ -338,7 +299,7 @@ JSON_QUERY_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="jsonExists",
         section="json",
     ),
-    scalar(
+    definition.scalar(
         "JSON_VALUE",
         _WITH_DEFAULTS,
         _value_type,
@@ -350,9 +311,9 @@ JSON_QUERY_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="jsonValue",
         section="json",
     ),
-    scalar(
+    definition.scalar(
         "JSON_QUERY",
-        takes(_JSON, TEXT),
+        definition.takes(_JSON, definition.TEXT),
         _query_type,
         _bind_query,
         "Extracts the object or array at the path from a JSON string, as STRING or ARRAY<STRING>.",
@@ -364,10 +325,10 @@ JSON_QUERY_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="json",
     ),
     *_TESTS,
-    scalar(
+    definition.scalar(
         "IS_JSON",
-        (takes(TEXT), takes(TEXT, where("<JSON_TYPE>", _kind))),
-        returns_not_null(BOOLEAN_TYPE),
+        (definition.takes(definition.TEXT), definition.takes(definition.TEXT, definition.where("<JSON_TYPE>", _kind))),
+        definition.returns_not_null(definition.BOOLEAN_TYPE),
         partial(_bind_is_json, "VALUE", False),
         "Returns TRUE if the string is JSON of the kind VALUE, OBJECT, ARRAY or SCALAR.",
         usage="IS_JSON(string[, kind])",
@@ -380,82 +341,82 @@ JSON_QUERY_FUNCTIONS: tuple[ScalarFunction, ...] = (
 #: writes a value that is not NULL
 Writer = Callable[[Any], str]
 
-_TEXT: Final = VarCharType(LENGTH_MAX)
+_TEXT: Final = types.VarCharType(types.LENGTH_MAX)
 _PLAIN: Final = (
     *TEXTS,
     *BYTES,
-    BooleanType,
-    NumericType,
-    TimestampType,
-    LocalZonedTimestampType,
-    VariantType,
-    NullType,
+    types.BooleanType,
+    types.NumericType,
+    types.TimestampType,
+    types.LocalZonedTimestampType,
+    types.VariantType,
+    types.NullType,
 )
 #: the characters that JSON escapes
 _NEEDS_ESCAPES: Final = r'["\\\x00-\x1f]'
 
 
-def becomes_json(data_type: DataType) -> bool:
+def becomes_json(data_type: types.DataType) -> bool:
     """Return whether values of a type can be written as JSON."""
-    if isinstance(data_type, MapType):
+    if isinstance(data_type, types.MapType):
         return isinstance(data_type.key_type, TEXTS) and becomes_json(data_type.value_type)
-    if isinstance(data_type, MultisetType):
+    if isinstance(data_type, types.MultisetType):
         return isinstance(data_type.element_type, TEXTS)
-    if isinstance(data_type, ArrayType | RowType):
+    if isinstance(data_type, types.ArrayType | types.RowType):
         return all(map(becomes_json, data_type.children()))
     return isinstance(data_type, _PLAIN)
 
 
-def json_text(value: Any, data_type: DataType, session: Session) -> str:
+def json_text(value: Any, data_type: types.DataType, session: definition.Session) -> str:
     """Write a value as JSON. Raises `ValidationError` for types without a JSON form."""
-    return "null" if value is None else storable(json_writer(data_type)(value))
+    return "null" if value is None else variants.storable(json_writer(data_type)(value))
 
 
 @lru_cache(maxsize=256)
-def json_writer(data_type: DataType) -> Writer:
+def json_writer(data_type: types.DataType) -> Writer:
     """Return the writer for a type. Raises `ValidationError` for types without a JSON form."""
     match data_type:
-        case BooleanType():
+        case types.BooleanType():
             return lambda value: "true" if value else "false"
-        case DoubleType() | FloatType():
+        case types.DoubleType() | types.FloatType():
             return _floating
-        case DecimalType() | IntegralType():
+        case types.DecimalType() | types.IntegralType():
             return str
-        case TimestampType():
+        case types.TimestampType():
             return lambda value: f'"{_timestamp(value)}"'
-        case LocalZonedTimestampType():
+        case types.LocalZonedTimestampType():
             return lambda value: f'"{_timestamp(value)}Z"'
-        case VariantType():
+        case types.VariantType():
             return _variant
-        case NullType():
+        case types.NullType():
             return lambda value: "null"
-        case MultisetType(element_type=element) if isinstance(element, TEXTS):
+        case types.MultisetType(element_type=element) if isinstance(element, TEXTS):
             return _object(str)
-        case ArrayType(element_type=element) if not isinstance(data_type, MultisetType):
+        case types.ArrayType(element_type=element) if not isinstance(data_type, types.MultisetType):
             return _array(json_writer(element))
-        case MapType(key_type=key, value_type=item) if isinstance(key, TEXTS):
+        case types.MapType(key_type=key, value_type=item) if isinstance(key, TEXTS):
             return _object(json_writer(item))
-        case RowType():
+        case types.RowType():
             return _row(data_type)
         case _ if isinstance(data_type, TEXTS):
-            return text_in_quotes
+            return variants.text_in_quotes
         case _ if isinstance(data_type, BYTES):
             return lambda value: f'"{base64.b64encode(value).decode()}"'
     raise ValidationError(f"Type {data_type} is not scalar or cannot be converted into JSON.")
 
 
-def json_column(column: Datum, data_type: DataType) -> Datum:
+def json_column(column: Datum, data_type: types.DataType) -> Datum:
     """Convert a column to JSON, writing each distinct value once. NULL stays NULL."""
-    if isinstance(data_type, NullType):
+    if isinstance(data_type, types.NullType):
         return pa.scalar(None, pa.string())
-    if isinstance(data_type, IntegralType):
+    if isinstance(data_type, types.IntegralType):
         return column.cast(pa.string())
-    if isinstance(data_type, BooleanType):
+    if isinstance(data_type, types.BooleanType):
         return pc.if_else(column, "true", "false")
     if isinstance(data_type, TEXTS) and not pc.any(pc.match_substring_regex(_as_array(column), _NEEDS_ESCAPES)).as_py():
         return pc.binary_join_element_wise('"', column, '"', "")
     writer = json_writer(data_type)
-    return value_kernel(lambda value: storable(writer(value)), (data_type,), _TEXT)(column)
+    return definition.value_kernel(lambda value: variants.storable(writer(value)), (data_type,), _TEXT)(column)
 
 
 def _as_array(column: Datum) -> pa.Array:
@@ -475,7 +436,7 @@ def _timestamp(nanoseconds: int) -> str:
     return f"{day}T{clock}.{fraction}" if fraction else f"{day}T{clock}"
 
 
-def _variant(value: Variant) -> str:
+def _variant(value: variants.Variant) -> str:
     return value.json()
 
 
@@ -496,16 +457,18 @@ def _object(write: Writer) -> Writer:
                     f"Key at index {index} was null. This is not supported during conversion to JSON."
                 )
             by_key[key] = value
-        ordered = sorted(by_key.items(), key=lambda pair: key_order(pair[0]))
-        return "{" + ",".join([f"{text_in_quotes(key)}:{_or_null(write, value)}" for key, value in ordered]) + "}"
+        ordered = sorted(by_key.items(), key=lambda pair: variants.key_order(pair[0]))
+        return (
+            "{" + ",".join([f"{variants.text_in_quotes(key)}:{_or_null(write, value)}" for key, value in ordered]) + "}"
+        )
 
     return text
 
 
-def _row(row: RowType) -> Writer:
-    indices = sorted(range(len(row.fields)), key=lambda index: key_order(row.fields[index].name))
+def _row(row: types.RowType) -> Writer:
+    indices = sorted(range(len(row.fields)), key=lambda index: variants.key_order(row.fields[index].name))
     parts = [
-        (f"{text_in_quotes(row.fields[index].name)}:", index, json_writer(row.fields[index].data_type))
+        (f"{variants.text_in_quotes(row.fields[index].name)}:", index, json_writer(row.fields[index].data_type))
         for index in indices
     ]
 
@@ -536,12 +499,12 @@ def embedded_operands(name: str, operands: Sequence[Typed]) -> tuple[str, ...]:
     return (f"EMBEDDED {' '.join(indices)}",) if indices else ()
 
 
-def _embedded(call: Call) -> frozenset[int]:
+def _embedded(call: definition.Call) -> frozenset[int]:
     embedded = next((option for option in call.options if option.startswith("EMBEDDED ")), "EMBEDDED")
     return frozenset(map(int, embedded.split()[1:]))
 
 
-def _texts(call: Call, operands: Sequence[Datum], indices: Sequence[int]) -> list[Datum]:
+def _texts(call: definition.Call, operands: Sequence[Datum], indices: Sequence[int]) -> list[Datum]:
     """Return operands as columns of JSON. NULL stays NULL."""
     ready = _embedded(call)
     return [operands[index] if index in ready else json_column(operands[index], call.types[index]) for index in indices]
@@ -555,15 +518,15 @@ def _joined(parts: Sequence[Datum], begin: str, end: str) -> Datum:
     return pc.binary_join_element_wise(begin, pc.fill_null(inside, ""), end, "")
 
 
-def _bind_object(call: Call) -> Kernel:
+def _bind_object(call: definition.Call) -> Kernel:
     keeps_null = "ABSENT ON NULL" not in call.options
     indices: dict[str, list[int]] = {}
     for index in range(0, len(call.types), 2):
         indices.setdefault(str(call.value(index)), []).append(index + 1)
-    names = sorted(indices, key=key_order)
+    names = sorted(indices, key=variants.key_order)
 
     def part(operands: Sequence[Datum], name: str) -> Datum:
-        label = f"{text_in_quotes(name)}:"
+        label = f"{variants.text_in_quotes(name)}:"
         texts = _texts(call, operands, indices[name][-1:] if keeps_null else indices[name][::-1])
         text = texts[0] if len(texts) == 1 else pc.coalesce(*texts)
         return pc.binary_join_element_wise(label, pc.fill_null(text, "null") if keeps_null else text, "")
@@ -571,7 +534,7 @@ def _bind_object(call: Call) -> Kernel:
     return lambda *operands: _joined([part(operands, name) for name in names], "{", "}")
 
 
-def _bind_array(call: Call) -> Kernel:
+def _bind_array(call: definition.Call) -> Kernel:
     keeps_null = "NULL ON NULL" in call.options
 
     def kernel(*operands: Datum) -> Datum:
@@ -581,7 +544,7 @@ def _bind_array(call: Call) -> Kernel:
     return kernel
 
 
-def _bind_string(call: Call) -> Kernel:
+def _bind_string(call: definition.Call) -> Kernel:
     return lambda column: json_column(column, call.types[0])
 
 
@@ -589,10 +552,10 @@ def _json(text: str) -> str | None:
     """Parse JSON and write it without whitespace. A blank string is NULL."""
     if not text.strip():
         return None
-    value, error = document(text)
+    value, error = variants.document(text)
     if error is not None:
         raise TableRuntimeError(f"Invalid JSON string in JSON(value) function: {error}")
-    return storable(write_json(value))
+    return variants.storable(variants.write_json(value))
 
 
 # --- quotes ----------------------------------------------------------------------------------------------------------
@@ -640,39 +603,39 @@ def _unquote(text: str) -> str:
         except ValueError:
             return text
         position += 4
-    return storable("".join(chars))
+    return variants.storable("".join(chars))
 
 
 # --- the functions ---------------------------------------------------------------------------------------------------
 
 
-def _json_operand(call: Operands, index: int) -> DataType | None:
+def _json_operand(call: definition.Operands, index: int) -> types.DataType | None:
     data_type = call.types[index]
-    return data_type if becomes_json(data_type) or isinstance(data_type, NullType) else None
+    return data_type if becomes_json(data_type) or isinstance(data_type, types.NullType) else None
 
 
-def _key(call: Operands, index: int) -> DataType | None:
-    return None if call.value(index) in (None, UNKNOWN) else TEXT.check(call, index)
+def _key(call: definition.Operands, index: int) -> types.DataType | None:
+    return None if call.value(index) in (None, definition.UNKNOWN) else definition.TEXT.check(call, index)
 
 
-def _may_have_null_keys(call: Operands) -> bool:
+def _may_have_null_keys(call: definition.Operands) -> bool:
     return any(map(_has_nullable_keys, call.types))
 
 
-def _has_nullable_keys(data_type: DataType) -> bool:
-    if isinstance(data_type, MapType) and data_type.key_type.is_nullable:
+def _has_nullable_keys(data_type: types.DataType) -> bool:
+    if isinstance(data_type, types.MapType) and data_type.key_type.is_nullable:
         return True
     return any(map(_has_nullable_keys, data_type.children()))
 
 
-_VALUE: Final = where("<JSON_ARGUMENT>", _json_operand)
-_KEY: Final[Operand] = literal(Operand(TEXT.label, _key))
+_VALUE: Final = definition.where("<JSON_ARGUMENT>", _json_operand)
+_KEY: Final[definition.Operand] = definition.literal(definition.Operand(definition.TEXT.label, _key))
 
-JSON_CONSTRUCTION_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+JSON_CONSTRUCTION_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "JSON_STRING",
-        takes(_VALUE),
-        returns(STRING),
+        definition.takes(_VALUE),
+        definition.returns(definition.STRING),
         _bind_string,
         "Serializes a value of any type to JSON.",
         can_fail=_may_have_null_keys,
@@ -680,10 +643,10 @@ JSON_CONSTRUCTION_FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="jsonString",
         section="json",
     ),
-    scalar(
+    definition.scalar(
         "JSON_OBJECT",
-        (takes(), takes(_KEY, _VALUE, repeated=2)),
-        returns_not_null(STRING),
+        (definition.takes(), definition.takes(_KEY, _VALUE, repeated=2)),
+        definition.returns_not_null(definition.STRING),
         _bind_object,
         "Creates a JSON object of the keys and values. Keys are constants.",
         can_fail=_may_have_null_keys,
@@ -692,10 +655,10 @@ JSON_CONSTRUCTION_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="json",
         is_folded=False,
     ),
-    scalar(
+    definition.scalar(
         "JSON_ARRAY",
-        (takes(), takes(_VALUE, repeated=1)),
-        returns_not_null(STRING),
+        (definition.takes(), definition.takes(_VALUE, repeated=1)),
+        definition.returns_not_null(definition.STRING),
         _bind_array,
         "Creates a JSON array of the values.",
         can_fail=_may_have_null_keys,
@@ -704,11 +667,11 @@ JSON_CONSTRUCTION_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="json",
         is_folded=False,
     ),
-    scalar(
+    definition.scalar(
         "JSON",
-        takes(TEXT),
-        returns_nullable(STRING),
-        per_value(_json),
+        definition.takes(definition.TEXT),
+        definition.returns_nullable(definition.STRING),
+        definition.per_value(_json),
         "Inserts a JSON string into JSON_OBJECT or JSON_ARRAY unquoted, as a JSON value.",
         can_fail=True,
         usage="JSON(string)",
@@ -716,21 +679,21 @@ JSON_CONSTRUCTION_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="json",
         is_folded=False,
     ),
-    scalar(
+    definition.scalar(
         "JSON_QUOTE",
-        takes(TEXT),
-        returns(STRING),
-        per_value(_quote),
+        definition.takes(definition.TEXT),
+        definition.returns(definition.STRING),
+        definition.per_value(_quote),
         "Quotes the string as a JSON value, escaping special and non-ASCII characters.",
         usage="JSON_QUOTE(string)",
         python_name="jsonQuote",
         section="json",
     ),
-    scalar(
+    definition.scalar(
         "JSON_UNQUOTE",
-        takes(TEXT),
-        returns(STRING),
-        per_value(_unquote),
+        definition.takes(definition.TEXT),
+        definition.returns(definition.STRING),
+        definition.per_value(_unquote),
         "Unquotes a JSON string value. A string that is not a quoted JSON string is returned unchanged.",
         usage="JSON_UNQUOTE(string)",
         python_name="jsonUnquote",
@@ -739,4 +702,4 @@ JSON_CONSTRUCTION_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*JSON_QUERY_FUNCTIONS, *JSON_CONSTRUCTION_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*JSON_QUERY_FUNCTIONS, *JSON_CONSTRUCTION_FUNCTIONS)

@@ -35,35 +35,14 @@ from penstock.sql.data.types import (
     NumericType,
 )
 from penstock.sql.functions import datetime as temporal_arithmetic
-from penstock.sql.functions.definition import (
-    AS_DOUBLE,
-    AS_INT,
-    DOUBLE,
-    INTERVAL,
-    NUMERIC,
-    UNKNOWN,
-    Call,
-    Operand,
-    Operands,
-    ScalarFunction,
-    Signature,
-    arrow,
-    either,
-    returns,
-    returns_not_null,
-    returns_operand,
-    scalar,
-    takes,
-    value_kernel,
-    where,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.numbers import RESULTS, as_decimals, decimal_kernel, fitted, quotients, remainders
 from penstock.sql.functions.type_rules import INTERVALS, TIMES, as_decimal, is_text, least_restrictive, rounded_decimal
 
 _APPROXIMATE: Final = (FloatType, DoubleType)
 
 
-def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
+def _number(call: definition.Operands, index: int, exact: bool = False) -> DataType | None:
     """Accept one of two numbers. NULL takes the other one's type. FLOAT or DOUBLE with DECIMAL: both become DOUBLE.
     FLOAT with DOUBLE is not cast, because the first type is the type of the result.
 
@@ -76,23 +55,23 @@ def _number(call: Operands, index: int, exact: bool = False) -> DataType | None:
         return None
     kinds = (operand_type, other)
     if any(isinstance(kind, DecimalType) for kind in kinds) and any(isinstance(kind, _APPROXIMATE) for kind in kinds):
-        return DOUBLE.nullable() if operand_type.is_nullable else DOUBLE.not_null()
+        return definition.DOUBLE.nullable() if operand_type.is_nullable else definition.DOUBLE.not_null()
     return operand_type
 
 
-_NUMBER = where("<NUMERIC>", _number)
-_EXACT = where("<EXACT_NUMERIC>", partial(_number, exact=True))
+_NUMBER = definition.where("<NUMERIC>", _number)
+_EXACT = definition.where("<EXACT_NUMERIC>", partial(_number, exact=True))
 
 
-def _is_temporal(call: Operands | Call) -> bool:
+def _is_temporal(call: definition.Operands | definition.Call) -> bool:
     return any(isinstance(operand_type, (*TIMES, *INTERVALS)) for operand_type in call.types)
 
 
 # --- what they give --------------------------------------------------------------------------------------------------
 
 
-def _result(operator: str) -> Callable[[Operands], DataType]:
-    def rule(call: Operands) -> DataType:
+def _result(operator: str) -> Callable[[definition.Operands], DataType]:
+    def rule(call: definition.Operands) -> DataType:
         if _is_temporal(call):
             return temporal_arithmetic.result_type(operator, call)
         if operator == "/":
@@ -103,7 +82,7 @@ def _result(operator: str) -> Callable[[Operands], DataType]:
     return rule
 
 
-def _number_type(operator: str, call: Operands) -> DataType:
+def _number_type(operator: str, call: definition.Operands) -> DataType:
     first, other = call.types
     if isinstance(first, _APPROXIMATE) or isinstance(other, _APPROXIMATE):
         return _common(call.types)
@@ -119,19 +98,19 @@ def _common(types: tuple[DataType, ...]) -> DataType:
     return common_type
 
 
-def _check_divisor(call: Operands) -> None:
+def _check_divisor(call: definition.Operands) -> None:
     """Reject a constant zero as floating-point divisor at planning time, as Flink does; so no constant is infinite."""
     divisor = call.value(1)
     is_floating = any(isinstance(operand_type, _APPROXIMATE) for operand_type in call.types)
-    if is_floating and divisor is not UNKNOWN and divisor == 0:
+    if is_floating and divisor is not definition.UNKNOWN and divisor == 0:
         raise ValidationError("Division by zero")
 
 
 # --- how they run ----------------------------------------------------------------------------------------------------
 
 
-def _bind(operator: str) -> Callable[[Call], Kernel]:
-    def bind(call: Call) -> Kernel:
+def _bind(operator: str) -> Callable[[definition.Call], Kernel]:
+    def bind(call: definition.Call) -> Kernel:
         if _is_temporal(call):
             return temporal_arithmetic.bind(operator, call)
         if any(isinstance(operand_type, DecimalType) for operand_type in call.types):
@@ -179,10 +158,10 @@ def _by_constant(operator: str, divisor: int, common: pa.DataType, result: pa.Da
     return kernel
 
 
-def _may_divide_by_zero(call: Operands) -> bool:
+def _may_divide_by_zero(call: definition.Operands) -> bool:
     """Return whether a division may fail: not for integers and floats divided by a constant other than zero."""
     is_plain = all(isinstance(operand_type, (IntegralType, *_APPROXIMATE)) for operand_type in call.types)
-    return not is_plain or call.value(1) is UNKNOWN or not call.value(1)
+    return not is_plain or call.value(1) is definition.UNKNOWN or not call.value(1)
 
 
 def _quotient(dividend: Datum, divisor: Datum) -> Datum:
@@ -202,15 +181,15 @@ _FLOATING: Final[dict[str, Kernel]] = {"+": pc.add, "-": pc.subtract, "*": pc.mu
 _WHOLE: Final[dict[str, Kernel]] = {**_FLOATING, "/": _quotient, "MOD": _remainder}
 
 
-def _negate(call: Call) -> Kernel:
+def _negate(call: definition.Call) -> Kernel:
     return temporal_arithmetic.bind("MINUS_PREFIX", call) if _is_temporal(call) else pc.negate
 
 
-def _same(call: Call) -> Kernel:
+def _same(call: definition.Call) -> Kernel:
     return lambda column: column
 
 
-def _with_times(operator: str, numbers: Signature) -> tuple[Signature, ...]:
+def _with_times(operator: str, numbers: definition.Signature) -> tuple[definition.Signature, ...]:
     return (numbers, *temporal_arithmetic.SIGNATURES.get(operator, ()))
 
 
@@ -227,11 +206,11 @@ _BINARY: Final = (
     ("/", "divide", "number1 / number2", "Returns number1 divided by number2; the quotient of integers is an integer."),
 )
 
-ARITHMETIC_FUNCTIONS: tuple[ScalarFunction, ...] = (
+ARITHMETIC_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     *(
-        scalar(
+        definition.scalar(
             operator,
-            _with_times(operator, takes(_NUMBER, _NUMBER)),
+            _with_times(operator, definition.takes(_NUMBER, _NUMBER)),
             _result(operator),
             _bind(operator),
             summary,
@@ -242,9 +221,9 @@ ARITHMETIC_FUNCTIONS: tuple[ScalarFunction, ...] = (
         )
         for operator, python_name, usage, summary in _BINARY
     ),
-    scalar(
+    definition.scalar(
         "MOD",
-        takes(_EXACT, _EXACT),
+        definition.takes(_EXACT, _EXACT),
         _result("MOD"),
         _bind("MOD"),
         "Returns the remainder of number1 divided by number2, with the sign of number1.",
@@ -254,20 +233,20 @@ ARITHMETIC_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="arithmetic",
         can_fail=_may_divide_by_zero,
     ),
-    scalar(
+    definition.scalar(
         "MINUS_PREFIX",
-        _with_times("MINUS_PREFIX", takes(NUMERIC)),
-        returns_operand(0),
+        _with_times("MINUS_PREFIX", definition.takes(definition.NUMERIC)),
+        definition.returns_operand(0),
         _negate,
         "Returns the negated number.",
         python_name="minusPrefix",
         usage="-number",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "PLUS_PREFIX",
-        _with_times("PLUS_PREFIX", takes(NUMERIC)),
-        returns_operand(0),
+        _with_times("PLUS_PREFIX", definition.takes(definition.NUMERIC)),
+        definition.returns_operand(0),
         _same,
         "Returns the number.",
         python_name="plusPrefix",
@@ -281,30 +260,34 @@ _DEGREES: Final = 57.29577951308232
 _RADIANS: Final = 0.017453292519943295
 
 
-def _as_double(call: Operands, index: int) -> DataType | None:
+def _as_double(call: definition.Operands, index: int) -> DataType | None:
     """Accept numbers, but not strings, which are cast implicitly elsewhere."""
-    return None if is_text(call.types[index]) else AS_DOUBLE.check(call, index)
+    return None if is_text(call.types[index]) else definition.AS_DOUBLE.check(call, index)
 
 
-_DOUBLE = where("<NUMERIC>", _as_double)
+_DOUBLE = definition.where("<NUMERIC>", _as_double)
 
 
-def _sized(call: Operands, index: int) -> DataType | None:
+def _sized(call: definition.Operands, index: int) -> DataType | None:
     data_type = call.types[index]
-    return NUMERIC.check(call, index) if isinstance(data_type, NullType) else INTERVAL.check(call, index)
+    return (
+        definition.NUMERIC.check(call, index)
+        if isinstance(data_type, NullType)
+        else definition.INTERVAL.check(call, index)
+    )
 
 
-_SIZED: Operand = either(NUMERIC, where("<INTERVAL>", _sized))
+_SIZED: definition.Operand = definition.either(definition.NUMERIC, definition.where("<INTERVAL>", _sized))
 
 
-def _absolute(call: Call) -> Kernel:
+def _absolute(call: definition.Call) -> Kernel:
     if not isinstance(call.result, DayTimeIntervalType):
         return lambda column: pc.abs(column)
     kind = arrow_type(call.result)
     return lambda column: pc.cast(pc.abs(pc.cast(column, pa.int64())), kind)
 
 
-def _sign(call: Call) -> Kernel:
+def _sign(call: definition.Call) -> Kernel:
     kind = call.result
     if isinstance(kind, DecimalType):
         return lambda column: fitted(pc.cast(pc.sign(column), pa.decimal128(19, 0)), kind)
@@ -357,17 +340,17 @@ _OF_ONE: Final[tuple[tuple[str, Callable[[Datum], Datum], str], ...]] = (
 )
 
 
-def _constant(value: float) -> Callable[[Call], Kernel]:
+def _constant(value: float) -> Callable[[definition.Call], Kernel]:
     return lambda call: lambda: pa.scalar(value)
 
 
-MATHEMATICS_FUNCTIONS: tuple[ScalarFunction, ...] = (
+MATHEMATICS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     *(
-        scalar(
+        definition.scalar(
             name,
-            takes(_DOUBLE),
-            returns(DOUBLE),
-            arrow(function),
+            definition.takes(_DOUBLE),
+            definition.returns(definition.DOUBLE),
+            definition.arrow(function),
             summary,
             python_name=name.lower(),
             usage=f"{name}(number)",
@@ -375,70 +358,70 @@ MATHEMATICS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         )
         for name, function, summary in _OF_ONE
     ),
-    scalar(
+    definition.scalar(
         "LOG",
-        (takes(_DOUBLE), takes(_DOUBLE, _DOUBLE)),
-        returns(DOUBLE),
-        arrow(_log_of_base),
+        (definition.takes(_DOUBLE), definition.takes(_DOUBLE, _DOUBLE)),
+        definition.returns(definition.DOUBLE),
+        definition.arrow(_log_of_base),
         "Returns the logarithm to the base, by default the natural logarithm.",
         python_name="log",
         usage="LOG([base, ]number)",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "POWER",
-        takes(_DOUBLE, _DOUBLE),
-        returns(DOUBLE),
-        arrow(pc.power),
+        definition.takes(_DOUBLE, _DOUBLE),
+        definition.returns(definition.DOUBLE),
+        definition.arrow(pc.power),
         "Returns number1 raised to the power of number2.",
         python_name="power",
         usage="POWER(number1, number2)",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "ATAN2",
-        takes(_DOUBLE, _DOUBLE),
-        returns(DOUBLE),
-        arrow(pc.atan2),
+        definition.takes(_DOUBLE, _DOUBLE),
+        definition.returns(definition.DOUBLE),
+        definition.arrow(pc.atan2),
         "Returns the arc tangent of the coordinates (number2, number1).",
         python_name="atan2",
         usage="ATAN2(number1, number2)",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "ABS",
-        takes(_SIZED),
-        returns_operand(0),
+        definition.takes(_SIZED),
+        definition.returns_operand(0),
         _absolute,
         "Returns the absolute value.",
         python_name="abs",
         usage="ABS(number)",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "SIGN",
-        takes(NUMERIC),
-        returns_operand(0),
+        definition.takes(definition.NUMERIC),
+        definition.returns_operand(0),
         _sign,
         "Returns the sign of the number: 1, -1 or 0.",
         python_name="sign",
         usage="SIGN(number)",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "PI",
-        takes(),
-        returns_not_null(DOUBLE),
+        definition.takes(),
+        definition.returns_not_null(definition.DOUBLE),
         _constant(math.pi),
         "Returns the ratio of a circle's circumference to its diameter.",
         python_name="pi",
         usage="PI()",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "E",
-        takes(),
-        returns_not_null(DOUBLE),
+        definition.takes(),
+        definition.returns_not_null(definition.DOUBLE),
         _constant(math.e),
         "Returns the base of the natural logarithm.",
         python_name="e",
@@ -452,7 +435,7 @@ _ROUNDING_CONTEXT: Final = Context(prec=1200, Emax=9999, Emin=-9999)
 _Floats = npt.NDArray[np.float64]
 
 
-def _rounded_type(call: Operands) -> DataType:
+def _rounded_type(call: definition.Operands) -> DataType:
     """Return the operand's type. A decimal has the digits that remain, if their number is constant."""
     data_type = call.types[0]
     if isinstance(data_type, DecimalType):
@@ -462,11 +445,11 @@ def _rounded_type(call: Operands) -> DataType:
     return data_type.nullable() if call.any_nullable() else data_type.not_null()
 
 
-def _bind_rounding(mode: str) -> Callable[[Call], Kernel]:
-    def bind(call: Call) -> Kernel:
+def _bind_rounding(mode: str) -> Callable[[definition.Call], Kernel]:
+    def bind(call: definition.Call) -> Kernel:
         digits = call.value(1) if len(call.types) == 2 else 0
-        by_value = value_kernel(_of_value(call, mode), call.types, call.result)
-        if digits is UNKNOWN or not isinstance(digits, int):
+        by_value = definition.value_kernel(_of_value(call, mode), call.types, call.result)
+        if digits is definition.UNKNOWN or not isinstance(digits, int):
             return by_value
         fast = _of_column(call.types[0], call.result, digits, mode)
 
@@ -482,7 +465,7 @@ def _bind_rounding(mode: str) -> Callable[[Call], Kernel]:
 # --- value by value --------------------------------------------------------------------------------------------------
 
 
-def _of_value(call: Call, mode: str) -> Callable[..., object]:
+def _of_value(call: definition.Call, mode: str) -> Callable[..., object]:
     kind, result = call.types[0], call.result
     if isinstance(kind, DecimalType) and isinstance(result, DecimalType):
         limit = Decimal(10) ** (result.precision - result.scale)
@@ -590,10 +573,10 @@ def _round_sizes(sizes: _Floats, digits: int, mode: str) -> _Floats:
     return number(times + (number(times + 1) <= sizes))
 
 
-_SIGNATURES: Final = (takes(NUMERIC), takes(NUMERIC, AS_INT))
+_SIGNATURES: Final = (definition.takes(definition.NUMERIC), definition.takes(definition.NUMERIC, definition.AS_INT))
 
-ROUNDING_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+ROUNDING_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "ROUND",
         _SIGNATURES,
         _rounded_type,
@@ -604,7 +587,7 @@ ROUNDING_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="arithmetic",
         can_fail=True,
     ),
-    scalar(
+    definition.scalar(
         "TRUNCATE",
         _SIGNATURES,
         _rounded_type,
@@ -618,4 +601,4 @@ ROUNDING_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*ARITHMETIC_FUNCTIONS, *MATHEMATICS_FUNCTIONS, *ROUNDING_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*ARITHMETIC_FUNCTIONS, *MATHEMATICS_FUNCTIONS, *ROUNDING_FUNCTIONS)

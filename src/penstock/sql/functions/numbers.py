@@ -31,39 +31,15 @@ from penstock.codecs.arrow_columns import exact_cast
 from penstock.sql.data.arrow import Datum, Kernel, apply_validity, arrow_type, flat_values, to_full_array
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import PRECISION_MAX, DataType, DecimalType
-from penstock.sql.functions.definition import (
-    AS_INT,
-    BYTES_TYPE,
-    DOUBLE,
-    INT,
-    INTEGER,
-    STRING,
-    TEXT,
-    UNKNOWN,
-    Call,
-    ScalarFunction,
-    per_value,
-    returns,
-    returns_nullable,
-    scalar,
-    takes,
-    value_kernel,
-)
-from penstock.sql.functions.type_rules import (
-    as_decimal,
-    product_of_decimals,
-    quotient_of_decimals,
-    remainder_of_decimals,
-    sum_of_decimals,
-)
+from penstock.sql.functions import definition, type_rules
 
 #: the result type of each operator
 RESULTS: Final[dict[str, Callable[[DecimalType, DecimalType], DecimalType]]] = {
-    "+": sum_of_decimals,
-    "-": sum_of_decimals,
-    "*": product_of_decimals,
-    "/": quotient_of_decimals,
-    "MOD": remainder_of_decimals,
+    "+": type_rules.sum_of_decimals,
+    "-": type_rules.sum_of_decimals,
+    "*": type_rules.product_of_decimals,
+    "/": type_rules.quotient_of_decimals,
+    "MOD": type_rules.remainder_of_decimals,
 }
 _WIDEST: Final = 76
 _EXACT: Final = Context(prec=400)
@@ -71,12 +47,12 @@ _EXACT: Final = Context(prec=400)
 
 def decimal_kernel(operator: str, data_type: DataType, other: DataType, result: DataType) -> Kernel:
     """Return the kernel of an operator for decimals and integers. The result may also be an integer."""
-    left, right = as_decimal(data_type), as_decimal(other)
-    wide = as_decimal(result)
+    left, right = type_rules.as_decimal(data_type), type_rules.as_decimal(other)
+    wide = type_rules.as_decimal(result)
     if operator in _PLAIN and _has_all_digits(operator, left, right):
         return _plain(operator, left, right)
     make = _WIDE[operator](left, right, wide)
-    by_value = value_kernel(_BY_VALUE[operator](wide), (left, right), wide)
+    by_value = definition.value_kernel(_BY_VALUE[operator](wide), (left, right), wide)
     target = arrow_type(result)
 
     def kernel(first: Datum, second: Datum) -> Datum:
@@ -372,12 +348,12 @@ def check_bound(bound: int) -> None:
 # --- RAND ------------------------------------------------------------------------------------------------------------
 
 
-def _doubles(call: Call) -> Kernel:
+def _doubles(call: definition.Call) -> Kernel:
     if not call.types:
         return lambda rows: pc.random(rows)
     seed = call.value(0)
-    if seed is UNKNOWN:
-        by_value = value_kernel(lambda row_seed: JavaRandom(row_seed).next_double(), call.types, call.result)
+    if seed is definition.UNKNOWN:
+        by_value = definition.value_kernel(lambda row_seed: JavaRandom(row_seed).next_double(), call.types, call.result)
         return lambda rows, column: by_value(column)
     if not isinstance(seed, int):
         return lambda rows, column: pa.scalar(None, pa.float64())
@@ -388,12 +364,14 @@ def _doubles(call: Call) -> Kernel:
 # --- RAND_INTEGER ----------------------------------------------------------------------------------------------------
 
 
-def _integers(call: Call) -> Kernel:
+def _integers(call: definition.Call) -> Kernel:
     if len(call.types) == 1:
         return _each(random.randrange)
     seed = call.value(0)
-    if seed is UNKNOWN:
-        by_value = value_kernel(lambda row_seed, bound: JavaRandom(row_seed).next_int(bound), call.types, call.result)
+    if seed is definition.UNKNOWN:
+        by_value = definition.value_kernel(
+            lambda row_seed, bound: JavaRandom(row_seed).next_int(bound), call.types, call.result
+        )
         return lambda rows, seeds, bounds: by_value(seeds, bounds)
     if not isinstance(seed, int):
         return lambda rows, seeds, bounds: pa.scalar(None, pa.int32())
@@ -416,11 +394,11 @@ def _each(draw: Callable[[int], int]) -> Kernel:
     return kernel
 
 
-RANDOM_NUMBERS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+RANDOM_NUMBERS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "RAND",
-        (takes(), takes(AS_INT)),
-        returns(DOUBLE),
+        (definition.takes(), definition.takes(definition.AS_INT)),
+        definition.returns(definition.DOUBLE),
         _doubles,
         "Returns a random number from 0 (inclusive) to 1 (exclusive); a seed makes the sequence repeatable.",
         python_name="rand",
@@ -429,10 +407,10 @@ RANDOM_NUMBERS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         is_deterministic=False,
         takes_rows=True,
     ),
-    scalar(
+    definition.scalar(
         "RAND_INTEGER",
-        (takes(AS_INT), takes(AS_INT, AS_INT)),
-        returns(INT),
+        (definition.takes(definition.AS_INT), definition.takes(definition.AS_INT, definition.AS_INT)),
+        definition.returns(definition.INT),
         _integers,
         "Returns a random integer from 0 (inclusive) to the bound (exclusive); a seed makes the sequence repeatable.",
         python_name="randInteger",
@@ -465,32 +443,32 @@ def _bytes(digits: str) -> bytes | None:
     return bytes.fromhex(f"00{digits[1:]}" if len(digits) % 2 else digits)
 
 
-NUMBER_TEXTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+NUMBER_TEXTS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "BIN",
-        takes(INTEGER),
-        returns(STRING),
-        per_value(_binary),
+        definition.takes(definition.INTEGER),
+        definition.returns(definition.STRING),
+        definition.per_value(_binary),
         "Returns the integer in binary format.",
         python_name="bin",
         usage="BIN(integer)",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "HEX",
-        (takes(INTEGER), takes(TEXT)),
-        returns(STRING),
-        per_value(_hexadecimal),
+        (definition.takes(definition.INTEGER), definition.takes(definition.TEXT)),
+        definition.returns(definition.STRING),
+        definition.per_value(_hexadecimal),
         "Returns an integer, or the UTF-8 bytes of a string, in hexadecimal format.",
         python_name="hex",
         usage="HEX(value)",
         section="arithmetic",
     ),
-    scalar(
+    definition.scalar(
         "UNHEX",
-        takes(TEXT),
-        returns_nullable(BYTES_TYPE),
-        per_value(_bytes),
+        definition.takes(definition.TEXT),
+        definition.returns_nullable(definition.BYTES_TYPE),
+        definition.per_value(_bytes),
         "Decodes hexadecimal digits to bytes; returns NULL if the string has other characters.",
         python_name="unhex",
         usage="UNHEX(string)",
@@ -530,4 +508,4 @@ def _plain_or_scientific(number: Decimal, value: float) -> str:
     return f"{prefix}{integer}.{digit_text[exponent + 1 :] or '0'}"
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*RANDOM_NUMBERS_FUNCTIONS, *NUMBER_TEXTS_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*RANDOM_NUMBERS_FUNCTIONS, *NUMBER_TEXTS_FUNCTIONS)

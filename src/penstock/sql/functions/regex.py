@@ -19,25 +19,8 @@ import pyarrow.compute as pc
 from penstock.sql.data.arrow import Datum, Kernel
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.data.types import ArrayType, DataType
+from penstock.sql.functions import definition
 from penstock.sql.functions.characters import unit_length
-from penstock.sql.functions.definition import (
-    BOOLEAN_TYPE,
-    INT,
-    INTEGER,
-    STRING,
-    TEXT,
-    Call,
-    Operands,
-    ResultRule,
-    ScalarFunction,
-    Signature,
-    per_value,
-    returns,
-    returns_nullable,
-    scalar,
-    takes,
-    value_kernel,
-)
 from penstock.sql.functions.java_regex import GROUP, InvalidPatternError, compiled, linear, matches, replaced, split
 
 
@@ -55,8 +38,8 @@ def contains_match(text: str, pattern: str) -> bool:
     return regex is not None and regex.search(text) is not None
 
 
-def _contains(call: Call) -> Kernel:
-    general = value_kernel(contains_match, call.types, call.result)
+def _contains(call: definition.Call) -> Kernel:
+    general = definition.value_kernel(contains_match, call.types, call.result)
     pattern = call.value(1)
     re2_pattern = linear(pattern) if isinstance(pattern, str) and pattern and _known(pattern) is not None else None
     if re2_pattern is None:
@@ -64,8 +47,8 @@ def _contains(call: Call) -> Kernel:
     return lambda texts, *operands: pc.match_substring_regex(texts, re2_pattern)
 
 
-def _extract_group(call: Call) -> Kernel:
-    general = value_kernel(_extract, call.types, call.result)
+def _extract_group(call: definition.Call) -> Kernel:
+    general = definition.value_kernel(_extract, call.types, call.result)
     pattern, group = call.value(1), call.value(2) if len(call.types) > 2 else 0
     if not isinstance(pattern, str) or not isinstance(group, int) or _known(pattern) is None:
         return general
@@ -123,26 +106,26 @@ def _split(text: str, pattern: str) -> list[str] | None:
     return None if regex is None else split(regex, text, -1)
 
 
-_TEXTS = ArrayType(STRING)
-_TWO = takes(TEXT, TEXT)
-_WITH_GROUP = takes(TEXT, TEXT, INTEGER, optional=1)
+_TEXTS = ArrayType(definition.STRING)
+_TWO = definition.takes(definition.TEXT, definition.TEXT)
+_WITH_GROUP = definition.takes(definition.TEXT, definition.TEXT, definition.INTEGER, optional=1)
 
 
 def _define(
     name: str,
-    signatures: Signature | Sequence[Signature],
-    result: ResultRule,
+    signatures: definition.Signature | Sequence[definition.Signature],
+    result: definition.ResultRule,
     function: Callable[..., object],
     usage: str,
     summary: str,
     python_name: str = "",
-    bind: Callable[[Call], Kernel] | None = None,
-) -> ScalarFunction:
-    return scalar(
+    bind: Callable[[definition.Call], Kernel] | None = None,
+) -> definition.ScalarFunction:
+    return definition.scalar(
         name,
         signatures,
         result,
-        bind or per_value(function),
+        bind or definition.per_value(function),
         summary,
         usage=usage,
         python_name=python_name,
@@ -150,11 +133,11 @@ def _define(
     )
 
 
-REGULAR_EXPRESSIONS_FUNCTIONS: tuple[ScalarFunction, ...] = (
+REGULAR_EXPRESSIONS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     _define(
         "REGEXP",
         _TWO,
-        returns(BOOLEAN_TYPE),
+        definition.returns(definition.BOOLEAN_TYPE),
         contains_match,
         "REGEXP(string, regex)",
         "Returns TRUE if any substring matches the regular expression; FALSE if that is empty or invalid.",
@@ -163,7 +146,7 @@ REGULAR_EXPRESSIONS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "REGEXP_COUNT",
         _TWO,
-        returns_nullable(INT),
+        definition.returns_nullable(definition.INT),
         _count,
         "REGEXP_COUNT(string, regex)",
         "Returns the number of matches of the regular expression, or NULL if it is invalid.",
@@ -171,7 +154,7 @@ REGULAR_EXPRESSIONS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "REGEXP_EXTRACT",
         _WITH_GROUP,
-        returns_nullable(STRING),
+        definition.returns_nullable(definition.STRING),
         _extract,
         "REGEXP_EXTRACT(string, regex[, group])",
         "Returns a group of the first match of the regular expression; group 0, the default, is the whole match.",
@@ -181,7 +164,7 @@ REGULAR_EXPRESSIONS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "REGEXP_EXTRACT_ALL",
         _WITH_GROUP,
-        returns_nullable(_TEXTS),
+        definition.returns_nullable(_TEXTS),
         _extract_all,
         "REGEXP_EXTRACT_ALL(string, regex[, group])",
         "Returns a group of every match of the regular expression as an array; the default is group 1.",
@@ -189,15 +172,15 @@ REGULAR_EXPRESSIONS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "REGEXP_INSTR",
         _TWO,
-        returns_nullable(INT),
+        definition.returns_nullable(definition.INT),
         _place,
         "REGEXP_INSTR(string, regex)",
         "Returns the position of the first match of the regular expression, counted from 1, or 0 if nothing matches.",
     ),
     _define(
         "REGEXP_REPLACE",
-        takes(TEXT, TEXT, TEXT),
-        returns(STRING),
+        definition.takes(definition.TEXT, definition.TEXT, definition.TEXT),
+        definition.returns(definition.STRING),
         _replace,
         "REGEXP_REPLACE(string, regex, replacement)",
         "Replaces every match of the regular expression with a literal replacement.",
@@ -206,7 +189,7 @@ REGULAR_EXPRESSIONS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "REGEXP_SPLIT",
         _TWO,
-        returns(_TEXTS),
+        definition.returns(_TEXTS),
         _split,
         "REGEXP_SPLIT(string, regex)",
         "Splits the string at the matches of the regular expression into an array.",
@@ -214,7 +197,7 @@ REGULAR_EXPRESSIONS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "REGEXP_SUBSTR",
         _TWO,
-        returns_nullable(STRING),
+        definition.returns_nullable(definition.STRING),
         _substring,
         "REGEXP_SUBSTR(string, regex)",
         "Returns the first substring that matches the regular expression.",
@@ -374,7 +357,7 @@ def _class(pattern: str, at: int, mark: str) -> tuple[str, int]:
 _Reader = Callable[[str, "str | None"], object]
 
 
-def _constants(operands: Operands) -> tuple[str, str | None] | None:
+def _constants(operands: definition.Operands) -> tuple[str, str | None] | None:
     """Return the pattern and the escape character, if any. Returns None if either is not a constant string."""
     values = [operands.value(index) for index in range(1, len(operands))]
     if any(not isinstance(value, str) for value in values):
@@ -382,26 +365,26 @@ def _constants(operands: Operands) -> tuple[str, str | None] | None:
     return str(values[0]), str(values[1]) if len(values) > 1 else None
 
 
-def _type(reader: _Reader) -> Callable[[Operands], DataType]:
+def _type(reader: _Reader) -> Callable[[definition.Operands], DataType]:
     """Return the rule for the result type. It rejects invalid constant patterns at planning time."""
 
-    def rule(operands: Operands) -> DataType:
+    def rule(operands: definition.Operands) -> DataType:
         constants = _constants(operands)
         if constants is not None:
             try:
                 reader(*constants)
             except TableRuntimeError as error:
                 raise ValidationError(str(error)) from error
-        return returns(BOOLEAN_TYPE)(operands)
+        return definition.returns(definition.BOOLEAN_TYPE)(operands)
 
     return rule
 
 
-def _like(call: Call) -> Kernel:
+def _like(call: definition.Call) -> Kernel:
     constants = _constants(call.operands)
     if constants is not None:
         return _like_constant(like_pattern(*constants))
-    return value_kernel(_is_like, call.types, call.result)
+    return definition.value_kernel(_is_like, call.types, call.result)
 
 
 def _like_constant(pattern: LikePattern) -> Kernel:
@@ -444,18 +427,18 @@ def _is_similar(text: str, pattern: str, escape: str | None = None) -> bool:
     return compiled(similar_pattern(pattern, escape)).fullmatch(text) is not None
 
 
-def _by_value(function: Callable[..., bool]) -> Callable[[Call], Kernel]:
-    return lambda call: value_kernel(function, call.types, call.result)
+def _by_value(function: Callable[..., bool]) -> Callable[[definition.Call], Kernel]:
+    return lambda call: definition.value_kernel(function, call.types, call.result)
 
 
 def _compiled_similar(pattern: str, escape: str | None) -> object:
     return compiled(similar_pattern(pattern, escape))
 
 
-_OPERANDS = takes(TEXT, TEXT, TEXT, optional=1)
+_OPERANDS = definition.takes(definition.TEXT, definition.TEXT, definition.TEXT, optional=1)
 
-PATTERNS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+PATTERNS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "LIKE",
         _OPERANDS,
         _type(like_pattern),
@@ -465,7 +448,7 @@ PATTERNS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="comparison",
         usage="string1 [NOT] LIKE string2 [ESCAPE char]",
     ),
-    scalar(
+    definition.scalar(
         "ILIKE",
         _OPERANDS,
         _type(like_pattern),
@@ -474,7 +457,7 @@ PATTERNS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="comparison",
         usage="string1 [NOT] ILIKE string2 [ESCAPE char]",
     ),
-    scalar(
+    definition.scalar(
         "SIMILAR TO",
         _OPERANDS,
         _type(_compiled_similar),
@@ -485,10 +468,10 @@ PATTERNS_FUNCTIONS: tuple[ScalarFunction, ...] = (
         section="comparison",
         usage="string1 [NOT] SIMILAR TO string2 [ESCAPE char]",
     ),
-    scalar(
+    definition.scalar(
         "RLIKE",
-        takes(TEXT, TEXT),
-        returns(BOOLEAN_TYPE),
+        definition.takes(definition.TEXT, definition.TEXT),
+        definition.returns(definition.BOOLEAN_TYPE),
         _by_value(contains_match),
         "Returns TRUE if any substring of string1 matches the Java regular expression string2.",
         section="comparison",
@@ -497,4 +480,4 @@ PATTERNS_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*REGULAR_EXPRESSIONS_FUNCTIONS, *PATTERNS_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*REGULAR_EXPRESSIONS_FUNCTIONS, *PATTERNS_FUNCTIONS)

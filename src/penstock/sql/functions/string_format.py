@@ -18,48 +18,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
+from penstock.sql.data import types
 from penstock.sql.data.arrow import Datum, Kernel
 from penstock.sql.data.datetimes import DAY_NS, civil_from_days
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    BigIntType,
-    BooleanType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    IntType,
-    LocalZonedTimestampType,
-    NullType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    YearMonthIntervalType,
-)
-from penstock.sql.functions.definition import (
-    ANY,
-    BINARY,
-    BOOLEAN_TYPE,
-    INT,
-    INTEGER,
-    NUMERIC,
-    STRING,
-    TEXT,
-    Call,
-    ScalarFunction,
-    either,
-    per_value,
-    returns,
-    returns_not_null,
-    returns_nullable,
-    scalar,
-    takes,
-    value_kernel,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.type_rules import is_text
 
 
@@ -332,15 +295,15 @@ def _with_point(number: Decimal) -> str:
     return text if "." in text else f"{text}.0"
 
 
-_BITS: dict[type[DataType], int] = {
-    TinyIntType: 8,
-    SmallIntType: 16,
-    IntType: 32,
-    BigIntType: 64,
-    DateType: 32,
-    TimeType: 32,
-    YearMonthIntervalType: 32,
-    DayTimeIntervalType: 64,
+_BITS: dict[type[types.DataType], int] = {
+    types.TinyIntType: 8,
+    types.SmallIntType: 16,
+    types.IntType: 32,
+    types.BigIntType: 64,
+    types.DateType: 32,
+    types.TimeType: 32,
+    types.YearMonthIntervalType: 32,
+    types.DayTimeIntervalType: 64,
 }
 
 
@@ -358,23 +321,23 @@ def timestamp_text(nanoseconds: int) -> str:
     return f"{text}.{digits[:3] if digits.endswith('000000') else digits[:6] if digits.endswith('000') else digits}"
 
 
-def _argument(data_type: DataType) -> Callable[[Any], Argument]:
+def _argument(data_type: types.DataType) -> Callable[[Any], Argument]:
     """Return a function that converts values of a type to format arguments."""
     bits = _BITS.get(type(data_type))
     if bits is not None:
         return lambda value: Whole(value, bits)
-    if isinstance(data_type, BooleanType | DoubleType | NullType):
+    if isinstance(data_type, types.BooleanType | types.DoubleType | types.NullType):
         return lambda value: value
-    if isinstance(data_type, FloatType):
+    if isinstance(data_type, types.FloatType):
         return Single
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+    if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType):
         return lambda value: Shown(timestamp_text(value))
-    if is_text(data_type) or isinstance(data_type, DecimalType):
+    if is_text(data_type) or isinstance(data_type, types.DecimalType):
         return lambda value: Shown(f"{value:f}" if not isinstance(value, str) else value)
     raise UnsupportedError(f"PRINTF does not format values of type {data_type}")
 
 
-def _printf(call: Call) -> Kernel:
+def _printf(call: definition.Call) -> Kernel:
     converters = [_argument(data_type) for data_type in call.types[1:]]
 
     def one(pattern: str | None, *values: Any) -> str | None:
@@ -386,14 +349,14 @@ def _printf(call: Call) -> Kernel:
         except FormatError:
             return None
 
-    return value_kernel(one, call.types, call.result, takes_null=True)
+    return definition.value_kernel(one, call.types, call.result, takes_null=True)
 
 
-TEXT_FORMAT_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+TEXT_FORMAT_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "PRINTF",
-        (takes(TEXT), takes(TEXT, ANY, repeated=1)),
-        returns_nullable(STRING),
+        (definition.takes(definition.TEXT), definition.takes(definition.TEXT, definition.ANY, repeated=1)),
+        definition.returns_nullable(definition.STRING),
         _printf,
         "Formats the values with a Java format string; returns NULL if a value does not fit the format.",
         section="string",
@@ -429,20 +392,20 @@ def _always(answer: bool) -> Kernel:
     return kernel
 
 
-def _is_alpha(call: Call) -> Kernel:
+def _is_alpha(call: definition.Call) -> Kernel:
     return (lambda column: pc.fill_null(pc.utf8_is_alpha(column), False)) if is_text(call.types[0]) else _always(False)
 
 
-def _is_digit(call: Call) -> Kernel:
+def _is_digit(call: definition.Call) -> Kernel:
     if is_text(call.types[0]):
         return lambda column: pc.fill_null(pc.utf8_is_decimal(column), False)
-    return _always(isinstance(call.types[0], IntegralType))
+    return _always(isinstance(call.types[0], types.IntegralType))
 
 
-def _is_decimal(call: Call) -> Kernel:
+def _is_decimal(call: definition.Call) -> Kernel:
     if is_text(call.types[0]):
-        return value_kernel(_is_decimal_text, call.types, call.result, takes_null=True)
-    return _always(not isinstance(call.types[0], DecimalType))
+        return definition.value_kernel(_is_decimal_text, call.types, call.result, takes_null=True)
+    return _always(not isinstance(call.types[0], types.DecimalType))
 
 
 def _ascii(text: str) -> int:
@@ -463,68 +426,68 @@ def _is_valid_utf8(raw: bytes) -> bool:
     return True
 
 
-_TEXT_OR_NUMBER = takes(either(TEXT, NUMERIC))
+_TEXT_OR_NUMBER = definition.takes(definition.either(definition.TEXT, definition.NUMERIC))
 
-TEXT_CHECKS_FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+TEXT_CHECKS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "IS_ALPHA",
         _TEXT_OR_NUMBER,
-        returns_not_null(BOOLEAN_TYPE),
+        definition.returns_not_null(definition.BOOLEAN_TYPE),
         _is_alpha,
         "Returns TRUE if all characters are letters.",
         section="string",
         usage="IS_ALPHA(string)",
     ),
-    scalar(
+    definition.scalar(
         "IS_DIGIT",
         _TEXT_OR_NUMBER,
-        returns_not_null(BOOLEAN_TYPE),
+        definition.returns_not_null(definition.BOOLEAN_TYPE),
         _is_digit,
         "Returns TRUE if all characters are digits.",
         section="string",
         usage="IS_DIGIT(string)",
     ),
-    scalar(
+    definition.scalar(
         "IS_DECIMAL",
         _TEXT_OR_NUMBER,
-        returns_not_null(BOOLEAN_TYPE),
+        definition.returns_not_null(definition.BOOLEAN_TYPE),
         _is_decimal,
         "Returns TRUE if the string can be parsed as a number.",
         section="string",
         usage="IS_DECIMAL(string)",
     ),
-    scalar(
+    definition.scalar(
         "ASCII",
-        takes(TEXT),
-        returns(INT),
-        per_value(_ascii),
+        definition.takes(definition.TEXT),
+        definition.returns(definition.INT),
+        definition.per_value(_ascii),
         "Returns the code of the first character, or 0 for an empty string.",
         section="string",
         usage="ASCII(string)",
     ),
-    scalar(
+    definition.scalar(
         "CHR",
-        takes(INTEGER),
-        returns_nullable(STRING),
-        per_value(_chr),
+        definition.takes(definition.INTEGER),
+        definition.returns_nullable(definition.STRING),
+        definition.per_value(_chr),
         "Returns the character whose code is the lowest eight bits of the integer.",
         section="string",
         usage="CHR(integer)",
     ),
-    scalar(
+    definition.scalar(
         "IS_VALID_UTF8",
-        takes(BINARY),
-        returns(BOOLEAN_TYPE),
-        per_value(_is_valid_utf8),
+        definition.takes(definition.BINARY),
+        definition.returns(definition.BOOLEAN_TYPE),
+        definition.per_value(_is_valid_utf8),
         "Returns TRUE if the bytes are valid UTF-8.",
         section="string",
         usage="IS_VALID_UTF8(bytes)",
     ),
-    scalar(
+    definition.scalar(
         "MAKE_VALID_UTF8",
-        takes(BINARY),
-        returns(STRING),
-        per_value(lambda raw: raw.decode(errors="replace")),
+        definition.takes(definition.BINARY),
+        definition.returns(definition.STRING),
+        definition.per_value(lambda raw: raw.decode(errors="replace")),
         "Decodes UTF-8 bytes to a string, replacing invalid sequences with U+FFFD.",
         section="string",
         usage="MAKE_VALID_UTF8(bytes)",
@@ -532,4 +495,4 @@ TEXT_CHECKS_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*TEXT_FORMAT_FUNCTIONS, *TEXT_CHECKS_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*TEXT_FORMAT_FUNCTIONS, *TEXT_CHECKS_FUNCTIONS)

@@ -15,47 +15,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.sql.data import types
 from penstock.sql.data.arrow import Datum, Kernel, to_full_array
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
-from penstock.sql.data.types import (
-    LENGTH_MAX,
-    ArrayType,
-    BooleanType,
-    CharType,
-    DataType,
-    IntegralType,
-    MapType,
-    NullType,
-    VarCharType,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.characters import from_units, units
-from penstock.sql.functions.definition import (
-    BINARY,
-    BOOLEAN,
-    BOOLEAN_TYPE,
-    BYTES_TYPE,
-    INT,
-    INTEGER,
-    STRING,
-    TEXT,
-    Call,
-    Operands,
-    ResultRule,
-    ScalarFunction,
-    Signature,
-    arrow,
-    nullable,
-    per_value,
-    returns,
-    returns_not_null,
-    returns_nullable,
-    returns_operand,
-    returns_text,
-    scalar,
-    takes,
-    value_kernel,
-    where,
-)
 from penstock.sql.functions.java_regex import compiled, split
 from penstock.sql.functions.type_rules import BYTES, common_type
 
@@ -64,11 +28,13 @@ from penstock.sql.functions.type_rules import BYTES, common_type
 _WORD: Final = re.compile("[0-9A-Za-z]+")
 
 
-def _in_case(ascii_kernel: Callable[[Datum], Datum], function: Callable[[str], str]) -> Callable[[Call], Kernel]:
+def _in_case(
+    ascii_kernel: Callable[[Datum], Datum], function: Callable[[str], str]
+) -> Callable[[definition.Call], Kernel]:
     """Use an Arrow kernel for ASCII columns. Other strings may change their length, so Python converts them."""
 
-    def bind(call: Call) -> Kernel:
-        general = value_kernel(function, call.types, call.result)
+    def bind(call: definition.Call) -> Kernel:
+        general = definition.value_kernel(function, call.types, call.result)
 
         def kernel(column: Datum) -> Datum:
             is_ascii = pc.string_is_ascii(column)
@@ -94,14 +60,14 @@ _TRIMS: Final[dict[str, tuple[Callable[..., Datum], Callable[[str, str], str]]]]
 }
 
 
-def _trim(side: str) -> Callable[[Call], Kernel]:
+def _trim(side: str) -> Callable[[definition.Call], Kernel]:
     """Trim the characters of the second operand, or spaces by default, on a side."""
 
-    def bind(call: Call) -> Kernel:
+    def bind(call: definition.Call) -> Kernel:
         fast, slow = _TRIMS[side]
         characters = call.value(1) if len(call.types) > 1 else " "
         if not isinstance(characters, str):
-            return value_kernel(slow, call.types, call.result)
+            return definition.value_kernel(slow, call.types, call.result)
         if not characters:
             return lambda column, *operands: column
         return lambda column, *operands: fast(column, characters)
@@ -109,10 +75,10 @@ def _trim(side: str) -> Callable[[Call], Kernel]:
     return bind
 
 
-def _trim_sides(call: Call) -> Kernel:
+def _trim_sides(call: definition.Call) -> Kernel:
     """TRIM. SQL passes the sides as a keyword, the Table API as two leading operands."""
-    if isinstance(call.types[0], BooleanType):
-        return value_kernel(_trim_by_flags, call.types, call.result)
+    if isinstance(call.types[0], types.BooleanType):
+        return definition.value_kernel(_trim_by_flags, call.types, call.result)
     return _trim(call.options[0] if call.options else "BOTH")(call)
 
 
@@ -121,35 +87,35 @@ def _trim_by_flags(leading: bool, trailing: bool, characters: str, text: str) ->
     return text.rstrip(characters) if trailing else text
 
 
-def _trim_type(call: Operands) -> DataType:
+def _trim_type(call: definition.Operands) -> types.DataType:
     """Return VARCHAR of the trimmed string's length."""
-    text = call.types[3] if isinstance(call.types[0], BooleanType) else call.types[0]
-    return VarCharType(max(getattr(text, "length", LENGTH_MAX), 1), call.any_nullable())
+    text = call.types[3] if isinstance(call.types[0], types.BooleanType) else call.types[0]
+    return types.VarCharType(max(getattr(text, "length", types.LENGTH_MAX), 1), call.any_nullable())
 
 
-def _uuids(call: Call) -> Kernel:
+def _uuids(call: definition.Call) -> Kernel:
     return lambda rows: pa.array([str(uuid.uuid4()) for _ in range(rows)], pa.string())
 
 
 def _define(
     name: str,
-    signatures: Signature | Sequence[Signature],
-    result: ResultRule,
-    bind: Callable[[Call], Kernel],
+    signatures: definition.Signature | Sequence[definition.Signature],
+    result: definition.ResultRule,
+    bind: Callable[[definition.Call], Kernel],
     usage: str,
     summary: str,
     **more: object,
-) -> ScalarFunction:
-    return scalar(name, signatures, result, bind, summary, usage=usage, section="string", **more)
+) -> definition.ScalarFunction:
+    return definition.scalar(name, signatures, result, bind, summary, usage=usage, section="string", **more)
 
 
-_TRIMMED: Final = takes(TEXT, TEXT, optional=1)
+_TRIMMED: Final = definition.takes(definition.TEXT, definition.TEXT, optional=1)
 
-TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
+TEXT_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     _define(
         "UPPER",
-        takes(TEXT),
-        returns_operand(0),
+        definition.takes(definition.TEXT),
+        definition.returns_operand(0),
         _in_case(pc.ascii_upper, str.upper),
         "UPPER(string)",
         "Returns the string in upper case.",
@@ -157,8 +123,8 @@ TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "LOWER",
-        takes(TEXT),
-        returns_operand(0),
+        definition.takes(definition.TEXT),
+        definition.returns_operand(0),
         _in_case(pc.ascii_lower, str.lower),
         "LOWER(string)",
         "Returns the string in lower case.",
@@ -166,18 +132,18 @@ TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "INITCAP",
-        takes(TEXT),
-        returns_operand(0),
-        per_value(_with_initials),
+        definition.takes(definition.TEXT),
+        definition.returns_operand(0),
+        definition.per_value(_with_initials),
         "INITCAP(string)",
         "Capitalizes the first letter of each word and lower-cases the rest.",
         python_name="initCap",
     ),
     _define(
         "CHAR_LENGTH",
-        takes(TEXT),
-        returns(INT),
-        arrow(pc.utf8_length),
+        definition.takes(definition.TEXT),
+        definition.returns(definition.INT),
+        definition.arrow(pc.utf8_length),
         "CHAR_LENGTH(string)",
         "Returns the number of characters in the string.",
         aliases=("CHARACTER_LENGTH",),
@@ -185,7 +151,7 @@ TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "TRIM",
-        (_TRIMMED, takes(BOOLEAN, BOOLEAN, TEXT, TEXT)),
+        (_TRIMMED, definition.takes(definition.BOOLEAN, definition.BOOLEAN, definition.TEXT, definition.TEXT)),
         _trim_type,
         _trim_sides,
         "TRIM([BOTH | LEADING | TRAILING] [characters] FROM string)",
@@ -194,7 +160,7 @@ TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "LTRIM",
         _TRIMMED,
-        returns_text,
+        definition.returns_text,
         _trim("LEADING"),
         "LTRIM(string[, characters])",
         "Removes the characters, by default spaces, from the start of the string.",
@@ -202,7 +168,7 @@ TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "RTRIM",
         _TRIMMED,
-        returns_text,
+        definition.returns_text,
         _trim("TRAILING"),
         "RTRIM(string[, characters])",
         "Removes the characters, by default spaces, from the end of the string.",
@@ -210,23 +176,23 @@ TEXT_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "BTRIM",
         _TRIMMED,
-        returns(STRING),
+        definition.returns(definition.STRING),
         _trim("BOTH"),
         "BTRIM(string[, characters])",
         "Removes the characters, by default spaces, from both ends of the string.",
     ),
     _define(
         "REVERSE",
-        takes(TEXT),
-        returns_nullable(STRING),
-        arrow(pc.utf8_reverse),
+        definition.takes(definition.TEXT),
+        definition.returns_nullable(definition.STRING),
+        definition.arrow(pc.utf8_reverse),
         "REVERSE(string)",
         "Reverses the string.",
     ),
     _define(
         "UUID",
-        takes(),
-        returns_not_null(CharType(36)),
+        definition.takes(),
+        definition.returns_not_null(types.CharType(36)),
         _uuids,
         "UUID()",
         "Returns a random UUID, such as 3d3c68f7-f608-473f-b60c-b0c44ad4cc4e.",
@@ -267,18 +233,20 @@ def _concat_ws(separator: Datum, *columns: Datum) -> Datum:
     return pc.binary_join_element_wise(*columns, separator, null_handling="skip")
 
 
-def _joined_type(call: Operands) -> DataType:
+def _joined_type(call: definition.Operands) -> types.DataType:
     """Return the type of a concatenation: the sum of the lengths, CHAR if all operands are."""
-    lengths = [getattr(data_type, "length", LENGTH_MAX) for data_type in call.types]
-    if sum(lengths) > LENGTH_MAX:
-        return VarCharType(LENGTH_MAX, call.any_nullable())
-    kind = CharType if all(isinstance(data_type, CharType) for data_type in call.types) else VarCharType
+    lengths = [getattr(data_type, "length", types.LENGTH_MAX) for data_type in call.types]
+    if sum(lengths) > types.LENGTH_MAX:
+        return types.VarCharType(types.LENGTH_MAX, call.any_nullable())
+    kind = (
+        types.CharType if all(isinstance(data_type, types.CharType) for data_type in call.types) else types.VarCharType
+    )
     return kind(max(sum(lengths), 1), call.any_nullable())
 
 
-def _overlaid_type(call: Operands) -> DataType:
-    lengths = [getattr(data_type, "length", LENGTH_MAX) for data_type in call.types[:2]]
-    return VarCharType(min(max(sum(lengths), 1), LENGTH_MAX), call.any_nullable())
+def _overlaid_type(call: definition.Operands) -> types.DataType:
+    lengths = [getattr(data_type, "length", types.LENGTH_MAX) for data_type in call.types[:2]]
+    return types.VarCharType(min(max(sum(lengths), 1), types.LENGTH_MAX), call.any_nullable())
 
 
 def _overlay(text: str, other: str, start: int, length: int | None = None) -> str:
@@ -297,10 +265,10 @@ def _repeat(column: Datum, times: Datum) -> Datum:
     return pc.binary_repeat(column, pc.max_element_wise(times, pa.scalar(0, times.type), skip_nulls=False))
 
 
-def _replace(call: Call) -> Kernel:
+def _replace(call: definition.Call) -> Kernel:
     old, new = call.value(1), call.value(2)
     if not isinstance(old, str) or not isinstance(new, str) or not old:
-        return value_kernel(str.replace, call.types, call.result)
+        return definition.value_kernel(str.replace, call.types, call.result)
     return lambda column, *operands: pc.replace_substring(column, old, new)
 
 
@@ -314,74 +282,74 @@ def _translate(text: str | None, before: str | None, after: str | None) -> str |
     return text.translate(table)
 
 
-def _translated_type(call: Operands) -> DataType:
-    return VarCharType(LENGTH_MAX, call.types[0].is_nullable)
+def _translated_type(call: definition.Operands) -> types.DataType:
+    return types.VarCharType(types.LENGTH_MAX, call.types[0].is_nullable)
 
 
-_PADDED: Final = takes(TEXT, INTEGER, TEXT)
+_PADDED: Final = definition.takes(definition.TEXT, definition.INTEGER, definition.TEXT)
 
-TEXT_BUILDING_FUNCTIONS: tuple[ScalarFunction, ...] = (
+TEXT_BUILDING_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     _define(
         "||",
-        takes(TEXT, TEXT, repeated=1),
+        definition.takes(definition.TEXT, definition.TEXT, repeated=1),
         _joined_type,
-        arrow(_join),
+        definition.arrow(_join),
         "string1 || string2",
         "Concatenates string1 and string2.",
     ),
     _define(
         "CONCAT",
-        (takes(TEXT), takes(TEXT, TEXT, repeated=1)),
-        returns(STRING),
-        arrow(_join),
+        (definition.takes(definition.TEXT), definition.takes(definition.TEXT, definition.TEXT, repeated=1)),
+        definition.returns(definition.STRING),
+        definition.arrow(_join),
         "CONCAT(string1, string2, ...)",
         "Concatenates the strings; returns NULL if any of them is NULL.",
     ),
     _define(
         "CONCAT_WS",
-        (takes(TEXT), takes(TEXT, TEXT, repeated=1)),
-        returns(STRING),
-        arrow(_concat_ws),
+        (definition.takes(definition.TEXT), definition.takes(definition.TEXT, definition.TEXT, repeated=1)),
+        definition.returns(definition.STRING),
+        definition.arrow(_concat_ws),
         "CONCAT_WS(separator, string1, string2, ...)",
         "Joins the strings that are not NULL with the separator; returns NULL if the separator is NULL.",
     ),
     _define(
         "LPAD",
         _PADDED,
-        returns(STRING),
-        per_value(_lpad),
+        definition.returns(definition.STRING),
+        definition.per_value(_lpad),
         "LPAD(string, length, padding)",
         "Pads the string on the left to a length; a longer string is truncated.",
     ),
     _define(
         "RPAD",
         _PADDED,
-        returns(STRING),
-        per_value(_rpad),
+        definition.returns(definition.STRING),
+        definition.per_value(_rpad),
         "RPAD(string, length, padding)",
         "Pads the string on the right to a length; a longer string is truncated.",
     ),
     _define(
         "REPEAT",
-        takes(TEXT, INTEGER),
-        returns(STRING),
-        arrow(_repeat),
+        definition.takes(definition.TEXT, definition.INTEGER),
+        definition.returns(definition.STRING),
+        definition.arrow(_repeat),
         "REPEAT(string, times)",
         "Repeats the string the given number of times.",
     ),
     _define(
         "REPLACE",
-        takes(TEXT, TEXT, TEXT),
-        returns(STRING),
+        definition.takes(definition.TEXT, definition.TEXT, definition.TEXT),
+        definition.returns(definition.STRING),
         _replace,
         "REPLACE(string, old, new)",
         "Replaces every occurrence of `old` in the string with `new`.",
     ),
     _define(
         "TRANSLATE",
-        takes(TEXT, TEXT, TEXT),
+        definition.takes(definition.TEXT, definition.TEXT, definition.TEXT),
         _translated_type,
-        per_value(_translate, takes_null=True),
+        definition.per_value(_translate, takes_null=True),
         "TRANSLATE(string, before, after)",
         "Replaces each character of `before` with its counterpart in `after`, or removes it without one.",
         aliases=("TRANSLATE3",),
@@ -389,9 +357,9 @@ TEXT_BUILDING_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "OVERLAY",
-        takes(TEXT, TEXT, INTEGER, INTEGER, optional=1),
+        definition.takes(definition.TEXT, definition.TEXT, definition.INTEGER, definition.INTEGER, optional=1),
         _overlaid_type,
-        per_value(_overlay),
+        definition.per_value(_overlay),
         "OVERLAY(string1 PLACING string2 FROM start [FOR length])",
         "Replaces `length` characters of string1 with string2, beginning at `start`; the length defaults to that of "
         "string2.",
@@ -402,7 +370,7 @@ TEXT_BUILDING_FUNCTIONS: tuple[ScalarFunction, ...] = (
 # --- by places -------------------------------------------------------------------------------------------------------
 
 
-def _part(text: str, start: int, length: int = LENGTH_MAX) -> str | None:
+def _part(text: str, start: int, length: int = types.LENGTH_MAX) -> str | None:
     """Return the substring at a position, which counts from 1, or from the end if negative."""
     if length < 0:
         return None
@@ -410,10 +378,10 @@ def _part(text: str, start: int, length: int = LENGTH_MAX) -> str | None:
     return text[begin : begin + length] if begin >= 0 else ""
 
 
-def _substring(call: Call) -> Kernel:
-    start, length = call.value(1), call.value(2) if len(call.types) > 2 else LENGTH_MAX
+def _substring(call: definition.Call) -> Kernel:
+    start, length = call.value(1), call.value(2) if len(call.types) > 2 else types.LENGTH_MAX
     if not isinstance(start, int) or not isinstance(length, int) or length < 0:
-        return value_kernel(_part, call.types, call.result)
+        return definition.value_kernel(_part, call.types, call.result)
     if start >= 0:
         begin = max(start - 1, 0)
         return lambda column, *operands: _slice(column, begin, begin + length)
@@ -427,20 +395,20 @@ def _substring(call: Call) -> Kernel:
 
 
 def _slice(column: Datum, begin: int, end: int | None) -> Datum:
-    return pc.utf8_slice_codeunits(column, begin, end if end is None or end < LENGTH_MAX else None)
+    return pc.utf8_slice_codeunits(column, begin, end if end is None or end < types.LENGTH_MAX else None)
 
 
-def _left(call: Call) -> Kernel:
+def _left(call: definition.Call) -> Kernel:
     length = call.value(1)
     if not isinstance(length, int):
-        return value_kernel(lambda text, count: text[: max(count, 0)], call.types, call.result)
+        return definition.value_kernel(lambda text, count: text[: max(count, 0)], call.types, call.result)
     return lambda column, other: _slice(column, 0, max(length, 0))
 
 
-def _right(call: Call) -> Kernel:
+def _right(call: definition.Call) -> Kernel:
     length = call.value(1)
     if not isinstance(length, int) or length <= 0:
-        return value_kernel(lambda text, count: text[-count:] if count > 0 else "", call.types, call.result)
+        return definition.value_kernel(lambda text, count: text[-count:] if count > 0 else "", call.types, call.result)
     return lambda column, other: _slice(column, -length, None)
 
 
@@ -473,11 +441,11 @@ def _instr(text: str, part: str, start: int = 1, occurrence: int = 1) -> int:
     return position
 
 
-def _at_end(kernel: Callable[..., Datum], function: Callable[[Any, Any], bool]) -> Callable[[Call], Kernel]:
-    def bind(call: Call) -> Kernel:
+def _at_end(kernel: Callable[..., Datum], function: Callable[[Any, Any], bool]) -> Callable[[definition.Call], Kernel]:
+    def bind(call: definition.Call) -> Kernel:
         part = call.value(1)
         if not isinstance(part, str | bytes):
-            return value_kernel(function, call.types, call.result)
+            return definition.value_kernel(function, call.types, call.result)
         return lambda column, other: kernel(column, part)
 
     return bind
@@ -533,8 +501,8 @@ def part_kernel(index: int) -> Callable[[Datum], Datum]:
     return kernel
 
 
-def _split_index(call: Call) -> Kernel:
-    general = value_kernel(_get_part, call.types, call.result)
+def _split_index(call: definition.Call) -> Kernel:
+    general = definition.value_kernel(_get_part, call.types, call.result)
     separator, index = call.value(1), call.value(2)
     if not isinstance(separator, str) or not separator or not isinstance(index, int) or index < 0:
         return general
@@ -579,17 +547,23 @@ def _to_map(text: str, pairs: str = ",", values: str = "=") -> list[tuple[str, s
 # --- one of several --------------------------------------------------------------------------------------------------
 
 
-def _index(call: Operands, index: int) -> DataType | None:
+def _index(call: definition.Operands, index: int) -> types.DataType | None:
     """Accept an integer. Raises `ValidationError` if it is a negative constant."""
     data_type, value = call.types[index], call.value(index)
     if isinstance(value, int) and value < 0:
         raise ValidationError(f"Index must be an integer starting from '0', but was '{value}'.")
-    return INT if isinstance(data_type, NullType) else data_type if isinstance(data_type, IntegralType) else None
+    return (
+        definition.INT
+        if isinstance(data_type, types.NullType)
+        else data_type
+        if isinstance(data_type, types.IntegralType)
+        else None
+    )
 
 
-def _choice_type(call: Operands) -> DataType:
+def _choice_type(call: definition.Operands) -> types.DataType:
     common = common_type(call.types[1:])
-    return STRING if common is None or isinstance(common, NullType) else common
+    return definition.STRING if common is None or isinstance(common, types.NullType) else common
 
 
 def _elt(index: Datum, *columns: Datum) -> Datum:
@@ -603,20 +577,23 @@ def _elt(index: Datum, *columns: Datum) -> Datum:
     return pc.choose(positions, *[to_full_array(column, len(positions)) for column in columns])
 
 
-def _as_first(call: Operands) -> DataType:
+def _as_first(call: definition.Operands) -> types.DataType:
     """Return STRING for strings and BYTES for bytes, nullable if any operand is."""
-    return returns(BYTES_TYPE if isinstance(call.types[0], BYTES) else STRING)(call)
+    return definition.returns(definition.BYTES_TYPE if isinstance(call.types[0], BYTES) else definition.STRING)(call)
 
 
-_INDEX: Final = where("<INTEGER_NUMERIC>", _index)
-_TWO_ALIKE: Final = (takes(TEXT, TEXT), takes(BINARY, BINARY))
+_INDEX: Final = definition.where("<INTEGER_NUMERIC>", _index)
+_TWO_ALIKE: Final = (
+    definition.takes(definition.TEXT, definition.TEXT),
+    definition.takes(definition.BINARY, definition.BINARY),
+)
 
-TEXT_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
+TEXT_PARTS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     *(
         _define(
             name,
-            takes(TEXT, INTEGER, INTEGER, optional=1),
-            nullable(returns_text),
+            definition.takes(definition.TEXT, definition.INTEGER, definition.INTEGER, optional=1),
+            definition.nullable(definition.returns_text),
             _substring,
             usage,
             "Returns the substring from `start` on, with at most `length` characters; a negative start counts from "
@@ -629,41 +606,41 @@ TEXT_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "LEFT",
-        takes(TEXT, INTEGER),
-        nullable(returns_text),
+        definition.takes(definition.TEXT, definition.INTEGER),
+        definition.nullable(definition.returns_text),
         _left,
         "LEFT(string, length)",
         "Returns the leftmost `length` characters, or an empty string if the length is negative.",
     ),
     _define(
         "RIGHT",
-        takes(TEXT, INTEGER),
-        nullable(returns_text),
+        definition.takes(definition.TEXT, definition.INTEGER),
+        definition.nullable(definition.returns_text),
         _right,
         "RIGHT(string, length)",
         "Returns the rightmost `length` characters, or an empty string if the length is negative.",
     ),
     _define(
         "POSITION",
-        takes(TEXT, TEXT, INTEGER, optional=1),
-        returns(INT),
-        per_value(_position),
+        definition.takes(definition.TEXT, definition.TEXT, definition.INTEGER, optional=1),
+        definition.returns(definition.INT),
+        definition.per_value(_position),
         "POSITION(string1 IN string2)",
         "Returns the position of string1 in string2, counted from 1, or 0 if it is not found.",
     ),
     _define(
         "LOCATE",
-        takes(TEXT, TEXT, INTEGER, optional=1),
-        returns(INT),
-        per_value(_position),
+        definition.takes(definition.TEXT, definition.TEXT, definition.INTEGER, optional=1),
+        definition.returns(definition.INT),
+        definition.per_value(_position),
         "LOCATE(string1, string2[, start])",
         "Returns the position of string1 in string2 at or after `start`, or 0 if it is not found.",
     ),
     _define(
         "INSTR",
-        takes(TEXT, TEXT, INTEGER, INTEGER, optional=2),
-        returns(INT),
-        per_value(_instr),
+        definition.takes(definition.TEXT, definition.TEXT, definition.INTEGER, definition.INTEGER, optional=2),
+        definition.returns(definition.INT),
+        definition.per_value(_instr),
         "INSTR(string1, string2[, start[, occurrence]])",
         "Returns the position of string2 in string1, or 0; a negative start searches backwards from the end.",
         can_fail=True,
@@ -671,7 +648,7 @@ TEXT_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "STARTSWITH",
         _TWO_ALIKE,
-        returns(BOOLEAN_TYPE),
+        definition.returns(definition.BOOLEAN_TYPE),
         _at_end(pc.starts_with, lambda text, part: text.startswith(part)),
         "STARTSWITH(string1, string2)",
         "Returns TRUE if string1 starts with string2; both are strings or both are bytes.",
@@ -679,23 +656,26 @@ TEXT_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     _define(
         "ENDSWITH",
         _TWO_ALIKE,
-        returns(BOOLEAN_TYPE),
+        definition.returns(definition.BOOLEAN_TYPE),
         _at_end(pc.ends_with, lambda text, part: text.endswith(part)),
         "ENDSWITH(string1, string2)",
         "Returns TRUE if string1 ends with string2; both are strings or both are bytes.",
     ),
     _define(
         "SPLIT",
-        takes(TEXT, TEXT),
-        returns(ArrayType(STRING)),
-        per_value(_split),
+        definition.takes(definition.TEXT, definition.TEXT),
+        definition.returns(types.ArrayType(definition.STRING)),
+        definition.per_value(_split),
         "SPLIT(string, separator)",
         "Splits the string at the separator into an array; an empty separator splits it into characters.",
     ),
     _define(
         "SPLIT_INDEX",
-        (takes(TEXT, INTEGER, INTEGER), takes(TEXT, TEXT, INTEGER)),
-        returns_nullable(STRING),
+        (
+            definition.takes(definition.TEXT, definition.INTEGER, definition.INTEGER),
+            definition.takes(definition.TEXT, definition.TEXT, definition.INTEGER),
+        ),
+        definition.returns_nullable(definition.STRING),
         _split_index,
         "SPLIT_INDEX(string, separator, index)",
         "Splits the string at the separator and returns the part at the index, counted from 0, or NULL if the index "
@@ -704,18 +684,21 @@ TEXT_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "SUBSTRING_INDEX",
-        (takes(TEXT, TEXT, INTEGER), takes(BINARY, BINARY, INTEGER)),
+        (
+            definition.takes(definition.TEXT, definition.TEXT, definition.INTEGER),
+            definition.takes(definition.BINARY, definition.BINARY, definition.INTEGER),
+        ),
         _as_first,
-        per_value(_up_to_count),
+        definition.per_value(_up_to_count),
         "SUBSTRING_INDEX(string, separator, count)",
         "Returns the substring before the `count`th separator; if the count is negative, the substring after it, "
         "counted from the right.",
     ),
     _define(
         "STR_TO_MAP",
-        (takes(TEXT), takes(TEXT, TEXT, TEXT)),
-        returns_nullable(MapType(STRING, STRING)),
-        per_value(_to_map),
+        (definition.takes(definition.TEXT), definition.takes(definition.TEXT, definition.TEXT, definition.TEXT)),
+        definition.returns_nullable(types.MapType(definition.STRING, definition.STRING)),
+        definition.per_value(_to_map),
         "STR_TO_MAP(string[, pairs, values])",
         "Parses a map of strings; `pairs` and `values` are regular expressions for the delimiters between pairs and "
         "before values.",
@@ -724,8 +707,11 @@ TEXT_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
     ),
     _define(
         "ELT",
-        (takes(_INDEX, TEXT, repeated=1), takes(_INDEX, BINARY, repeated=1)),
-        nullable(_choice_type),
+        (
+            definition.takes(_INDEX, definition.TEXT, repeated=1),
+            definition.takes(_INDEX, definition.BINARY, repeated=1),
+        ),
+        definition.nullable(_choice_type),
         lambda call: _elt,
         "ELT(index, value1, value2, ...)",
         "Returns the value at the index, counted from 1, or NULL if the index is out of range.",
@@ -733,4 +719,4 @@ TEXT_PARTS_FUNCTIONS: tuple[ScalarFunction, ...] = (
 )
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (*TEXT_FUNCTIONS, *TEXT_BUILDING_FUNCTIONS, *TEXT_PARTS_FUNCTIONS)
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (*TEXT_FUNCTIONS, *TEXT_BUILDING_FUNCTIONS, *TEXT_PARTS_FUNCTIONS)

@@ -20,25 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sql.data import types
+from penstock.sql.data import datetimes, types
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type
-from penstock.sql.data.datetimes import (
-    DAY_MS,
-    DAY_NS,
-    FAR_NANOSECONDS,
-    MICROSECOND_DIGITS,
-    SECOND_NS,
-    days_from_civil,
-    days_of_month,
-    format_date,
-    format_time,
-    format_timestamp,
-    is_far,
-    local_ns,
-    moment_ns,
-    to_local,
-    to_moments,
-)
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import (
     LENGTH_MAX,
@@ -115,7 +98,7 @@ def reader(to: DataType, session: Session) -> Callable[[str], object]:
         case _:
             assert isinstance(to, LocalZonedTimestampType)
             digits = to.precision
-            return lambda text: _cut(moment_ns(_timestamp(text), session.zone), digits)
+            return lambda text: _cut(datetimes.moment_ns(_timestamp(text), session.zone), digits)
 
 
 def _or_null(read: Callable[[str], object]) -> Callable[[str], object]:
@@ -184,9 +167,9 @@ def _date(text: str) -> int:
     if len(parts) > 3 or not all(part.isascii() and part.isdigit() for part in parts):
         raise _wrong(text, "DATE")
     year, month, day = [*map(int, parts), 1, 1][:3]
-    if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= days_of_month(year, month):
+    if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= datetimes.days_of_month(year, month):
         raise _wrong(text, "DATE")
-    return days_from_civil(year, month, day)
+    return datetimes.days_from_civil(year, month, day)
 
 
 def _time(text: str) -> int:
@@ -211,15 +194,15 @@ def _timestamp(text: str) -> int:
     year, month, day, hour, minute, second = (int(group or 0) for group in match.groups()[:6])
     if not (year and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60):
         raise _wrong(text, "TIMESTAMP")
-    days = days_from_civil(year, month, min(day, days_of_month(year, month)))
-    of_day = ((hour * 60 + minute) * 60 + second) * SECOND_NS
-    return days * DAY_NS + of_day + int((match.group(7) or "").ljust(9, "0"))
+    days = datetimes.days_from_civil(year, month, min(day, datetimes.days_of_month(year, month)))
+    of_day = ((hour * 60 + minute) * 60 + second) * datetimes.SECOND_NS
+    return days * datetimes.DAY_NS + of_day + int((match.group(7) or "").ljust(9, "0"))
 
 
 def _cut(nanoseconds: int, digits: int) -> int:
     step: int = 10 ** (9 - digits)
-    if is_far(nanoseconds, digits):
-        raise TableRuntimeError(FAR_NANOSECONDS)
+    if datetimes.is_far(nanoseconds, digits):
+        raise TableRuntimeError(datetimes.FAR_NANOSECONDS)
     return nanoseconds // step * step
 
 
@@ -270,7 +253,7 @@ _CLOCK: Final = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2
 
 def _fast_timestamp(to: DataType, session: Session) -> Fast:
     assert isinstance(to, TimestampType)
-    microseconds = TimestampType(MICROSECOND_DIGITS)
+    microseconds = TimestampType(datetimes.MICROSECOND_DIGITS)
     fit = cut_timestamp_kernel(microseconds, to)
     read = arrow_type(microseconds)
     return _CLOCK, lambda column: fit(pc.cast(column, read))
@@ -279,7 +262,7 @@ def _fast_timestamp(to: DataType, session: Session) -> Fast:
 def _fast_moment(to: DataType, session: Session) -> Fast:
     assert isinstance(to, LocalZonedTimestampType)
     pattern, read = _fast_timestamp(TimestampType(to.precision), session)
-    return pattern, lambda column: to_moments(read(column), session.zone)
+    return pattern, lambda column: datetimes.to_moments(read(column), session.zone)
 
 
 _FAST: Final[dict[type[DataType], Callable[[DataType, Session], Fast]]] = {
@@ -348,7 +331,7 @@ def _whole_text(source: DataType, session: Session) -> Kernel:
         zone, clock = session.zone, TimestampType(source.precision)
         slow = value_kernel(build_text_cast(clock, zone), [clock], VarCharType(LENGTH_MAX))
         timestamp_text = _where_years_are_short(_timestamp_text(source.precision), slow)
-        return lambda column: timestamp_text(to_local(column, zone))
+        return lambda column: timestamp_text(datetimes.to_local(column, zone))
     return slow
 
 
@@ -450,13 +433,13 @@ def build_text_cast(data_type: DataType, zone: tzinfo) -> Callable[[Any], str]:
         case BinaryType() | VarBinaryType():
             return lambda value: value.decode("utf-8", "replace")
         case DateType():
-            return format_date
+            return datetimes.format_date
         case TimeType(precision=digits):
             return lambda value: _time_text(value, digits)
         case TimestampType(precision=digits):
-            return lambda value: format_timestamp(value, digits)
+            return lambda value: datetimes.format_timestamp(value, digits)
         case LocalZonedTimestampType(precision=digits):
-            return lambda value: format_timestamp(local_ns(value, zone), digits)
+            return lambda value: datetimes.format_timestamp(datetimes.local_ns(value, zone), digits)
         case YearMonthIntervalType():
             return months_text
         case DayTimeIntervalType():
@@ -498,7 +481,7 @@ def _null_as_text(show: Callable[[Any], str]) -> Callable[[Any], str]:
 
 def _time_text(milliseconds: int, digits: int) -> str:
     """Format a time of day. Trailing zeros of the fraction are dropped, except for its first digit."""
-    text = format_time(milliseconds * 1_000_000, min(digits, 3))
+    text = datetimes.format_time(milliseconds * 1_000_000, min(digits, 3))
     if not digits:
         return text
     clock_text, _, fraction = text.partition(".")
@@ -513,8 +496,8 @@ def months_text(months: int) -> str:
 
 def milliseconds_text(milliseconds: int) -> str:
     """Return milliseconds as `+0 00:03:00.000`."""
-    days, rest = divmod(abs(milliseconds), DAY_MS)
-    return f"{'-' if milliseconds < 0 else '+'}{days} {format_time(rest * (SECOND_NS // 1000), 3)}"
+    days, rest = divmod(abs(milliseconds), datetimes.DAY_MS)
+    return f"{'-' if milliseconds < 0 else '+'}{days} {datetimes.format_time(rest * (datetimes.SECOND_NS // 1000), 3)}"
 
 
 def _bitmap_text(value: bytes) -> str:
@@ -557,13 +540,17 @@ def _of_type(kind: DataType) -> Text:
         case types.BinaryType() | types.VarBinaryType():
             return lambda value: "[" + ", ".join(str(byte - 256 if byte > 127 else byte) for byte in value) + "]"
         case types.DateType():
-            return format_date
+            return datetimes.format_date
         case types.TimeType():
             return lambda value: _clock(value * 1_000_000, False)
         case types.TimestampType():
-            return lambda value: f"{format_date(value // DAY_NS)}T{_clock(value % DAY_NS, False)}"
+            return lambda value: (
+                f"{datetimes.format_date(value // datetimes.DAY_NS)}T{_clock(value % datetimes.DAY_NS, False)}"
+            )
         case types.LocalZonedTimestampType():
-            return lambda value: f"{format_date(value // DAY_NS)}T{_clock(value % DAY_NS, True)}Z"
+            return lambda value: (
+                f"{datetimes.format_date(value // datetimes.DAY_NS)}T{_clock(value % datetimes.DAY_NS, True)}Z"
+            )
         case types.YearMonthIntervalType():
             return _period
         case types.DayTimeIntervalType():
@@ -588,7 +575,7 @@ def _of_type(kind: DataType) -> Text:
 
 def _clock(nanoseconds: int, with_seconds: bool) -> str:
     """Format a time of day. Zero seconds are omitted unless `with_seconds` is set; fractions have 3, 6 or 9 digits."""
-    seconds, fraction = divmod(nanoseconds, SECOND_NS)
+    seconds, fraction = divmod(nanoseconds, datetimes.SECOND_NS)
     minutes, second = divmod(seconds, 60)
     text = f"{minutes // 60:02}:{minutes % 60:02}"
     if not second and not fraction and not with_seconds:

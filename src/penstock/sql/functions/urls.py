@@ -6,17 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from penstock.sql.functions.definition import (
-    BIGINT,
-    INTEGER,
-    STRING,
-    TEXT,
-    ScalarFunction,
-    per_value,
-    returns_nullable,
-    scalar,
-    takes,
-)
+from penstock.sql.functions import definition
 
 
 class _Url(NamedTuple):
@@ -154,32 +144,32 @@ def _from_number(number: int) -> str | None:
     return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
 
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "PARSE_URL",
-        takes(TEXT, TEXT, TEXT, optional=1),
-        returns_nullable(STRING),
-        per_value(_parse_url),
+        definition.takes(definition.TEXT, definition.TEXT, definition.TEXT, optional=1),
+        definition.returns_nullable(definition.STRING),
+        definition.per_value(_parse_url),
         "Returns a part of a URL: HOST, PATH, QUERY, REF, PROTOCOL, AUTHORITY, FILE or USERINFO, or the value of a "
         "key in its query.",
         python_name="parseUrl",
         section="string",
         usage="PARSE_URL(string, part[, key])",
     ),
-    scalar(
+    definition.scalar(
         "INET_ATON",
-        takes(TEXT),
-        returns_nullable(BIGINT),
-        per_value(_to_number),
+        definition.takes(definition.TEXT),
+        definition.returns_nullable(definition.BIGINT),
+        definition.per_value(_to_number),
         "Converts an IPv4 address to a number; returns NULL for an invalid address.",
         section="string",
         usage="INET_ATON(string)",
     ),
-    scalar(
+    definition.scalar(
         "INET_NTOA",
-        takes(INTEGER),
-        returns_nullable(STRING),
-        per_value(_from_number),
+        definition.takes(definition.INTEGER),
+        definition.returns_nullable(definition.STRING),
+        definition.per_value(_from_number),
         "Converts a number to an IPv4 address; returns NULL if the number is out of range.",
         section="string",
         usage="INET_NTOA(integer)",

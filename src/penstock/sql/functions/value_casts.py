@@ -19,72 +19,48 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.arrow_columns import DIGITS
+from penstock.sql.data import types
 from penstock.sql.data.arrow import Datum, Kernel, arrow_type, to_full_array
 from penstock.sql.data.datetimes import DAY_MS, FAR_NANOSECONDS, to_local, to_moments, view
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    ArrayType,
-    BigIntType,
-    BitmapType,
-    BooleanType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    NullType,
-    NumericType,
-    RowType,
-    StructuredType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    YearMonthIntervalType,
-)
 from penstock.sql.functions.definition import Session, value_kernel
 from penstock.sql.functions.type_rules import BYTES, INTERVALS, TEXTS, as_decimal
 
-_MOMENTS = (TimestampType, LocalZonedTimestampType)
+_MOMENTS = (types.TimestampType, types.LocalZonedTimestampType)
 
 
-def supports_cast(source: DataType, to: DataType) -> bool:
+def supports_cast(source: types.DataType, to: types.DataType) -> bool:
     """Return whether Flink has a cast from one type to the other."""
-    if isinstance(source, NullType) or isinstance(to, TEXTS) or source.not_null() == to.not_null():
+    if isinstance(source, types.NullType) or isinstance(to, TEXTS) or source.not_null() == to.not_null():
         return True
-    if isinstance(to, ArrayType | MapType | RowType):
+    if isinstance(to, types.ArrayType | types.MapType | types.RowType):
         return _supports_nested(source, to)
     if isinstance(source, TEXTS):
-        return isinstance(to, (*BYTES, BooleanType, NumericType, DateType, TimeType, *_MOMENTS))
+        return isinstance(to, (*BYTES, types.BooleanType, types.NumericType, types.DateType, types.TimeType, *_MOMENTS))
     if isinstance(to, BYTES):
-        return isinstance(source, (*BYTES, BitmapType))
-    if isinstance(to, BooleanType):
-        return isinstance(source, IntegralType)
+        return isinstance(source, (*BYTES, types.BitmapType))
+    if isinstance(to, types.BooleanType):
+        return isinstance(source, types.IntegralType)
     if isinstance(to, INTERVALS):
         return type(source) is type(to) or (_is_single(to) and isinstance(source, _get_number_type(to)))
-    if isinstance(to, NumericType):
+    if isinstance(to, types.NumericType):
         if isinstance(source, INTERVALS):
             return _is_single(source) and isinstance(to, _get_number_type(source))
-        return isinstance(source, NumericType | BooleanType)
-    if isinstance(to, DateType):
+        return isinstance(source, types.NumericType | types.BooleanType)
+    if isinstance(to, types.DateType):
         return isinstance(source, _MOMENTS)
-    if isinstance(to, TimeType):
-        return isinstance(source, (TimeType, *_MOMENTS))
+    if isinstance(to, types.TimeType):
+        return isinstance(source, (types.TimeType, *_MOMENTS))
     if isinstance(to, _MOMENTS):
-        return isinstance(source, (DateType, TimeType, *_MOMENTS))
+        return isinstance(source, (types.DateType, types.TimeType, *_MOMENTS))
     return False
 
 
-def _supports_nested(source: DataType, to: DataType) -> bool:
+def _supports_nested(source: types.DataType, to: types.DataType) -> bool:
     """Return whether all parts can be cast. A structured type is cast only to its own class."""
-    if isinstance(to, RowType):
+    if isinstance(to, types.RowType):
         if (
-            not isinstance(source, RowType)
+            not isinstance(source, types.RowType)
             or len(source.fields) != len(to.fields)
             or _are_different_classes(source, to)
         ):
@@ -94,44 +70,44 @@ def _supports_nested(source: DataType, to: DataType) -> bool:
     return all(map(supports_cast, source.children(), to.children()))
 
 
-def _are_different_classes(row_type: RowType, other: RowType) -> bool:
-    both = isinstance(row_type, StructuredType) and isinstance(other, StructuredType)
+def _are_different_classes(row_type: types.RowType, other: types.RowType) -> bool:
+    both = isinstance(row_type, types.StructuredType) and isinstance(other, types.StructuredType)
     return both and row_type.class_name != other.class_name  # type: ignore[attr-defined]
 
 
-def _is_list(data_type: DataType) -> bool:
-    return isinstance(data_type, ArrayType) and not isinstance(data_type, MultisetType)
+def _is_list(data_type: types.DataType) -> bool:
+    return isinstance(data_type, types.ArrayType) and not isinstance(data_type, types.MultisetType)
 
 
-def _is_single(interval: DataType) -> bool:
+def _is_single(interval: types.DataType) -> bool:
     """Return whether an interval has a single unit."""
     return " TO " not in interval.resolution.value  # type: ignore[attr-defined]
 
 
-def _get_number_type(interval: DataType) -> type[DataType]:
+def _get_number_type(interval: types.DataType) -> type[types.DataType]:
     """Return the numeric type that stores an interval."""
-    assert isinstance(interval, YearMonthIntervalType | DayTimeIntervalType)
-    return IntType if isinstance(interval, YearMonthIntervalType) else BigIntType
+    assert isinstance(interval, types.YearMonthIntervalType | types.DayTimeIntervalType)
+    return types.IntType if isinstance(interval, types.YearMonthIntervalType) else types.BigIntType
 
 
-def refusal(source: DataType, to: DataType) -> str:
+def refusal(source: types.DataType, to: types.DataType) -> str:
     """Return why one type cannot be cast to the other."""
-    if isinstance(source, NumericType) and isinstance(to, TimestampType):
+    if isinstance(source, types.NumericType) and isinstance(to, types.TimestampType):
         return (
             "The cast from NUMERIC type to TIMESTAMP type is not allowed. It's recommended to use "
             "TO_TIMESTAMP(FROM_UNIXTIME(numeric_col)) instead, note the numeric is in seconds."
         )
-    if isinstance(source, NumericType) and isinstance(to, LocalZonedTimestampType):
+    if isinstance(source, types.NumericType) and isinstance(to, types.LocalZonedTimestampType):
         return (
             "The cast from NUMERIC type to TIMESTAMP_LTZ type is not allowed. It's recommended to use "
             "TO_TIMESTAMP_LTZ(numeric_col, precision) instead."
         )
-    if isinstance(source, TimestampType) and isinstance(to, NumericType):
+    if isinstance(source, types.TimestampType) and isinstance(to, types.NumericType):
         return (
             "The cast from TIMESTAMP type to NUMERIC type is not allowed. It's recommended to use "
             "UNIX_TIMESTAMP(CAST(timestamp_col AS STRING)) instead."
         )
-    if isinstance(source, LocalZonedTimestampType) and isinstance(to, NumericType):
+    if isinstance(source, types.LocalZonedTimestampType) and isinstance(to, types.NumericType):
         return "The cast from TIMESTAMP_LTZ type to NUMERIC type is not allowed."
     return f"Cast function cannot convert value of type {source} to type {to}"
 
@@ -139,48 +115,48 @@ def refusal(source: DataType, to: DataType) -> str:
 _WIDE: Final = Context(prec=400, Emax=999_999, Emin=-999_999)
 _WHOLE_DIGITS_OF_LONG: Final = 18
 #: holds the shortest text of each number from 0.001 with at most 17 digits before the decimal point
-_OF_USUAL_SIZE: Final = DecimalType(38, 20)
+_OF_USUAL_SIZE: Final = types.DecimalType(38, 20)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 
-def number_kernel(source: DataType, to: DataType) -> Kernel:
+def number_kernel(source: types.DataType, to: types.DataType) -> Kernel:
     """Return the kernel of a cast between numbers and booleans."""
     target = arrow_type(to)
-    if isinstance(to, BooleanType):
+    if isinstance(to, types.BooleanType):
         return lambda column: pc.not_equal(column, pa.scalar(0, column.type))
-    if isinstance(source, BooleanType):
-        if isinstance(to, DecimalType) and to.precision == to.scale:
-            return partial(_zero_of_false, to, number_kernel(TinyIntType(), to))
-        return _then(lambda column: pc.cast(column, pa.int8()), number_kernel(TinyIntType(), to))
-    if isinstance(to, DecimalType):
-        if isinstance(source, FloatType | DoubleType):
+    if isinstance(source, types.BooleanType):
+        if isinstance(to, types.DecimalType) and to.precision == to.scale:
+            return partial(_zero_of_false, to, number_kernel(types.TinyIntType(), to))
+        return _then(lambda column: pc.cast(column, pa.int8()), number_kernel(types.TinyIntType(), to))
+    if isinstance(to, types.DecimalType):
+        if isinstance(source, types.FloatType | types.DoubleType):
             return _decimal_of_doubles(source, to)
         exact = as_decimal(source)
-        if isinstance(source, DecimalType):
+        if isinstance(source, types.DecimalType):
             return decimal_kernel(exact, to)
         return _then(lambda column: pc.cast(column, arrow_type(exact)), decimal_kernel(exact, to))
-    if isinstance(to, IntegralType):
-        if isinstance(source, DecimalType):
+    if isinstance(to, types.IntegralType):
+        if isinstance(source, types.DecimalType):
             return _then(_whole_part(source), lambda column: pc.cast(column, target, safe=False))
-        if isinstance(source, FloatType | DoubleType):
+        if isinstance(source, types.FloatType | types.DoubleType):
             return _then(
-                _cut_to_long if isinstance(to, BigIntType) else _cut_to_int,
+                _cut_to_long if isinstance(to, types.BigIntType) else _cut_to_int,
                 lambda column: pc.cast(column, target, safe=False),
             )
-    if isinstance(source, DecimalType) and isinstance(to, FloatType | DoubleType):
+    if isinstance(source, types.DecimalType) and isinstance(to, types.FloatType | types.DoubleType):
         return _then(_double_of_decimal(source), lambda column: pc.cast(column, target, safe=False))
     return lambda column: pc.cast(column, target, safe=False)
 
 
-def _zero_of_false(to: DecimalType, convert: Kernel, column: Datum) -> Datum:
+def _zero_of_false(to: types.DecimalType, convert: Kernel, column: Datum) -> Datum:
     """Cast booleans to decimals without digits before the point, which cannot hold TRUE."""
     if pc.any(column if isinstance(column, pa.Array) else pa.array([column.as_py()], pa.bool_())).as_py():
         raise TableRuntimeError(f"TRUE is 1, which {to.not_null()} cannot hold. TRY_CAST gives NULL.")
     return convert(pc.cast(column, pa.int8()))
 
 
-def decimal_kernel(source: DecimalType, to: DecimalType) -> Kernel:
+def decimal_kernel(source: types.DecimalType, to: types.DecimalType) -> Kernel:
     """Return the kernel of a cast between decimals: rounded half up, NULL for values that do not fit."""
     target = arrow_type(to)
     loses_digits = to.scale < source.scale
@@ -220,7 +196,7 @@ def decimal_of_double(value: float, precision: int, scale: int) -> Decimal | Non
     return fitted(exact, precision, scale)
 
 
-def _decimal_of_doubles(source: DataType, to: DecimalType) -> Kernel:
+def _decimal_of_doubles(source: types.DataType, to: types.DecimalType) -> Kernel:
     """Return `decimal_of_double` for columns: through the shortest texts, if the numbers are of usual size."""
     by_value = value_kernel(lambda value: decimal_of_double(value, to.precision, to.scale), [source], to)
     fit = decimal_kernel(_OF_USUAL_SIZE, to)
@@ -238,7 +214,7 @@ def _decimal_of_doubles(source: DataType, to: DecimalType) -> Kernel:
     return kernel
 
 
-def _double_of_decimal(source: DecimalType) -> Kernel:
+def _double_of_decimal(source: types.DecimalType) -> Kernel:
     """Return the kernel of a cast to the nearest floating-point number. Arrow's own cast is often one step off."""
     if source.precision > _WHOLE_DIGITS_OF_LONG:
         return lambda column: pc.cast(pc.cast(column, pa.string()), pa.float64())
@@ -256,12 +232,12 @@ def _then(first: Kernel, second: Kernel) -> Kernel:
     return lambda column: second(first(column))
 
 
-def _whole_part(source: DecimalType) -> Kernel:
+def _whole_part(source: types.DecimalType) -> Kernel:
     """Return the kernel that drops the fraction of a decimal and keeps the lowest 64 bits."""
     if source.precision - source.scale <= _WHOLE_DIGITS_OF_LONG:
         integral = pa.decimal128(max(source.precision - source.scale, 1), 0)
         return lambda column: pc.cast(pc.cast(column, integral, safe=False), pa.int64())
-    return value_kernel(lambda value: (int(value) - _LONG_MIN) % 2**64 + _LONG_MIN, [source], BigIntType())
+    return value_kernel(lambda value: (int(value) - _LONG_MIN) % 2**64 + _LONG_MIN, [source], types.BigIntType())
 
 
 def _cut_to_int(column: Datum) -> Datum:
@@ -286,29 +262,29 @@ def _cut(column: Datum, least: int, most: int, convert: Callable[[Datum], Datum]
 _MS_DIGITS: Final = 3
 
 
-def time_kernel(source: DataType, to: DataType, session: Session) -> Kernel:
+def time_kernel(source: types.DataType, to: types.DataType, session: Session) -> Kernel:
     """Return the kernel of a cast between dates, times and timestamps."""
-    if isinstance(to, LocalZonedTimestampType) and not isinstance(source, LocalZonedTimestampType):
-        clock = time_kernel(source, TimestampType(to.precision), session)
+    if isinstance(to, types.LocalZonedTimestampType) and not isinstance(source, types.LocalZonedTimestampType):
+        clock = time_kernel(source, types.TimestampType(to.precision), session)
         return lambda column: to_moments(clock(column), session.zone)
-    if isinstance(source, LocalZonedTimestampType) and not isinstance(to, LocalZonedTimestampType):
-        local_kernel = time_kernel(TimestampType(source.precision), to, session)
+    if isinstance(source, types.LocalZonedTimestampType) and not isinstance(to, types.LocalZonedTimestampType):
+        local_kernel = time_kernel(types.TimestampType(source.precision), to, session)
         return lambda column: local_kernel(to_local(column, session.zone))
     target = arrow_type(to)
-    if isinstance(source, DateType):
+    if isinstance(source, types.DateType):
         return lambda column: _with_unit(column, target)
-    if isinstance(source, TimeType):
-        if isinstance(to, TimeType):
+    if isinstance(source, types.TimeType):
+        if isinstance(to, types.TimeType):
             return _cut_times(to.precision)
         return lambda column: pc.cast(view(pc.cast(view(column, pa.int32()), pa.int64()), pa.timestamp("ms")), target)
-    if isinstance(to, DateType):
+    if isinstance(to, types.DateType):
         return lambda column: pc.cast(column, target, safe=False)
-    if isinstance(to, TimeType):
+    if isinstance(to, types.TimeType):
         return _time_of_day(to.precision)
     return cut_timestamp_kernel(source, to)
 
 
-def cut_timestamp_kernel(source: DataType, to: DataType) -> Kernel:
+def cut_timestamp_kernel(source: types.DataType, to: types.DataType) -> Kernel:
     """Return the kernel of a cast to another precision. Milliseconds are truncated toward 1970, as in Flink."""
     digits, target = to.precision, arrow_type(to)  # type: ignore[attr-defined]
     unit_digits = DIGITS[target.unit]

@@ -18,32 +18,10 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
+from penstock.sql.data import types
 from penstock.sql.data.arrow import Kernel
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    PRECISION_MAX,
-    BigIntType,
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntType,
-    SmallIntType,
-    TinyIntType,
-    VariantType,
-)
-from penstock.sql.functions.definition import (
-    AS_BOOLEAN,
-    TEXT,
-    Call,
-    ScalarFunction,
-    nullable,
-    returns,
-    scalar,
-    takes,
-    value_kernel,
-)
+from penstock.sql.functions import definition
 from penstock.sql.functions.numbers import double_text
 from penstock.sql.functions.type_rules import BYTES, TEXTS
 from penstock.state.keys import NAN
@@ -186,7 +164,12 @@ def storable(text: str) -> str:
 
 
 _WIDE: Final = Context(prec=400)
-_BITS: Final[dict[type[DataType], int]] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
+_BITS: Final[dict[type[types.DataType], int]] = {
+    types.TinyIntType: 8,
+    types.SmallIntType: 16,
+    types.IntType: 32,
+    types.BigIntType: 64,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,10 +242,10 @@ def _normal(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_normal, value))
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        return Decimal(value) if len(str(abs(value))) <= PRECISION_MAX else float(value)
+        return Decimal(value) if len(str(abs(value))) <= types.PRECISION_MAX else float(value)
     if isinstance(value, Decimal):
         _, digits, exponent = value.as_tuple()
-        fits = len(digits) <= PRECISION_MAX and -int(exponent) <= PRECISION_MAX
+        fits = len(digits) <= types.PRECISION_MAX and -int(exponent) <= types.PRECISION_MAX
         return value if fits else float(value)
     return value
 
@@ -295,12 +278,12 @@ def variant_item(value: Variant | None, key: int | str | None) -> Variant | None
     return None if value is None or key is None else value.item(key)
 
 
-def variant_cast(value: Variant | None, data_type: DataType) -> Any:
+def variant_cast(value: Variant | None, data_type: types.DataType) -> Any:
     """Cast a variant to a scalar type. Raises `TableRuntimeError` if that would change the value.
 
     Cast to a string, a variant is its JSON. JSON's null becomes NULL.
     """
-    if value is None or isinstance(data_type, VariantType):
+    if value is None or isinstance(data_type, types.VariantType):
         return value
     if isinstance(data_type, TEXTS):
         return storable(value.json())
@@ -314,34 +297,39 @@ def variant_cast(value: Variant | None, data_type: DataType) -> Any:
     return result
 
 
-def _select_cast(kind: type[DataType]) -> Callable[[Any, DataType], Any] | None:
+def _select_cast(kind: type[types.DataType]) -> Callable[[Any, types.DataType], Any] | None:
     if kind in _BITS:
         return _to_whole
     if issubclass(kind, BYTES):
         return lambda raw, to: raw if isinstance(raw, bytes) else None
-    return {BooleanType: _to_boolean, DecimalType: _to_decimal, FloatType: _to_float, DoubleType: _to_double}.get(kind)
+    return {
+        types.BooleanType: _to_boolean,
+        types.DecimalType: _to_decimal,
+        types.FloatType: _to_float,
+        types.DoubleType: _to_double,
+    }.get(kind)
 
 
 def _is_number(raw: Any) -> bool:
     return isinstance(raw, int | float | Decimal) and not isinstance(raw, bool)
 
 
-def _to_boolean(raw: Any, to: DataType) -> bool | None:
+def _to_boolean(raw: Any, to: types.DataType) -> bool | None:
     return raw if isinstance(raw, bool) else None
 
 
-def _to_whole(raw: Any, to: DataType) -> int | None:
+def _to_whole(raw: Any, to: types.DataType) -> int | None:
     if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)) or raw != int(raw):
         return None
     most = 2 ** (_BITS[type(to)] - 1)
     return int(raw) if -most <= raw < most else None
 
 
-def _to_double(raw: Any, to: DataType) -> float | None:
+def _to_double(raw: Any, to: types.DataType) -> float | None:
     return float(raw) if _is_number(raw) else None
 
 
-def _to_float(raw: Any, to: DataType) -> float | None:
+def _to_float(raw: Any, to: types.DataType) -> float | None:
     if not _is_number(raw):
         return None
     with np.errstate(over="ignore"):
@@ -349,8 +337,8 @@ def _to_float(raw: Any, to: DataType) -> float | None:
     return None if math.isinf(result) and not math.isinf(float(raw)) else result
 
 
-def _to_decimal(raw: Any, to: DataType) -> Decimal | None:
-    assert isinstance(to, DecimalType)
+def _to_decimal(raw: Any, to: types.DataType) -> Decimal | None:
+    assert isinstance(to, types.DecimalType)
     if not _is_number(raw) or (isinstance(raw, float) and not math.isfinite(raw)):
         return None
     exact = Decimal(repr(raw)) if isinstance(raw, float) else Decimal(raw)
@@ -371,7 +359,7 @@ def _try_parse(text: str, keeps_last: bool) -> Variant | TableRuntimeError:
         return error
 
 
-def _parse(is_try: bool) -> Callable[[Call], Kernel]:
+def _parse(is_try: bool) -> Callable[[definition.Call], Kernel]:
     def parsed(text: str, keeps_last: bool = False) -> Variant | None:
         outcome = _try_parse(text, keeps_last)
         if isinstance(outcome, Variant):
@@ -380,16 +368,16 @@ def _parse(is_try: bool) -> Callable[[Call], Kernel]:
             return None
         raise outcome
 
-    return lambda call: value_kernel(parsed, call.types, call.result)
+    return lambda call: definition.value_kernel(parsed, call.types, call.result)
 
 
-_PARSES: Final = takes(TEXT, AS_BOOLEAN, optional=1)
+_PARSES: Final = definition.takes(definition.TEXT, definition.AS_BOOLEAN, optional=1)
 
-FUNCTIONS: tuple[ScalarFunction, ...] = (
-    scalar(
+FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
+    definition.scalar(
         "PARSE_JSON",
         _PARSES,
-        returns(VariantType()),
+        definition.returns(types.VariantType()),
         _parse(False),
         "Parses a JSON string. A duplicate key is an error unless the second argument is TRUE.",
         can_fail=True,
@@ -397,10 +385,10 @@ FUNCTIONS: tuple[ScalarFunction, ...] = (
         python_name="parseJson",
         section="variant",
     ),
-    scalar(
+    definition.scalar(
         "TRY_PARSE_JSON",
         _PARSES,
-        nullable(returns(VariantType())),
+        definition.nullable(definition.returns(types.VariantType())),
         _parse(True),
         "Like PARSE_JSON, but returns NULL for a string that is not valid JSON.",
         usage="TRY_PARSE_JSON(string[, boolean])",

@@ -25,25 +25,7 @@ import xxhash
 from penstock.base.copies import NESTING_MAX, SHALLOW_LEVELS, allow_deep_calls
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType
-from penstock.sql.logical.nodes import (
-    Aggregate,
-    ArrowRows,
-    Distinct,
-    Filter,
-    Join,
-    JoinType,
-    Node,
-    Over,
-    PlanColumn,
-    Project,
-    Scan,
-    SetOperation,
-    Sort,
-    StreamRows,
-    Values,
-    Write,
-    rejected_rows,
-)
+from penstock.sql.logical import nodes
 from penstock.sql.parser import syntax
 from penstock.sql.typed import Constant, Constants, Field, Typed
 from penstock.sql.user_functions.definition import UserFunction
@@ -53,7 +35,7 @@ STEPS_MAX: Final = 1_000
 _LEAVES: Final = (syntax.NumberLiteral, syntax.TextLiteral, syntax.Reference, syntax.Query, DataType)
 
 
-def allow_plans(plans: Sequence[Node]) -> None:
+def allow_plans(plans: Sequence[nodes.Node]) -> None:
     """Prepare the process to plan these. Raises `ValidationError` if they are too deep."""
     levels: dict[int, int] = {}
     waiting = list(plans)
@@ -98,7 +80,7 @@ def allow_expression(expression: syntax.Expression) -> None:
 #: returns the text of a value; None to build it from the value's parts
 _Special = Callable[[Any], str | None]
 #: nodes by their `id()`, each with its text
-Known: TypeAlias = dict[int, tuple[Node, str]]
+Known: TypeAlias = dict[int, tuple[nodes.Node, str]]
 #: above this number of constant rows, the text has only their values, which is ten times as fast
 _MANY_ROWS: Final = 1_000
 _LIFETIME: Final = "state_ttl_ms"
@@ -110,7 +92,7 @@ SINK: Final = "Sink"
 COMMITTER: Final = "Committer"
 
 
-def rows_text(node: Node, known: Known | None = None) -> str:
+def rows_text(node: nodes.Node, known: Known | None = None) -> str:
     """Return a text that is equal for plans with the same rows, provided they call only deterministic functions.
 
     `known`: a cache of these texts, so that each input is visited once.
@@ -118,7 +100,7 @@ def rows_text(node: Node, known: Known | None = None) -> str:
     return _text(node, _of_rows, {} if known is None else known)
 
 
-def state_id(node: Node, role: str, known: Known | None = None) -> str:
+def state_id(node: nodes.Node, role: str, known: Known | None = None) -> str:
     """Return the id, 32 hexadecimal digits, of the state of a node's step in a `role`.
 
     The id is the same in other processes, and does not depend on names of results, options of tables or lifetimes of
@@ -127,16 +109,16 @@ def state_id(node: Node, role: str, known: Known | None = None) -> str:
     a `SINK` or `COMMITTER` for any query that writes it. `known`: a cache of the hashed texts.
     """
     known = {} if known is None else known
-    if isinstance(node, Scan) and role.startswith(SOURCE):
+    if isinstance(node, nodes.Scan) and role.startswith(SOURCE):
         text = f"{node.path}"
-    elif isinstance(node, Write) and role.rpartition(" ")[0] not in (SINK, COMMITTER):
+    elif isinstance(node, nodes.Write) and role.rpartition(" ")[0] not in (SINK, COMMITTER):
         text = f"Write({node.path},{node.key},{node.conflict},{_text(node.input, _of_state, known)})"
     else:
         text = _text(node, _of_state, known)
     return xxhash.xxh3_128_hexdigest(f"{role}:{text}".encode())
 
 
-def collect_expressions(node: Node) -> Iterator[Typed]:
+def collect_expressions(node: nodes.Node) -> Iterator[Typed]:
     """Yield the expressions of a node, without those of its inputs."""
     for name in _names(type(node)):  # type: ignore[arg-type]
         if name not in ("input", "left", "right", "parts"):
@@ -166,7 +148,7 @@ def _compared(kind: type) -> tuple[str, ...]:
 
 
 def _text(value: Any, special: _Special, known: Known) -> str:
-    if not isinstance(value, Node):
+    if not isinstance(value, nodes.Node):
         return _made(value, special, known)
     entry = known.get(id(value))
     if entry is None:
@@ -180,11 +162,11 @@ def _made(value: Any, special: _Special, known: Known) -> str:
     if special_text is not None:
         return special_text
     match value:
-        case PlanColumn():
+        case nodes.PlanColumn():
             return f"{value.type}:{value.time}"
         case Field():
             return f"${value.index}:{value.type}"
-        case Values(rows=rows) if len(rows) > _MANY_ROWS and all(
+        case nodes.Values(rows=rows) if len(rows) > _MANY_ROWS and all(
             isinstance(cell, Constant) for row in rows for cell in row
         ):
             values = [[cell.value for cell in row if isinstance(cell, Constant)] for row in rows]
@@ -208,9 +190,9 @@ def _made(value: Any, special: _Special, known: Known) -> str:
 
 def _of_rows(value: Any) -> str | None:
     match value:
-        case ArrowRows():
+        case nodes.ArrowRows():
             return f"ArrowRows({id(value.data)})"
-        case StreamRows():
+        case nodes.StreamRows():
             return f"StreamRows({id(value.stream)})"
         case UserFunction():
             return f"UserFunction({id(value)})"
@@ -219,34 +201,34 @@ def _of_rows(value: Any) -> str | None:
 
 def _of_state(value: Any) -> str | None:
     match value:
-        case ArrowRows():
+        case nodes.ArrowRows():
             return f"ArrowRows({_text(value.schema, _of_state, {})})"
-        case StreamRows():
+        case nodes.StreamRows():
             return f"StreamRows({value.title},{_text(value.schema, _of_state, {})},{value.key})"
-        case Scan():
+        case nodes.Scan():
             columns = [f"{column.name}:{column.type}" for column in value.schema]
             suffix = f",{value.taken}" if value.taken else ""
             return f"Scan({value.path},{columns},{value.key}{suffix})"
-        case Write():
+        case nodes.Write():
             # The sink of a route has its own id, so an INSERT into the same table keeps its id.
-            rejected = rejected_rows(value)
+            rejected = nodes.rejected_rows(value)
             return f"Write({value.path})" if rejected is None else f"Write({value.path},{rejected.table.path})"
         case UserFunction():
             return f"UserFunction({value.name},{value.result_type})"
     return None
 
 
-NodeT = TypeVar("NodeT", bound=Node)
+NodeT = TypeVar("NodeT", bound=nodes.Node)
 
 
-def all_nodes(node: Node) -> Iterator[Node]:
+def all_nodes(node: nodes.Node) -> Iterator[nodes.Node]:
     """Yield a node and all nodes below it. A node read in several places is repeated."""
     yield node
     for below in node.inputs():
         yield from all_nodes(below)
 
 
-def find_input(node: Node, column: int) -> tuple[Node, int] | None:
+def find_input(node: nodes.Node, column: int) -> tuple[nodes.Node, int] | None:
     """Return the input of a column and the column's index in it; None for a column that the node adds.
 
     Only for nodes whose columns are those of their inputs, in order, followed by their own.
@@ -258,7 +240,7 @@ def find_input(node: Node, column: int) -> tuple[Node, int] | None:
     return None
 
 
-def with_inputs(node: NodeT, inputs: Sequence[Node]) -> NodeT:
+def with_inputs(node: NodeT, inputs: Sequence[nodes.Node]) -> NodeT:
     """Replace the inputs of a node, one for one. Returns the node itself if they are the same objects."""
     if all(upstream is other for upstream, other in zip(node.inputs(), inputs, strict=True)):
         return node
@@ -272,56 +254,61 @@ def with_inputs(node: NodeT, inputs: Sequence[Node]) -> NodeT:
     return replace(node, parts=tuple(inputs))  # type: ignore[call-arg]
 
 
-def least_rows(plan: Node) -> int:
+def least_rows(plan: nodes.Node) -> int:
     """Return the minimum number of rows of a plan, whatever its tables contain."""
     match plan:
-        case Values(rows=rows):
+        case nodes.Values(rows=rows):
             return len(rows)
-        case Project(input=below) | Over(input=below):
+        case nodes.Project(input=below) | nodes.Over(input=below):
             return least_rows(below)
-        case Filter(input=below, condition=Constant(value=True)):
+        case nodes.Filter(input=below, condition=Constant(value=True)):
             return least_rows(below)
-        case Aggregate(keys=(), sets=()):
+        case nodes.Aggregate(keys=(), sets=()):
             return 1
-        case Aggregate(input=below) | Distinct(input=below):
+        case nodes.Aggregate(input=below) | nodes.Distinct(input=below):
             return min(least_rows(below), 1)
-        case Sort(input=below, offset=offset, fetch=fetch):
+        case nodes.Sort(input=below, offset=offset, fetch=fetch):
             left = max(least_rows(below) - offset, 0)
             return left if fetch is None else min(left, fetch)
-        case SetOperation(operator="UNION", parts=parts):
+        case nodes.SetOperation(operator="UNION", parts=parts):
             return sum(map(least_rows, parts))
         case _:
             return 0
 
 
-def most_rows(plan: Node) -> int | None:
+def most_rows(plan: nodes.Node) -> int | None:
     """Return the maximum number of rows of a plan, whatever its tables contain; None if unbounded."""
     match plan:
-        case Values(rows=rows):
+        case nodes.Values(rows=rows):
             return len(rows)
-        case Aggregate(keys=(), sets=()):
+        case nodes.Aggregate(keys=(), sets=()):
             return 1
-        case Project(input=below) | Over(input=below) | Filter(input=below) | Distinct(input=below):
+        case (
+            nodes.Project(input=below)
+            | nodes.Over(input=below)
+            | nodes.Filter(input=below)
+            | nodes.Distinct(input=below)
+        ):
             return most_rows(below)
-        case Aggregate(input=below, sets=()):
+        case nodes.Aggregate(input=below, sets=()):
             return most_rows(below)
-        case Sort(input=below, offset=offset, fetch=fetch):
+        case nodes.Sort(input=below, offset=offset, fetch=fetch):
             most = most_rows(below)
             if most is None:
                 return fetch
             left = max(most - offset, 0)
             return left if fetch is None else min(left, fetch)
-        case SetOperation(operator="UNION", parts=parts):
+        case nodes.SetOperation(operator="UNION", parts=parts):
             counts = [most_rows(part) for part in parts]
             known = [count for count in counts if count is not None]
             return sum(known) if len(known) == len(counts) else None
-        case SetOperation(parts=parts):
+        case nodes.SetOperation(parts=parts):
             return most_rows(parts[0])
-        case Join(join_type=JoinType.INNER, left=left_side, right=right_side):
+        case nodes.Join(join_type=nodes.JoinType.INNER, left=left_side, right=right_side):
             sides = most_rows(left_side), most_rows(right_side)
             known = [count for count in sides if count is not None]
             return prod(known) if len(known) == len(sides) or 0 in known else None
-        case Join(join_type=JoinType.SEMI | JoinType.ANTI, left=left_side):
+        case nodes.Join(join_type=nodes.JoinType.SEMI | nodes.JoinType.ANTI, left=left_side):
             return most_rows(left_side)
         case _:
             return None

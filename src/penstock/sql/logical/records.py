@@ -18,22 +18,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.base import typeinfo
 from penstock.base.errors import PenstockError, WrongTypeError, short_repr
-from penstock.base.typeinfo import (
-    BasicArrayTypeInfo,
-    BasicType,
-    BasicTypeInfo,
-    DateTypeInfo,
-    ListTypeInfo,
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    PrimitiveArrayTypeInfo,
-    RowTypeInfo,
-    TimestampTypeInfo,
-    TimeTypeInfo,
-    TupleTypeInfo,
-    TypeInformation,
-)
 from penstock.base.types import Row, RowKind
 from penstock.codecs.arrow_columns import exact_array, exact_cast, nullable_key_column, plain_type
 from penstock.codecs.pickling import make_rows
@@ -258,22 +244,22 @@ def _flagged(records: list[Any], kinds: bytes | None) -> list[Any]:
     return [(kind in _ADDS, record) for kind, record in zip(kinds, records, strict=True)]
 
 
-_BASIC: Final[dict[BasicType, DataType]] = {
-    BasicType.STRING: types.VarCharType(types.LENGTH_MAX),
-    BasicType.BOOLEAN: types.BooleanType(False),
-    BasicType.BYTE: types.TinyIntType(False),
-    BasicType.SHORT: types.SmallIntType(False),
-    BasicType.INT: types.IntType(False),
-    BasicType.LONG: types.BigIntType(False),
-    BasicType.FLOAT: types.FloatType(False),
-    BasicType.DOUBLE: types.DoubleType(False),
-    BasicType.BIG_DEC: types.DecimalType(38, 18),
-    BasicType.INSTANT: types.LocalZonedTimestampType(9),
+_BASIC: Final[dict[typeinfo.BasicType, DataType]] = {
+    typeinfo.BasicType.STRING: types.VarCharType(types.LENGTH_MAX),
+    typeinfo.BasicType.BOOLEAN: types.BooleanType(False),
+    typeinfo.BasicType.BYTE: types.TinyIntType(False),
+    typeinfo.BasicType.SHORT: types.SmallIntType(False),
+    typeinfo.BasicType.INT: types.IntType(False),
+    typeinfo.BasicType.LONG: types.BigIntType(False),
+    typeinfo.BasicType.FLOAT: types.FloatType(False),
+    typeinfo.BasicType.DOUBLE: types.DoubleType(False),
+    typeinfo.BasicType.BIG_DEC: types.DecimalType(38, 18),
+    typeinfo.BasicType.INSTANT: types.LocalZonedTimestampType(9),
 }
-_OF_TYPE: Final[dict[type[DataType], BasicType]] = {type(kind): basic for basic, kind in _BASIC.items()}
+_OF_TYPE: Final[dict[type[DataType], typeinfo.BasicType]] = {type(kind): basic for basic, kind in _BASIC.items()}
 
 
-class ExternalTypeInfo(TypeInformation):
+class ExternalTypeInfo(typeinfo.TypeInformation):
     """The type of table values without an equivalent in `Types`.
 
     Attributes:
@@ -299,7 +285,7 @@ class ExternalTypeInfo(TypeInformation):
         return str(self.data_type)
 
 
-def to_data_type(info: TypeInformation) -> DataType:
+def to_data_type(info: typeinfo.TypeInformation) -> DataType:
     """Return the column type of a record type; RAW for types that only Python knows.
 
     As in Flink, numbers and booleans are never NULL by themselves and in tuples, but fields of rows may be.
@@ -307,58 +293,58 @@ def to_data_type(info: TypeInformation) -> DataType:
     match info:
         case ExternalTypeInfo(data_type=data_type):
             return data_type
-        case BasicTypeInfo(basic_type=basic) if basic in _BASIC:
+        case typeinfo.BasicTypeInfo(basic_type=basic) if basic in _BASIC:
             return _BASIC[basic]
-        case DateTypeInfo():
+        case typeinfo.DateTypeInfo():
             return types.DateType()
-        case TimeTypeInfo():
+        case typeinfo.TimeTypeInfo():
             return types.TimeType(0)
-        case TimestampTypeInfo():
+        case typeinfo.TimestampTypeInfo():
             return types.TimestampType(9)
-        case RowTypeInfo():
+        case typeinfo.RowTypeInfo():
             pairs = zip(info.get_field_names(), info.get_field_types(), strict=True)
             return RowType([RowField(name, to_data_type(field_type).nullable()) for name, field_type in pairs], False)
-        case TupleTypeInfo():
+        case typeinfo.TupleTypeInfo():
             fields = [
                 RowField(f"f{index}", to_data_type(field_type))
                 for index, field_type in enumerate(info.get_field_types())
             ]
             return RowType(fields, False)
-        case PrimitiveArrayTypeInfo(element_type=BasicTypeInfo(basic_type=BasicType.BYTE)):
+        case typeinfo.PrimitiveArrayTypeInfo(element_type=typeinfo.BasicTypeInfo(basic_type=typeinfo.BasicType.BYTE)):
             return types.VarBinaryType(types.LENGTH_MAX, False)
-        case PrimitiveArrayTypeInfo(element_type=element) | ListTypeInfo(element_type=element):
+        case typeinfo.PrimitiveArrayTypeInfo(element_type=element) | typeinfo.ListTypeInfo(element_type=element):
             return types.ArrayType(to_data_type(element), False)
-        case BasicArrayTypeInfo(element_type=element) | ObjectArrayTypeInfo(element_type=element):
+        case typeinfo.BasicArrayTypeInfo(element_type=element) | typeinfo.ObjectArrayTypeInfo(element_type=element):
             return types.ArrayType(to_data_type(element).nullable(), False)
-        case MapTypeInfo(key_type_info=key, value_type_info=item):
+        case typeinfo.MapTypeInfo(key_type_info=key, value_type_info=item):
             return types.MapType(to_data_type(key), to_data_type(item).nullable(), False)
         case _:
             return types.RawType("object", "", True)
 
 
-def to_type_info(data_type: DataType) -> TypeInformation:
+def to_type_info(data_type: DataType) -> typeinfo.TypeInformation:
     """Return the record type of a column type. `to_data_type` inverts it."""
     nearest = _nearest(data_type)
     is_same = to_data_type(nearest).nullable() == data_type.nullable()
     return nearest if is_same else ExternalTypeInfo(data_type)
 
 
-def _nearest(data_type: DataType) -> TypeInformation:
+def _nearest(data_type: DataType) -> typeinfo.TypeInformation:
     """Return the closest of `Types`."""
     if isinstance(data_type, types.DateType):
-        return DateTypeInfo()
+        return typeinfo.DateTypeInfo()
     if type(data_type) is RowType:
         return row_type_info(data_type.field_names(), data_type.field_types())
     basic = _OF_TYPE.get(type(data_type))
     # A TIMESTAMP_LTZ value leaves a table as a datetime, but `Types.INSTANT` is another class.
-    if basic is None or basic is BasicType.INSTANT:
+    if basic is None or basic is typeinfo.BasicType.INSTANT:
         return ExternalTypeInfo(data_type)
-    return BasicTypeInfo(basic)
+    return typeinfo.BasicTypeInfo(basic)
 
 
-def row_type_info(names: list[str], data_types: list[DataType]) -> RowTypeInfo:
+def row_type_info(names: list[str], data_types: list[DataType]) -> typeinfo.RowTypeInfo:
     """Return the type of rows with these columns."""
-    return RowTypeInfo([to_type_info(data_type) for data_type in data_types], names)
+    return typeinfo.RowTypeInfo([to_type_info(data_type) for data_type in data_types], names)
 
 
 __all__ = ["ChangelogMode"]

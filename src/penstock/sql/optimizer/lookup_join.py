@@ -13,26 +13,17 @@ from penstock.sql.analyzer.calls import Calls
 from penstock.sql.analyzer.subqueries import TRUE, conjoin, shifted
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.expressions.evaluator import is_stable
+from penstock.sql.logical import nodes
 from penstock.sql.logical.explain import node_text
-from penstock.sql.logical.nodes import (
-    Filter,
-    LookupJoin,
-    Node,
-    Project,
-    Scan,
-    TemporalJoin,
-    TimeAttribute,
-    WatermarkAssigner,
-)
 from penstock.sql.logical.properties import with_inputs
 from penstock.sql.optimizer.pruning import collect_columns
 from penstock.sql.optimizer.pushdown import are_keys, over, split_condition
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed
 
 
-def with_lookup_joins(node: Node, calls: Calls) -> Node:
+def with_lookup_joins(node: nodes.Node, calls: Calls) -> nodes.Node:
     """Rewrite a plan with lookups. Raises `UnsupportedError` and `ValidationError` if a table cannot be looked up."""
-    if isinstance(node, TemporalJoin) and node.left.schema[node.time.index].time is TimeAttribute.PROCTIME:
+    if isinstance(node, nodes.TemporalJoin) and node.left.schema[node.time.index].time is nodes.TimeAttribute.PROCTIME:
         return _Lookup(node, with_lookup_joins(node.left, calls), calls).join()
     return with_inputs(node, [with_lookup_joins(child, calls) for child in node.inputs()])
 
@@ -40,7 +31,7 @@ def with_lookup_joins(node: Node, calls: Calls) -> Node:
 class _Lookup:
     """Builds one lookup join."""
 
-    def __init__(self, node: TemporalJoin, left: Node, calls: Calls) -> None:
+    def __init__(self, node: nodes.TemporalJoin, left: nodes.Node, calls: Calls) -> None:
         self._node = node
         self._left = left
         self._calls = calls
@@ -50,7 +41,7 @@ class _Lookup:
         self._asks: list[Typed] = []
         self._rest: list[Typed] = []
 
-    def join(self) -> LookupJoin:
+    def join(self) -> nodes.LookupJoin:
         """Build the node."""
         node = self._node
         table = self._right(node.right)
@@ -64,7 +55,7 @@ class _Lookup:
                 f"[{'.'.join(table.path)}]: add column = expression of the left side to ON"
             )
         key = sorted(self._keys)
-        return LookupJoin(
+        return nodes.LookupJoin(
             schema=node.schema,
             input=self._left,
             table=table,
@@ -82,18 +73,18 @@ class _Lookup:
         condition = conjoin(parts, self._calls)
         return None if condition == TRUE else condition
 
-    def _right(self, right: Node) -> Scan:
+    def _right(self, right: nodes.Node) -> nodes.Scan:
         """Return the table below projections, filters and watermarks. Watermarks have no effect on a lookup."""
         expressions: tuple[Typed, ...] = tuple(right.schema.fields())
         where: list[Typed] = []
         below = right
-        while not isinstance(below, Scan):
+        while not isinstance(below, nodes.Scan):
             match below:
-                case WatermarkAssigner():
+                case nodes.WatermarkAssigner():
                     pass
-                case Filter():
+                case nodes.Filter():
                     where.append(below.condition)
-                case Project():
+                case nodes.Project():
                     inner = below.expressions
                     expressions = tuple(over(expression, inner) for expression in expressions)
                     where = [over(condition, inner) for condition in where]

@@ -8,14 +8,9 @@ from __future__ import annotations
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.logical.nodes import Node, Over, Project
+from penstock.sql.optimizer import pushdown
 from penstock.sql.optimizer.lookup_join import with_lookup_joins
 from penstock.sql.optimizer.pruning import IsWhole, never, without_unread_columns, without_unread_fields
-from penstock.sql.optimizer.pushdown import (
-    with_early_filters,
-    with_few_projections,
-    with_pushed_filters,
-    with_pushed_limits,
-)
 from penstock.sql.optimizer.time_attributes import with_settled_times
 from penstock.sql.optimizer.top_n import with_ranks
 from penstock.sql.tables.tables import NO_PUSH_DOWN, PushDown
@@ -50,8 +45,8 @@ def rewritten(plan: Node, calls: Calls, tables: PushDown = NO_PUSH_DOWN, is_whol
 
     Raises `ValidationError` and `UnsupportedError` for queries that streams do not support.
     """
-    plan = with_lookup_joins(with_ranks(with_early_filters(plan, calls), calls), calls)
+    plan = with_lookup_joins(with_ranks(pushdown.with_early_filters(plan, calls), calls), calls)
     check_windows(plan)
-    plan = with_pushed_filters(plan, calls, tables)
+    plan = pushdown.with_pushed_filters(plan, calls, tables)
     plan = without_unread_fields(without_unread_columns(plan, tables.narrowed, is_whole), tables)
-    return with_pushed_limits(with_few_projections(with_settled_times(plan)), tables)
+    return pushdown.with_pushed_limits(pushdown.with_few_projections(with_settled_times(plan)), tables)

@@ -22,38 +22,18 @@ from typing import Final
 
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.analyzer.subqueries import TRUE, conjoin, shifted
+from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import (
-    ArrayType,
-    DataType,
-    DayTimeIntervalType,
-    MapType,
-    MultisetType,
-    RawType,
-    RowType,
-    VariantType,
-)
 from penstock.sql.expressions.evaluator import is_stable
+from penstock.sql.logical import nodes
 from penstock.sql.logical import nodes as logical
-from penstock.sql.logical.nodes import (
-    Filter,
-    Join,
-    JoinType,
-    Node,
-    PlanColumn,
-    Project,
-    RowSchema,
-    Scan,
-    Sort,
-    TimeAttribute,
-)
 from penstock.sql.logical.properties import with_inputs
 from penstock.sql.optimizer.pruning import ScanKey, collect_columns, scan_key
 from penstock.sql.tables.tables import PushDown, PushedFilter
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed, conjuncts, transformed
 
-_NO_KEYS: Final = (ArrayType, MapType, MultisetType, RawType, RowType, VariantType)
+_NO_KEYS: Final = (types.ArrayType, types.MapType, types.MultisetType, types.RawType, types.RowType, types.VariantType)
 #: Functions that return NULL if any operand is NULL.
 _STRICT: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "NOT", "LIKE", "CAST"})
 
@@ -106,7 +86,7 @@ def _find_key(part: Typed, width: int) -> tuple[Typed, Typed, bool] | None:
     return operand, shifted(other, -width), part.function != "="
 
 
-def are_keys(data_type: DataType, other: DataType) -> bool:
+def are_keys(data_type: types.DataType, other: types.DataType) -> bool:
     """Return whether rows can be looked up by the equality of columns of these types."""
     return not isinstance(data_type, _NO_KEYS) and arrow_type(data_type) == arrow_type(other)
 
@@ -117,7 +97,7 @@ def _find_side(expression: Typed, width: int) -> int | None:
     return sides.pop() if len(sides) == 1 and is_stable(expression) else None
 
 
-def settled(join: Join, above: Typed, calls: Calls) -> tuple[Join, Typed]:
+def settled(join: nodes.Join, above: Typed, calls: Calls) -> tuple[nodes.Join, Typed]:
     """Push a filter above a join, and the join's own condition, below the join or into it as far as possible.
 
     Returns the join and the remaining filter above it. An outer side becomes an inner one if the filter rejects its
@@ -130,20 +110,20 @@ def settled(join: Join, above: Typed, calls: Calls) -> tuple[Join, Typed]:
     right: list[Typed] = []
     within: list[Typed] = []
     behind: list[Typed] = []
-    is_half = join_type in (JoinType.SEMI, JoinType.ANTI)
+    is_half = join_type in (nodes.JoinType.SEMI, nodes.JoinType.ANTI)
     for part in predicates:
         side = _find_side(part, width)
-        if side == 0 and (join_type in (JoinType.INNER, JoinType.LEFT) or is_half):
+        if side == 0 and (join_type in (nodes.JoinType.INNER, nodes.JoinType.LEFT) or is_half):
             left.append(part)
-        elif side == 1 and join_type in (JoinType.INNER, JoinType.RIGHT):
+        elif side == 1 and join_type in (nodes.JoinType.INNER, nodes.JoinType.RIGHT):
             right.append(shifted(part, -width))
         else:
-            (within if join_type is JoinType.INNER and is_stable(part) else behind).append(part)
+            (within if join_type is nodes.JoinType.INNER and is_stable(part) else behind).append(part)
     for part in split_condition(join.condition):
         side = _find_side(part, width)
-        if side == 0 and join_type in (JoinType.INNER, JoinType.RIGHT, JoinType.SEMI):
+        if side == 0 and join_type in (nodes.JoinType.INNER, nodes.JoinType.RIGHT, nodes.JoinType.SEMI):
             left.append(part)
-        elif side == 1 and (join_type in (JoinType.INNER, JoinType.LEFT) or is_half):
+        elif side == 1 and (join_type in (nodes.JoinType.INNER, nodes.JoinType.LEFT) or is_half):
             right.append(shifted(part, -width))
         else:
             within.append(part)
@@ -157,11 +137,11 @@ def settled(join: Join, above: Typed, calls: Calls) -> tuple[Join, Typed]:
     return new_join, conjoin(behind, calls)
 
 
-def _filtered(node: Node, conditions: Sequence[Typed], calls: Calls) -> Node:
-    return Filter(schema=node.schema, input=node, condition=conjoin(conditions, calls)) if conditions else node
+def _filtered(node: nodes.Node, conditions: Sequence[Typed], calls: Calls) -> nodes.Node:
+    return nodes.Filter(schema=node.schema, input=node, condition=conjoin(conditions, calls)) if conditions else node
 
 
-def _without_nulls(join_type: JoinType, predicates: Iterable[Typed], width: int) -> JoinType:
+def _without_nulls(join_type: nodes.JoinType, predicates: Iterable[Typed], width: int) -> nodes.JoinType:
     """Return the join type without the outer sides whose NULL-padded rows the conditions reject."""
     keeps_left, keeps_right = join_type.keeps_left, join_type.keeps_right
     if not (keeps_left or keeps_right):
@@ -172,8 +152,8 @@ def _without_nulls(join_type: JoinType, predicates: Iterable[Typed], width: int)
         if _refuses(part, range(width, 1 << 30)):
             keeps_left = False
     if keeps_left:
-        return JoinType.FULL if keeps_right else JoinType.LEFT
-    return JoinType.RIGHT if keeps_right else JoinType.INNER
+        return nodes.JoinType.FULL if keeps_right else nodes.JoinType.LEFT
+    return nodes.JoinType.RIGHT if keeps_right else nodes.JoinType.INNER
 
 
 def _refuses(condition: Typed, columns: range) -> bool:
@@ -212,9 +192,9 @@ class Interval:
     is_event_time: bool
 
 
-def find_interval(join: Join) -> tuple[Interval, list[Typed]] | None:
+def find_interval(join: nodes.Join) -> tuple[Interval, list[Typed]] | None:
     """Return the interval of a join and the rest of its condition; None for a join without an interval."""
-    if join.join_type in (JoinType.SEMI, JoinType.ANTI):
+    if join.join_type in (nodes.JoinType.SEMI, nodes.JoinType.ANTI):
         return None
     columns = [*join.left.schema, *join.right.schema]
     width = len(join.left.schema)
@@ -235,15 +215,15 @@ def find_interval(join: Join) -> tuple[Interval, list[Typed]] | None:
         return None
     (left, right, least), (_, _, most) = lower[0], upper[0]
     column, other = columns[left], columns[right]
-    if column.time is TimeAttribute.ROWTIME and type(column.type) is not type(other.type):
+    if column.time is nodes.TimeAttribute.ROWTIME and type(column.type) is not type(other.type):
         raise ValidationError(
             "Interval join with rowtime attribute requires same rowtime types, but the types are "
             f"{column.type.nullable()} and {other.type.nullable()}."
         )
-    return Interval(least, most, left, right - width, column.time is TimeAttribute.ROWTIME), rest
+    return Interval(least, most, left, right - width, column.time is nodes.TimeAttribute.ROWTIME), rest
 
 
-def _bound(part: Typed, columns: Sequence[PlanColumn], width: int) -> tuple[str, int, int, int] | None:
+def _bound(part: Typed, columns: Sequence[nodes.PlanColumn], width: int) -> tuple[str, int, int, int] | None:
     """Return a bound on the left time relative to the right time: operator, left and right column, offset in ms."""
     if not isinstance(part, FunctionCall) or part.function not in _EXCHANGED:
         return None
@@ -261,7 +241,7 @@ def _bound(part: Typed, columns: Sequence[PlanColumn], width: int) -> tuple[str,
     return comparison, time[0], other[0], other[1] - time[1]
 
 
-def _find_time_offset(expression: Typed, columns: Sequence[PlanColumn]) -> tuple[int, int] | None:
+def _find_time_offset(expression: Typed, columns: Sequence[nodes.PlanColumn]) -> tuple[int, int] | None:
     """Return the column and the offset in ms if the expression is a time attribute plus or minus an interval."""
     if isinstance(expression, Field):
         return (expression.index, 0) if columns[expression.index].time is not None else None
@@ -271,14 +251,14 @@ def _find_time_offset(expression: Typed, columns: Sequence[PlanColumn]) -> tuple
     if expression.function == "+" and isinstance(operand, Constant):
         operand, other = other, operand
     time = _find_time_offset(operand, columns)
-    if time is None or not isinstance(other, Constant) or not isinstance(other.type, DayTimeIntervalType):
+    if time is None or not isinstance(other, Constant) or not isinstance(other.type, types.DayTimeIntervalType):
         return None
     if not isinstance(other.value, int):
         return None
     return time[0], time[1] + (other.value if expression.function == "+" else -other.value)
 
 
-def with_early_filters(plan: Node, calls: Calls) -> Node:
+def with_early_filters(plan: nodes.Node, calls: Calls) -> nodes.Node:
     """Move the filters of a plan down as far as its rows stay the same. Unchanged parts stay the same objects."""
     return _Pusher(calls).node(plan, [])
 
@@ -287,7 +267,7 @@ class _Pusher:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    def node(self, node: Node, conditions: Sequence[Typed]) -> Node:
+    def node(self, node: nodes.Node, conditions: Sequence[Typed]) -> nodes.Node:
         """Rewrite a part of a plan to produce only the rows that satisfy all of `conditions`."""
         match node:
             case logical.Filter():
@@ -312,22 +292,24 @@ class _Pusher:
             case _:
                 return self._above(with_inputs(node, [self.node(child, []) for child in node.inputs()]), conditions)
 
-    def _filter(self, node: logical.Filter, conditions: Sequence[Typed]) -> Node:
+    def _filter(self, node: logical.Filter, conditions: Sequence[Typed]) -> nodes.Node:
         rewritten = self.node(node.input, [*conjuncts(node.condition), *conditions])
         return node if rewritten == node else rewritten
 
-    def _below(self, node: logical.Unary, conditions: Sequence[Typed], moved: Callable[[Typed], Typed | None]) -> Node:
+    def _below(
+        self, node: logical.Unary, conditions: Sequence[Typed], moved: Callable[[Typed], Typed | None]
+    ) -> nodes.Node:
         stays, goes = _split(conditions, moved)
         return self._above(with_inputs(node, [self.node(node.input, goes)]), stays)
 
-    def _join(self, node: logical.Join, conditions: Sequence[Typed]) -> Node:
+    def _join(self, node: logical.Join, conditions: Sequence[Typed]) -> nodes.Node:
         join, rest = settled(node, conjoin(conditions, self._calls), self._calls)
         if join == node:
             join = node
         rewritten = with_inputs(join, [self.node(child, []) for child in join.inputs()])
         return self._above(rewritten, [] if rest == TRUE else conjuncts(rest))
 
-    def _temporal_join(self, node: logical.TemporalJoin, conditions: Sequence[Typed]) -> Node:
+    def _temporal_join(self, node: logical.TemporalJoin, conditions: Sequence[Typed]) -> nodes.Node:
         """Move filters down, except to the right side, where an older version would replace a dropped row."""
         columns = range(len(node.left.schema))
         is_inner = node.join_type is logical.JoinType.INNER
@@ -342,7 +324,7 @@ class _Pusher:
             node = replace(node, condition=conjoin(within, self._calls))
         return self._above(with_inputs(node, [self.node(node.left, left), self.node(node.right, [])]), stays)
 
-    def _above(self, node: Node, conditions: Sequence[Typed]) -> Node:
+    def _above(self, node: nodes.Node, conditions: Sequence[Typed]) -> nodes.Node:
         if not conditions:
             return node
         return logical.Filter(schema=node.schema, input=node, condition=conjoin(conditions, self._calls))
@@ -389,14 +371,14 @@ def _through_project(part: Typed, expressions: Sequence[Typed]) -> Typed | None:
     )
 
 
-def with_pushed_filters(plan: Node, calls: Calls, tables: PushDown) -> Node:
+def with_pushed_filters(plan: nodes.Node, calls: Calls, tables: PushDown) -> nodes.Node:
     """Push filters, already moved down, into tables. Conditions that a table applies are removed."""
     conditions = _asked_everywhere(plan)
     pushed_filters: dict[ScanKey, PushedFilter | None] = {}
 
-    def pushed(node: Node) -> Node:
-        scan = node.input if isinstance(node, Filter) else node
-        if not isinstance(scan, Scan):
+    def pushed(node: nodes.Node) -> nodes.Node:
+        scan = node.input if isinstance(node, nodes.Filter) else node
+        if not isinstance(scan, nodes.Scan):
             return with_inputs(node, [pushed(child) for child in node.inputs()])
         key = scan_key(scan)
         if not conditions[key]:
@@ -406,7 +388,7 @@ def with_pushed_filters(plan: Node, calls: Calls, tables: PushDown) -> Node:
         pushed_filter = pushed_filters[key]
         if pushed_filter is None:
             return node
-        assert isinstance(node, Filter)
+        assert isinstance(node, nodes.Filter)
         accepted = [condition for condition in conditions[key] if condition not in pushed_filter.remaining]
         rest = [condition for condition in conjuncts(node.condition) if condition not in accepted]
         return replace(node, input=pushed_filter.scan, condition=conjoin(rest, calls)) if rest else pushed_filter.scan
@@ -414,12 +396,12 @@ def with_pushed_filters(plan: Node, calls: Calls, tables: PushDown) -> Node:
     return pushed(plan)
 
 
-def asked_of_tables(plan: Node) -> dict[ScanKey, list[Typed]]:
+def asked_of_tables(plan: nodes.Node) -> dict[ScanKey, list[Typed]]:
     """Return the conditions that apply directly above each table, wherever a plan reads it."""
     return _asked_everywhere(plan)
 
 
-def _asked_everywhere(plan: Node) -> dict[ScanKey, list[Typed]]:
+def _asked_everywhere(plan: nodes.Node) -> dict[ScanKey, list[Typed]]:
     conditions: dict[ScanKey, list[Typed]] = {}
     for scan, filtered in _scans(plan):
         mine = (
@@ -436,31 +418,31 @@ def _may_go(condition: Typed) -> bool:
     return is_stable(condition) and bool(collect_columns([condition]))
 
 
-def _scans(node: Node, above: Node | None = None) -> Iterator[tuple[Scan, Filter | None]]:
+def _scans(node: nodes.Node, above: nodes.Node | None = None) -> Iterator[tuple[nodes.Scan, nodes.Filter | None]]:
     """Yield the tables of a plan, each with the filter directly above it."""
-    if isinstance(node, Scan):
-        yield node, above if isinstance(above, Filter) else None
+    if isinstance(node, nodes.Scan):
+        yield node, above if isinstance(above, nodes.Filter) else None
     for child in node.inputs():
         yield from _scans(child, node)
 
 
-def with_pushed_limits(plan: Node, tables: PushDown) -> Node:
+def with_pushed_limits(plan: nodes.Node, tables: PushDown) -> nodes.Node:
     """Push LIMIT without ORDER BY into the tables below, so that they end early."""
     times = Counter(scan_key(scan) for scan, _ in _scans(plan))
 
-    def pushed(node: Node) -> Node:
-        if isinstance(node, Sort) and not node.keys and node.fetch is not None:
+    def pushed(node: nodes.Node) -> nodes.Node:
+        if isinstance(node, nodes.Sort) and not node.keys and node.fetch is not None:
             count = node.offset + node.fetch
             return with_inputs(node, [_limited(node.input, lambda scan: limited(scan, count))])
         return with_inputs(node, [pushed(child) for child in node.inputs()])
 
-    def limited(scan: Scan, count: int) -> Scan | None:
+    def limited(scan: nodes.Scan, count: int) -> nodes.Scan | None:
         return tables.limited(scan, count) if times[scan_key(scan)] == 1 else None
 
-    def _limited(node: Node, change: Callable[[Scan], Scan | None]) -> Node:
-        if isinstance(node, Project):
+    def _limited(node: nodes.Node, change: Callable[[nodes.Scan], nodes.Scan | None]) -> nodes.Node:
+        if isinstance(node, nodes.Project):
             return with_inputs(node, [_limited(node.input, change)])
-        if isinstance(node, Scan):
+        if isinstance(node, nodes.Scan):
             return change(node) or node
         return pushed(node)
 
@@ -471,21 +453,21 @@ def with_pushed_limits(plan: Node, tables: PushDown) -> Node:
 class Calc:
     """The combined filters and projections over `input`. `expressions`: None if its columns stay unchanged."""
 
-    input: Node
+    input: nodes.Node
     condition: Typed | None
     expressions: tuple[Typed, ...] | None
 
 
-def extract_calc(node: Node, calls: Calls) -> Calc:
+def extract_calc(node: nodes.Node, calls: Calls) -> Calc:
     """Combine the filters and projections from a node down, as far as possible."""
     condition: Typed | None = None
     expressions: tuple[Typed, ...] | None = None
     while True:
-        if isinstance(node, Filter):
+        if isinstance(node, nodes.Filter):
             part = node.condition
             condition = part if condition is None else calls.call("AND", [part, condition])
             node = node.input
-        elif isinstance(node, Project):
+        elif isinstance(node, nodes.Project):
             inner = node.expressions
             used = [expression for expression in (condition, *(expressions or ())) if expression is not None]
             if used and not may_be_repeated(inner, used):
@@ -513,29 +495,29 @@ def may_be_repeated(inner: tuple[Typed, ...], used: Sequence[Typed]) -> bool:
     return True
 
 
-def is_identity(expressions: Sequence[Typed], schema: RowSchema) -> bool:
+def is_identity(expressions: Sequence[Typed], schema: nodes.RowSchema) -> bool:
     """Return whether the expressions are all the columns, unchanged."""
     fields = [expression.index for expression in expressions if isinstance(expression, Field)]
     return len(expressions) == len(schema) and fields == list(range(len(schema)))
 
 
-def with_few_projections(node: Node) -> Node:
+def with_few_projections(node: nodes.Node) -> nodes.Node:
     """Reduce the projections of a plan. The one at the top stays, because it has the names of the result."""
     node = with_inputs(node, [_without_needless(with_few_projections(child)) for child in node.inputs()])
-    if isinstance(node, Project) and isinstance(node.input, Project):
+    if isinstance(node, nodes.Project) and isinstance(node.input, nodes.Project):
         inner = node.input
         if may_be_repeated(inner.expressions, node.expressions):
             expressions = tuple(over(expression, inner.expressions) for expression in node.expressions)
-            return Project(schema=node.schema, input=inner.input, expressions=expressions)
+            return nodes.Project(schema=node.schema, input=inner.input, expressions=expressions)
     return node
 
 
-def _without_needless(node: Node) -> Node:
-    if not isinstance(node, Project) or not _same_columns(node.schema, node.input.schema):
+def _without_needless(node: nodes.Node) -> nodes.Node:
+    if not isinstance(node, nodes.Project) or not _same_columns(node.schema, node.input.schema):
         return node
     return node.input if is_identity(node.expressions, node.input.schema) else node
 
 
-def _same_columns(schema: RowSchema, other: RowSchema) -> bool:
+def _same_columns(schema: nodes.RowSchema, other: nodes.RowSchema) -> bool:
     """Return whether two schemas have the same columns, apart from their names."""
     return [(column.type, column.time) for column in schema] == [(column.type, column.time) for column in other]

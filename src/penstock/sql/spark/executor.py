@@ -30,15 +30,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.base import errors
 from penstock.base.configuration import Configuration
-from penstock.base.errors import (
-    CallTimeoutError,
-    CheckpointError,
-    JobExecutionError,
-    OperationError,
-    PenstockError,
-    UnsupportedError,
-)
 from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobStatus
 from penstock.base.options import CONFIGURATION_STRICT, GLOBAL_JOB_PARAMETERS, RUNTIME_MODE
 from penstock.base.typeinfo import Types
@@ -115,14 +108,14 @@ def failures_told(doing: str) -> Iterator[None]:
     """Raise `TableRuntimeError` for a value that a function rejects, and `OperationError` for other failures."""
     try:
         yield
-    except PenstockError:
+    except errors.PenstockError:
         raise
     except Exception as error:
         text = str(error)
         matches = _OF_KERNELS.findall(text) or _OF_SPARK.findall(text)
         if matches:
             raise TableRuntimeError(matches[-1].strip()) from None
-        raise OperationError(f"{doing} failed: {short_reason(error)}") from error
+        raise errors.OperationError(f"{doing} failed: {short_reason(error)}") from error
 
 
 _THREADS: Final = QueryThreads()
@@ -178,7 +171,7 @@ class BatchQuery:
         try:
             self._result.result(None if timeout_ms is None else timeout_ms / 1000)
         except FutureTimeoutError:
-            raise CallTimeoutError(f"the query still runs after {timeout_ms} ms") from None
+            raise errors.CallTimeoutError(f"the query still runs after {timeout_ms} ms") from None
 
     def cancel(self) -> None:
         """Cancel the query, whose rows are not needed any more."""
@@ -193,7 +186,7 @@ class BatchQuery:
     def _outcome(self, done: Future[list[pa.RecordBatch]]) -> JobExecutionResult:
         """Return the result of the query as a job result. Raises the error that made the query fail."""
         if done.exception() is not None and self._is_cancelled:
-            raise JobExecutionError(self._name, "it was cancelled")
+            raise errors.JobExecutionError(self._name, "it was cancelled")
         done.result()
         return JobExecutionResult(self._client.get_job_id(), int((time.monotonic() - self._began) * 1000))
 
@@ -264,7 +257,9 @@ class BatchQueryClient(JobClient):
 
 def _no_savepoint() -> Future[str]:
     refused: CompletableFuture[str] = CompletableFuture()
-    refused.complete_exceptionally(CheckpointError("a query in batch execution has no savepoints: it keeps no state"))
+    refused.complete_exceptionally(
+        errors.CheckpointError("a query in batch execution has no savepoints: it keeps no state")
+    )
     return refused
 
 
@@ -273,7 +268,7 @@ def shown_frame(frame: Any, schema: RowSchema) -> Any:
     texts = []
     for index, field in enumerate(schema):
         if not is_of_spark(field.type):
-            raise UnsupportedError(
+            raise errors.UnsupportedError(
                 f"column '{field.name}' is {field.type}, which Spark does not have: cast it to what Spark has, such as "
                 "TIMESTAMP(6), STRING or BIGINT, before to_dataframe()"
             )
@@ -387,7 +382,7 @@ class BatchExecutor:
 
     def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
         """Raise `UnsupportedError`, because Spark plans batch queries."""
-        raise UnsupportedError(
+        raise errors.UnsupportedError(
             "a picture of a plan is one of a stream, and in batch Spark plans the query: use explain(), or "
             "to_dataframe().explain()"
         )
@@ -420,7 +415,7 @@ class BatchExecutor:
         if plan.overwrites:
             self._connectors.check_overwrites(of_connector(plan))
         if plan.conflict is not None:
-            raise UnsupportedError(f"ON CONFLICT is not supported yet: table {'.'.join(plan.path)}")
+            raise errors.UnsupportedError(f"ON CONFLICT is not supported yet: table {'.'.join(plan.path)}")
         return self._connectors.writer(of_connector(plan))
 
     def _sink(self, environment: StreamExecutionEnvironment, frame: Any, plan: Write, options: SinkOptions) -> None:

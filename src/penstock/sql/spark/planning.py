@@ -28,14 +28,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError
-from penstock.drivers.spark.table_queries import (
-    SparkTable,
-    frame_of_arrow,
-    frame_of_source,
-    query_frame,
-    table_of_frame,
-    tables_named,
-)
+from penstock.drivers.spark import table_queries
 from penstock.runtime.columns import as_columns
 from penstock.runtime.connector import Boundedness
 from penstock.runtime.records import Batch
@@ -316,7 +309,7 @@ class BatchPlanner:
         self._scans: dict[TableKey, logical.Scan] = {}
         self._readers: dict[TableKey, TableReader] = {}
         #: by name in Spark
-        self._spark_tables: dict[str, SparkTable] = {}
+        self._spark_tables: dict[str, table_queries.SparkTable] = {}
         self._views: list[str] = []
         self._uses: Counter[int] = Counter()
         #: the current nesting depth of queries
@@ -334,7 +327,7 @@ class BatchPlanner:
         self._planned = nodes
         for node in nodes:
             self._count(node)
-        return [query_frame(self.spark, self.query(node)) for node in nodes]
+        return [table_queries.query_frame(self.spark, self.query(node)) for node in nodes]
 
     def _with_float_keys(self, node: logical.Node) -> logical.Node:
         """Move equalities of floats from above a join to its keys, as in streams.
@@ -373,10 +366,17 @@ class BatchPlanner:
             found_text = self._query(node)
             self._nested -= 1
             is_too_deep = self._nested and not self._nested % _NESTED_QUERIES_MAX
-            return f"SELECT * FROM {self.view(query_frame(self.spark, found_text))}" if is_too_deep else found_text
+            return (
+                f"SELECT * FROM {self.view(table_queries.query_frame(self.spark, found_text))}"
+                if is_too_deep
+                else found_text
+            )
         shared = self._shared.get(id(node))
         if shared is None:
-            shared = self._shared[id(node)] = (node, self.view(query_frame(self.spark, self._query(node))))
+            shared = self._shared[id(node)] = (
+                node,
+                self.view(table_queries.query_frame(self.spark, self._query(node))),
+            )
         return f"SELECT * FROM {shared[1]}"
 
     def _query(self, node: logical.Node) -> str:
@@ -394,12 +394,14 @@ class BatchPlanner:
             self._readers[key] = self.reader(node)
         return self._readers[key]
 
-    def spark_table(self, name: str) -> SparkTable:
+    def spark_table(self, name: str) -> table_queries.SparkTable:
         """Return a Spark table as currently defined. The first request fetches the tables of all plans."""
         if name not in self._spark_tables:
             table_names = (self.table_reader(scan).spark_table for scan in self._scans.values())
             names = dict.fromkeys([name, *(table_name for table_name in table_names if table_name is not None)])
-            self._spark_tables |= tables_named(self.spark, {table_name: table_text(table_name) for table_name in names})
+            self._spark_tables |= table_queries.tables_named(
+                self.spark, {table_name: table_text(table_name) for table_name in names}
+            )
         return self._spark_tables[name]
 
     def plan_scan(self, node: logical.Scan) -> Part:
@@ -421,7 +423,7 @@ class BatchPlanner:
     def step(self, query: str, work: Work, takes: Sequence[DataType], gives: Sequence[DataType]) -> str:
         """Run a step on a query and return the name of the view of its result."""
         step = Step(work, tuple(takes), tuple(gives))
-        return self.view(query_frame(self.spark, query).mapInArrow(step, schema_text(gives)))
+        return self.view(table_queries.query_frame(self.spark, query).mapInArrow(step, schema_text(gives)))
 
     def over(
         self,
@@ -489,7 +491,7 @@ def _rows(planner: BatchPlanner, arrays: list[Any], types: list[DataType]) -> st
     stored = [to_stored(array, kind) for array, kind in zip(arrays, types, strict=True)]
     fields = [pa.field(column(index), stored_type(kind)) for index, kind in enumerate(types)]
     table = pa.Table.from_arrays(stored, schema=pa.schema(fields))
-    return f"SELECT * FROM {planner.view(frame_of_arrow(planner.spark, table, schema_text(types)))}"
+    return f"SELECT * FROM {planner.view(table_queries.frame_of_arrow(planner.spark, table, schema_text(types)))}"
 
 
 def scan(planner: BatchPlanner, node: logical.Scan) -> str:
@@ -536,7 +538,9 @@ def _read(planner: BatchPlanner, reader: TableReader, node: logical.Scan, title:
         raise ValidationError(f"table '{title}' has neither a source nor a Spark data frame")
     if source.boundedness is not Boundedness.BOUNDED:
         raise _unbounded(title)
-    return frame_of_source(planner.spark, source, planner.parallelism(), _Stored(types), schema_text(types))
+    return table_queries.frame_of_source(
+        planner.spark, source, planner.parallelism(), _Stored(types), schema_text(types)
+    )
 
 
 class _Stored:
@@ -561,7 +565,7 @@ def _of_spark(planner: BatchPlanner, frame: Callable[[], Any], name: str | None,
     """Return a table that Spark reads, in the declared types. `name`: its name in Spark, if any."""
     title = ".".join(node.path)
     dataframe: Any = frame() if name is None else None
-    table = table_of_frame(dataframe) if name is None else planner.spark_table(name)
+    table = table_queries.table_of_frame(dataframe) if name is None else planner.spark_table(name)
     if table.is_streaming:
         raise _unbounded(title)
     cols = table.columns

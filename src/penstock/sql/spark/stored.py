@@ -25,62 +25,33 @@ import pyarrow.compute as pc
 
 from penstock.base.errors import UnsupportedError
 from penstock.codecs.arrow_columns import exact_cast, get_map_keys, has_nullable_keys, map_array
+from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.datetimes import DAY_NS
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    ArrayType,
-    BigIntType,
-    BinaryType,
-    BitmapType,
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    IntType,
-    LocalZonedTimestampType,
-    MapType,
-    MultisetType,
-    NullType,
-    RawType,
-    RowType,
-    SmallIntType,
-    TimestampType,
-    TimeType,
-    TinyIntType,
-    VarBinaryType,
-    VarCharType,
-    VariantType,
-    YearMonthIntervalType,
-)
 
 #: digits of the fraction of a second in Spark's timestamps
 MICROSECOND_DIGITS: Final = 6
-_PLAIN: Final[dict[type[DataType], str]] = {
-    NullType: "BOOLEAN",
-    BooleanType: "BOOLEAN",
-    TinyIntType: "TINYINT",
-    SmallIntType: "SMALLINT",
-    IntType: "INT",
-    BigIntType: "BIGINT",
-    FloatType: "FLOAT",
-    DoubleType: "DOUBLE",
-    CharType: "STRING",
-    VarCharType: "STRING",
-    BinaryType: "BINARY",
-    VarBinaryType: "BINARY",
-    DateType: "DATE",
-    TimeType: "INT",
-    YearMonthIntervalType: "INT",
-    DayTimeIntervalType: "BIGINT",
-    RawType: "BINARY",
-    VariantType: "BINARY",
-    BitmapType: "BINARY",
+_PLAIN: Final[dict[type[types.DataType], str]] = {
+    types.NullType: "BOOLEAN",
+    types.BooleanType: "BOOLEAN",
+    types.TinyIntType: "TINYINT",
+    types.SmallIntType: "SMALLINT",
+    types.IntType: "INT",
+    types.BigIntType: "BIGINT",
+    types.FloatType: "FLOAT",
+    types.DoubleType: "DOUBLE",
+    types.CharType: "STRING",
+    types.VarCharType: "STRING",
+    types.BinaryType: "BINARY",
+    types.VarBinaryType: "BINARY",
+    types.DateType: "DATE",
+    types.TimeType: "INT",
+    types.YearMonthIntervalType: "INT",
+    types.DayTimeIntervalType: "BIGINT",
+    types.RawType: "BINARY",
+    types.VariantType: "BINARY",
+    types.BitmapType: "BINARY",
 }
 _ARROW: Final[dict[str, pa.DataType]] = {
     "BOOLEAN": pa.bool_(),
@@ -96,85 +67,92 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "TIMESTAMP_NTZ": pa.timestamp("us"),
     "TIMESTAMP": pa.timestamp("us", "UTC"),
 }
-_OWN: Final = (TimeType, DayTimeIntervalType, YearMonthIntervalType, RawType, VariantType, BitmapType)
+_OWN: Final = (
+    types.TimeType,
+    types.DayTimeIntervalType,
+    types.YearMonthIntervalType,
+    types.RawType,
+    types.VariantType,
+    types.BitmapType,
+)
 Convert = Callable[[pa.Array], pa.Array]
 
 
-def spark_type(data_type: DataType) -> str:
+def spark_type(data_type: types.DataType) -> str:
     """Return the type in Spark SQL. Raises `UnsupportedError` for types that a column cannot have."""
     plain = _PLAIN.get(type(data_type))
     if plain is not None:
         return plain
-    if isinstance(data_type, DecimalType):
+    if isinstance(data_type, types.DecimalType):
         return f"DECIMAL({data_type.precision},{data_type.scale})"
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+    if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType):
         if data_type.precision > MICROSECOND_DIGITS:
             return "BIGINT"
-        return "TIMESTAMP_NTZ" if isinstance(data_type, TimestampType) else "TIMESTAMP"
-    if isinstance(data_type, MultisetType):
+        return "TIMESTAMP_NTZ" if isinstance(data_type, types.TimestampType) else "TIMESTAMP"
+    if isinstance(data_type, types.MultisetType):
         return f"MAP<{spark_type(data_type.element_type)},INT>"
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, types.ArrayType):
         return f"ARRAY<{spark_type(data_type.element_type)}>"
-    if isinstance(data_type, MapType):
+    if isinstance(data_type, types.MapType):
         return f"MAP<{spark_type(data_type.key_type)},{spark_type(data_type.value_type)}>"
-    if isinstance(data_type, RowType):
+    if isinstance(data_type, types.RowType):
         # Fields are named by index, because Spark does not distinguish names that differ only in case.
         fields = [f"f{index}:{spark_type(kind)}" for index, kind in enumerate(data_type.field_types())]
         return f"STRUCT<{','.join(fields)}>"
     raise UnsupportedError(f"a column cannot have the type {data_type} in batch")
 
 
-def is_of_spark(data_type: DataType) -> bool:
+def is_of_spark(data_type: types.DataType) -> bool:
     """Return whether Spark itself has the type, so that a column means the same to Spark programs."""
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+    if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType):
         return data_type.precision <= MICROSECOND_DIGITS
     return not isinstance(data_type, _OWN) and all(map(is_of_spark, data_type.children()))
 
 
-def stored_type(data_type: DataType) -> pa.DataType:
+def stored_type(data_type: types.DataType) -> pa.DataType:
     """Return the Arrow type that Spark uses to exchange a column."""
-    if isinstance(data_type, MultisetType):
+    if isinstance(data_type, types.MultisetType):
         return pa.map_(stored_type(data_type.element_type), pa.int32())
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, types.ArrayType):
         return pa.list_(stored_type(data_type.element_type))
-    if isinstance(data_type, MapType):
+    if isinstance(data_type, types.MapType):
         return pa.map_(stored_type(data_type.key_type), stored_type(data_type.value_type))
-    if isinstance(data_type, RowType):
+    if isinstance(data_type, types.RowType):
         kinds = enumerate(map(stored_type, data_type.field_types()))
         return pa.struct([pa.field(f"f{index}", kind) for index, kind in kinds])
-    if isinstance(data_type, DecimalType):
+    if isinstance(data_type, types.DecimalType):
         return pa.decimal128(data_type.precision, data_type.scale)
     return _ARROW[spark_type(data_type)]
 
 
-def to_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+def to_stored(column: pa.Array, data_type: types.DataType) -> pa.Array:
     """Convert a column to Spark's form."""
     return _converted(column, data_type, stored_type, _to_stored)
 
 
-def from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+def from_stored(column: pa.Array, data_type: types.DataType) -> pa.Array:
     """Convert a column of Spark to the form that functions use."""
     return _converted(column, data_type, arrow_type, _from_stored)
 
 
-def _to_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+def _to_stored(column: pa.Array, data_type: types.DataType) -> pa.Array:
     target_type = stored_type(data_type)
-    if isinstance(data_type, NullType):
+    if isinstance(data_type, types.NullType):
         return pa.nulls(len(column), target_type)
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType) and pa.types.is_int64(target_type):
+    if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType) and pa.types.is_int64(target_type):
         return column.view(target_type)
-    if isinstance(data_type, TimeType | DayTimeIntervalType):
+    if isinstance(data_type, types.TimeType | types.DayTimeIntervalType):
         return column.view(target_type)
     return exact_cast(column, target_type)
 
 
-def _from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
+def _from_stored(column: pa.Array, data_type: types.DataType) -> pa.Array:
     target_type = arrow_type(data_type)
-    if isinstance(data_type, NullType):
+    if isinstance(data_type, types.NullType):
         return pa.nulls(len(column), target_type)
     if pa.types.is_int64(column.type) and not pa.types.is_int64(target_type):
         return column.view(target_type)
-    if isinstance(data_type, TimeType):
+    if isinstance(data_type, types.TimeType):
         return column.view(target_type)
     # The zone in Spark's type only affects display; the numbers are in UTC.
     return exact_cast(column, target_type)
@@ -182,24 +160,24 @@ def _from_stored(column: pa.Array, data_type: DataType) -> pa.Array:
 
 def _converted(
     column: pa.Array,
-    data_type: DataType,
-    kind_of: Callable[[DataType], pa.DataType],
-    convert: Callable[[pa.Array, DataType], pa.Array],
+    data_type: types.DataType,
+    kind_of: Callable[[types.DataType], pa.DataType],
+    convert: Callable[[pa.Array, types.DataType], pa.Array],
 ) -> pa.Array:
     """Convert the parts of a column, each on its own."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if isinstance(data_type, RowType):
+    if isinstance(data_type, types.RowType):
         kinds = data_type.field_types()
         parts = [_converted(column.field(index), kind, kind_of, convert) for index, kind in enumerate(kinds)]
         target_type = kind_of(data_type)
         if not parts:
             return pa.array([None if value is None else {} for value in column.to_pylist()], target_type)
         return pa.StructArray.from_arrays(parts, fields=list(target_type), mask=column.is_null())
-    if isinstance(data_type, MapType | MultisetType):
+    if isinstance(data_type, types.MapType | types.MultisetType):
         key, item = (
-            (data_type.element_type, IntType())
-            if isinstance(data_type, MultisetType)
+            (data_type.element_type, types.IntType())
+            if isinstance(data_type, types.MultisetType)
             else (data_type.key_type, data_type.value_type)
         )
         keys = _converted(get_map_keys(column), key, kind_of, convert)
@@ -210,7 +188,7 @@ def _converted(
                 "a key of a map is NULL: Spark, which runs queries in batch mode, has no maps with such keys"
             )
         return map_array(_offsets(column), keys, items, target_type)
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, types.ArrayType):
         elements = _converted(column.values, data_type.element_type, kind_of, convert)
         return pa.ListArray.from_arrays(_offsets(column), elements, type=kind_of(data_type))
     return convert(column, data_type)
@@ -224,30 +202,30 @@ def _offsets(column: pa.Array) -> pa.Array:
     return pc.if_else(valid, column.offsets, None)
 
 
-_WHOLE: Final = (IntegralType, TimeType, YearMonthIntervalType, DayTimeIntervalType)
+_WHOLE: Final = (types.IntegralType, types.TimeType, types.YearMonthIntervalType, types.DayTimeIntervalType)
 #: days from 1970 to the years 1 and 10000, between which Spark reads dates unchanged
 _FIRST_DAY: Final = -719162
 _LAST_DAY: Final = 2932896
 
 
-def literal_text(value: Any, data_type: DataType) -> str | None:
+def literal_text(value: Any, data_type: types.DataType) -> str | None:
     """Return a constant, or None if Spark SQL cannot write it."""
     kind = spark_type(data_type)
-    if value is None or isinstance(data_type, NullType):
+    if value is None or isinstance(data_type, types.NullType):
         return f"CAST(NULL AS {kind})"
-    if isinstance(data_type, BooleanType):
+    if isinstance(data_type, types.BooleanType):
         return "true" if value else "false"
-    if isinstance(data_type, CharType | VarCharType):
+    if isinstance(data_type, types.CharType | types.VarCharType):
         return text_literal(value)
     if isinstance(data_type, _WHOLE):
         return _number(str(value), kind)
-    if isinstance(data_type, DecimalType):
+    if isinstance(data_type, types.DecimalType):
         return _number(format(Decimal(value), "f"), kind)
-    if isinstance(data_type, FloatType | DoubleType):
+    if isinstance(data_type, types.FloatType | types.DoubleType):
         return _number(repr(value), kind) if math.isfinite(value) else f"CAST('{value}' AS {kind})"
-    if isinstance(data_type, DateType):
+    if isinstance(data_type, types.DateType):
         return f"DATE'{_day(value)}'" if _FIRST_DAY <= value < _LAST_DAY else None
-    if isinstance(data_type, TimestampType | LocalZonedTimestampType):
+    if isinstance(data_type, types.TimestampType | types.LocalZonedTimestampType):
         return _point(value, data_type, kind)
     return None
 
@@ -271,14 +249,14 @@ def _number(digits: str, kind: str) -> str:
     return f"CAST('{digits}' AS {kind})"
 
 
-def _point(value: int, data_type: TimestampType | LocalZonedTimestampType, kind: str) -> str | None:
+def _point(value: int, data_type: types.TimestampType | types.LocalZonedTimestampType, kind: str) -> str | None:
     """Return a point in time. A TIMESTAMP_LTZ does not depend on the session's time zone."""
     if data_type.precision > MICROSECOND_DIGITS:
         return _number(str(value), kind)
     days, nanos = divmod(value, DAY_NS)
     if not _FIRST_DAY <= days < _LAST_DAY:
         return None
-    if isinstance(data_type, LocalZonedTimestampType):
+    if isinstance(data_type, types.LocalZonedTimestampType):
         return f"timestamp_micros({value // 1000}L)"
     seconds, fraction = divmod(nanos // 1000, 1_000_000)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
@@ -291,15 +269,15 @@ def _day(days: int) -> str:
 
 
 #: types stored as bytes that may differ for equal values
-_WITHOUT_EQUALITY: Final = (RawType, VariantType, BitmapType, NullType)
+_WITHOUT_EQUALITY: Final = (types.RawType, types.VariantType, types.BitmapType, types.NullType)
 
 
-def has_maps(data_type: DataType) -> bool:
+def has_maps(data_type: types.DataType) -> bool:
     """Return whether values of a type are maps or multisets, or contain any."""
-    return isinstance(data_type, MapType | MultisetType) or any(map(has_maps, data_type.children()))
+    return isinstance(data_type, types.MapType | types.MultisetType) or any(map(has_maps, data_type.children()))
 
 
-def group_text(text: str, data_type: DataType) -> str:
+def group_text(text: str, data_type: types.DataType) -> str:
     """Return a column as a comparable key. Raises `UnsupportedError` for maps of values that cannot be compared."""
     if not has_maps(data_type):
         return text
@@ -312,57 +290,57 @@ def group_text(text: str, data_type: DataType) -> str:
     return key
 
 
-def key_text(text: str, data_type: DataType) -> str | None:
+def key_text(text: str, data_type: types.DataType) -> str | None:
     """Return a value as a key that Spark compares and groups by. None for types that Spark cannot compare."""
     if isinstance(data_type, _WITHOUT_EQUALITY):
         return None
     if not has_maps(data_type):
         return None if any(map(_lacks_equality, data_type.children())) else text
-    if isinstance(data_type, MapType | MultisetType):
+    if isinstance(data_type, types.MapType | types.MultisetType):
         key, item = _entry_types(data_type)
         entry = _struct((("key", "e.key", key), ("value", "e.value", item)))
         if entry is None or has_maps(key):
             return None
         entries = f"map_entries({text})"
         return f"array_sort({entries if not has_maps(item) else f'transform({entries}, e -> {entry})'})"
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, types.ArrayType):
         element = key_text("e", data_type.element_type)
         return None if element is None else f"transform({text}, e -> {element})"
-    assert isinstance(data_type, RowType)
+    assert isinstance(data_type, types.RowType)
     kinds = enumerate(data_type.field_types())
     row = _struct([(f"f{index}", f"{text}.f{index}", kind) for index, kind in kinds])
     return None if row is None else f"if({text} IS NULL, NULL, {row})"
 
 
-def value_text(text: str, data_type: DataType) -> str:
+def value_text(text: str, data_type: types.DataType) -> str:
     """Return the value of a key that `key_text` made."""
     if not has_maps(data_type):
         return text
-    if isinstance(data_type, MapType | MultisetType):
+    if isinstance(data_type, types.MapType | types.MultisetType):
         _, item = _entry_types(data_type)
         if not has_maps(item):
             return f"map_from_entries({text})"
         return f"map_from_entries(transform({text}, e -> named_struct('k', e.key, 'v', {value_text('e.value', item)})))"
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, types.ArrayType):
         return f"transform({text}, e -> {value_text('e', data_type.element_type)})"
-    assert isinstance(data_type, RowType)
+    assert isinstance(data_type, types.RowType)
     kinds = enumerate(data_type.field_types())
     fields = ", ".join(f"'f{index}', {value_text(f'{text}.f{index}', kind)}" for index, kind in kinds)
     return f"if({text} IS NULL, NULL, named_struct({fields}))"
 
 
-def _lacks_equality(data_type: DataType) -> bool:
+def _lacks_equality(data_type: types.DataType) -> bool:
     return isinstance(data_type, _WITHOUT_EQUALITY) or any(map(_lacks_equality, data_type.children()))
 
 
-def _struct(parts: Sequence[tuple[str, str, DataType]]) -> str | None:
+def _struct(parts: Sequence[tuple[str, str, types.DataType]]) -> str | None:
     texts = [(name, key_text(text, data_type)) for name, text, data_type in parts]
     if any(text is None for _, text in texts):
         return None
     return f"named_struct({', '.join(f'{name!r}, {text}' for name, text in texts)})"
 
 
-def _entry_types(data_type: MapType | MultisetType) -> tuple[DataType, DataType]:
-    if isinstance(data_type, MultisetType):
-        return data_type.element_type, IntType(False)
+def _entry_types(data_type: types.MapType | types.MultisetType) -> tuple[types.DataType, types.DataType]:
+    if isinstance(data_type, types.MultisetType):
+        return data_type.element_type, types.IntType(False)
     return data_type.key_type, data_type.value_type

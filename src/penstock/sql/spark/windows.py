@@ -16,21 +16,9 @@ import pyarrow.compute as pc
 from penstock.base.errors import UnsupportedError
 from penstock.runtime.patterns.matcher import SkipError
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
+from penstock.sql.data import types
 from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
-from penstock.sql.data.types import (
-    BigIntType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DoubleType,
-    FloatType,
-    LocalZonedTimestampType,
-    NumericType,
-    TimestampType,
-    TimeType,
-    YearMonthIntervalType,
-)
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import FrameBound, MatchRecognize, SortKey
@@ -89,15 +77,15 @@ def _bound(node: logical.Over, bound: FrameBound) -> str:
     return f"{text} {word}"
 
 
-def _distance(distance: Constant, kind: DataType) -> str | None:
+def _distance(distance: Constant, kind: types.DataType) -> str | None:
     """Return the distance of a RANGE frame, in the stored type of the order column."""
-    if isinstance(kind, TimestampType | LocalZonedTimestampType) and isinstance(distance.value, int):
-        if isinstance(distance.type, DayTimeIntervalType):
+    if isinstance(kind, types.TimestampType | types.LocalZonedTimestampType) and isinstance(distance.value, int):
+        if isinstance(distance.type, types.DayTimeIntervalType):
             seconds, rest = divmod(distance.value, 1000)
             return f"INTERVAL '{seconds}.{rest:03d}' SECOND" if spark_type(kind) != "BIGINT" else None
-        if isinstance(distance.type, YearMonthIntervalType):
+        if isinstance(distance.type, types.YearMonthIntervalType):
             return f"INTERVAL '{distance.value}' MONTH" if spark_type(kind) != "BIGINT" else None
-    if isinstance(kind, NumericType) and isinstance(distance.type, NumericType):
+    if isinstance(kind, types.NumericType) and isinstance(distance.type, types.NumericType):
         text = literal_text(distance.value, distance.type)
         return f"CAST({text} AS {spark_type(kind)})"
     return None
@@ -136,7 +124,7 @@ def _sessions(planner: BatchPlanner, node: logical.WindowTable, query: str) -> s
     width = len(before)
     (gap,) = node.sizes
     kind = before[node.time]
-    milliseconds = BigIntType(False)
+    milliseconds = types.BigIntType(False)
     clocked = planner.step(query, Clocked(node.time, kind, planner.session), before, [*before, milliseconds])
     columns, time = ", ".join(map(column, range(width))), column(width)
     by = f"PARTITION BY {', '.join(_keys(node, node.partition))}" if node.partition else ""
@@ -151,7 +139,7 @@ def _sessions(planner: BatchPlanner, node: logical.WindowTable, query: str) -> s
 
 
 _DAY_MS = 86_400_000
-_TIME_POINTS = (TimestampType, LocalZonedTimestampType, TimeType, DateType)
+_TIME_POINTS = (types.TimestampType, types.LocalZonedTimestampType, types.TimeType, types.DateType)
 
 
 def match(planner: BatchPlanner, node: MatchRecognize) -> str:
@@ -182,15 +170,15 @@ def match(planner: BatchPlanner, node: MatchRecognize) -> str:
     return f"SELECT * FROM {planner.step(query, work, before.types, node.schema.types)}"
 
 
-def _is_float(kind: DataType) -> bool:
-    return isinstance(kind, FloatType | DoubleType)
+def _is_float(kind: types.DataType) -> bool:
+    return isinstance(kind, types.FloatType | types.DoubleType)
 
 
-def _to_milliseconds(times: pa.Array, kind: DataType) -> list[int]:
+def _to_milliseconds(times: pa.Array, kind: types.DataType) -> list[int]:
     """Return points in time in ms, for WITHIN. NULL is earlier than all others."""
-    if isinstance(kind, TimestampType | LocalZonedTimestampType):
+    if isinstance(kind, types.TimestampType | types.LocalZonedTimestampType):
         numbers: list[int] = milliseconds(pc.fill_null(times, pa.scalar(0, times.type))).tolist()
-    elif isinstance(kind, DateType):
+    elif isinstance(kind, types.DateType):
         numbers = [day * _DAY_MS for day in times.cast(pa.int32()).fill_null(0).to_pylist()]
     else:
         numbers = times.cast(pa.time32("ms")).cast(pa.int32()).fill_null(0).to_pylist()

@@ -17,21 +17,8 @@ from penstock.base.errors import UnsupportedError
 from penstock.sql.catalogs.catalog import Catalog, CatalogBaseTable, ObjectPath
 from penstock.sql.catalogs.columns import Column, ColumnKind, ResolvedSchema
 from penstock.sql.catalogs.manager import InlineView
+from penstock.sql.data import types
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.data.types import (
-    LENGTH_MAX,
-    ArrayType,
-    BooleanType,
-    DataType,
-    MapType,
-    MultisetType,
-    RowType,
-    StructuredType,
-    VarBinaryType,
-    VarCharType,
-    literal,
-    quoted,
-)
 from penstock.sql.functions.aggregates import AGGREGATE_FUNCTIONS
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS, is_built_in
 from penstock.sql.logical.nodes import Node, PlanColumn
@@ -65,7 +52,7 @@ def columns(session: TableSession, table: CatalogBaseTable, keeps: Callable[[str
     selected = [column for column in schema.columns if keeps(column.name)]
     has_comments = any(column.comment is not None for column in selected)
     headers = [(name, results.STRING) for name in ("name", "type", "null", "key", "extras", "watermark")]
-    kinds = [(name, BooleanType() if name == "null" else kind) for name, kind in headers]
+    kinds = [(name, types.BooleanType() if name == "null" else kind) for name, kind in headers]
     if has_comments:
         kinds.append(("comment", results.STRING))
     rows = [(*_row(column, schema), column.comment)[: len(kinds)] for column in selected]
@@ -184,14 +171,14 @@ def create_table(session: TableSession, path: tuple[str, ...]) -> str:
         ")",
     ]
     if table.comment:
-        lines.append(f"COMMENT {literal(table.comment)}")
+        lines.append(f"COMMENT {types.literal(table.comment)}")
     if table.distribution is not None:
-        kind, keys = table.distribution.kind or "", ", ".join(map(quoted, table.distribution.columns))
+        kind, keys = table.distribution.kind or "", ", ".join(map(types.quoted, table.distribution.columns))
         buckets = f"INTO {table.distribution.buckets} BUCKETS" if table.distribution.buckets is not None else ""
         by = f"BY {kind}({keys})" if keys else ""
         lines.append(" ".join(part for part in ("DISTRIBUTED", by, buckets) if part))
     if table.partition_keys:
-        lines.append(f"PARTITIONED BY ({', '.join(map(quoted, table.partition_keys))})")
+        lines.append(f"PARTITIONED BY ({', '.join(map(types.quoted, table.partition_keys))})")
     if table.options:
         lines.append(with_text(dict(sorted(table.options.items()))))
     return "\n".join(lines) + "\n"
@@ -207,8 +194,8 @@ def create_view(session: TableSession, path: tuple[str, ...]) -> str:
         )
     if isinstance(view, InlineView):
         raise ValidationError("SHOW CREATE VIEW is not supported for views registered by Table API, which have no text")
-    names = ",\n".join(f"  {quoted(column.name)}" for column in view.schema.columns)
-    comment = f"COMMENT {literal(view.comment)}\n" if view.comment else ""
+    names = ",\n".join(f"  {types.quoted(column.name)}" for column in view.schema.columns)
+    comment = f"COMMENT {types.literal(view.comment)}\n" if view.comment else ""
     return f"CREATE {_temporary(session, path)}VIEW {format_path(target)} (\n{names}\n)\n{comment}AS {view.query}\n"
 
 
@@ -229,10 +216,10 @@ def _temporary(session: TableSession, path: tuple[str, ...]) -> str:
 def _elements(session: TableSession, table: CatalogBaseTable) -> Iterator[str]:
     schema = session.manager.resolved(table)
     for column in schema.columns:
-        comment = f" COMMENT {literal(column.comment)}" if column.comment else ""
-        yield f"  {quoted(column.name)} {_definition(column)}{comment}"
+        comment = f" COMMENT {types.literal(column.comment)}" if column.comment else ""
+        yield f"  {types.quoted(column.name)} {_definition(column)}{comment}"
     for mark in schema.watermark_specs:
-        yield f"  WATERMARK FOR {quoted(mark.rowtime_attribute)} AS {to_sql(mark.written)}"
+        yield f"  WATERMARK FOR {types.quoted(mark.rowtime_attribute)} AS {to_sql(mark.written)}"
     if schema.primary_key is not None:
         yield f"  {schema.primary_key}"
 
@@ -244,19 +231,19 @@ def _definition(column: Column) -> str:
     return serial_text(column.data_type) + ("" if extras is None else f" {extras}")
 
 
-def serial_text(data_type: DataType) -> str:
+def serial_text(data_type: types.DataType) -> str:
     """Format a type as catalogs do: STRING and BYTES with their lengths."""
     match data_type:
-        case VarCharType(length=length) | VarBinaryType(length=length) if length == LENGTH_MAX:
-            text = f"{data_type.root}({LENGTH_MAX})"
-        case RowType(fields=fields) if not isinstance(data_type, StructuredType):
+        case types.VarCharType(length=length) | types.VarBinaryType(length=length) if length == types.LENGTH_MAX:
+            text = f"{data_type.root}({types.LENGTH_MAX})"
+        case types.RowType(fields=fields) if not isinstance(data_type, types.StructuredType):
             inner = (
-                f"{quoted(field.name)} {serial_text(field.data_type)}"
-                + ("" if field.description is None else f" {literal(field.description)}")
+                f"{types.quoted(field.name)} {serial_text(field.data_type)}"
+                + ("" if field.description is None else f" {types.literal(field.description)}")
                 for field in fields
             )
             text = f"ROW<{', '.join(inner)}>"
-        case ArrayType() | MapType() | MultisetType():
+        case types.ArrayType() | types.MapType() | types.MultisetType():
             text = f"{data_type.root}<{', '.join(map(serial_text, data_type.children()))}>"
         case _:
             return str(data_type)
@@ -360,7 +347,9 @@ def _show(session: TableSession, statement: statements.Show) -> TableResult:
             table = require_table(session, statement.path)[1]
             return columns(session, table, _keeps(statement))
         case "FULL MODULES":
-            return results.table([("module name", results.STRING), ("used", BooleanType())], [(modules.CORE, True)])
+            return results.table(
+                [("module name", results.STRING), ("used", types.BooleanType())], [(modules.CORE, True)]
+            )
         case "PARTITIONS":
             return _partitions(session, statement)
         case _:

@@ -46,17 +46,9 @@ from penstock.sql.stream.calc import CalcOperator
 from penstock.sql.stream.changelog import DropUpdateBeforeOperator, goes_by_key
 from penstock.sql.stream.planning.options import ALIGNMENT_GROUP, WatermarkOptions, read_parallelism, watermark_options
 from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, name_columns
+from penstock.sql.stream.rows import watermarks
 from penstock.sql.stream.rows.rows import without_update_before
 from penstock.sql.stream.rows.state_ttl import StreamSession
-from penstock.sql.stream.rows.watermarks import (
-    REJECTED_ROWS,
-    NullTimeError,
-    NullTimes,
-    RowTimes,
-    TimedRows,
-    WatermarkAssignerOperator,
-    check_times,
-)
 from penstock.sql.tables.tables import TableReader
 from penstock.sql.typed import Field, FunctionCall, Typed, transformed
 
@@ -181,7 +173,9 @@ class ToRecordsOperator(StreamOperator):
         if self._rowtime is None:
             return None
         times = batch.columns.column(self._rowtime)
-        check_times(batch, self._rowtime, self._names, self.context.operator_name, "a stream with timestamps")
+        watermarks.check_times(
+            batch, self._rowtime, self._names, self.context.operator_name, "a stream with timestamps"
+        )
         return list(milliseconds(times).tolist())
 
 
@@ -245,7 +239,7 @@ class SourceWatermarkOperator(StreamOperator):
 
     makes_watermarks = True
 
-    def __init__(self, column: int, null_times: NullTimes) -> None:
+    def __init__(self, column: int, null_times: watermarks.NullTimes) -> None:
         self._column = column
         self._null_times = null_times
 
@@ -254,7 +248,7 @@ class SourceWatermarkOperator(StreamOperator):
         records = as_columns(batch, self.context.operator_name)
         try:
             timed = self._null_times.take_out(records, records.columns.column(self._column))
-        except NullTimeError as error:
+        except watermarks.NullTimeError as error:
             raise UserCodeError(self.context.operator_name, error.record) from error
         self.output.collect(timed.batch)
 
@@ -276,7 +270,7 @@ class TableTime:
     watermark: Typed
     width: int
     session: StreamSession
-    null_times: NullTimes
+    null_times: watermarks.NullTimes
     gap: int = 0
 
     def strategy(self) -> WatermarkStrategy:
@@ -291,10 +285,10 @@ class SplitWatermarks(BatchWatermarks):
         session = of_table.session.open(_no_clock)
         self._evaluate = Evaluator([of_table.time], session)
         marks = Evaluator([of_table.watermark], session)
-        self._row_times = RowTimes(of_table.width, of_table.watermark, marks, of_table.gap)
+        self._row_times = watermarks.RowTimes(of_table.width, of_table.watermark, marks, of_table.gap)
         self._null_times = of_table.null_times
-        self.side_tag = REJECTED_ROWS if of_table.null_times.is_rejecting else None
-        self._timed: TimedRows | None = None
+        self.side_tag = watermarks.REJECTED_ROWS if of_table.null_times.is_rejecting else None
+        self._timed: watermarks.TimedRows | None = None
 
     def assign(self, batch: Any) -> ColumnBatch:
         """See `BatchWatermarks`."""
@@ -302,7 +296,7 @@ class SplitWatermarks(BatchWatermarks):
         (times,) = self._evaluate(Columns.of(records.columns))
         try:
             self._timed = self._null_times.take_out(records, times)
-        except NullTimeError as error:
+        except watermarks.NullTimeError as error:
             raise AssignerError(error.record, EVENT_TIME) from error
         return self._timed.batch
 
@@ -454,7 +448,7 @@ def _made_in_source(
 
 def _left_out(upstreams: Iterable[Upstream]) -> tuple[Upstream, ...]:
     """Return the side outputs with the rejected rows of these streams."""
-    return tuple(replace(upstream, side_tag=REJECTED_ROWS) for upstream in upstreams)
+    return tuple(replace(upstream, side_tag=watermarks.REJECTED_ROWS) for upstream in upstreams)
 
 
 def _sources(upstreams: Iterable[Upstream]) -> Iterator[Upstream]:
@@ -479,7 +473,7 @@ def _watermarks(node: logical.WatermarkAssigner, options: WatermarkOptions, plan
                 "with_watermark_alignment"
             )
         return partial(
-            WatermarkAssignerOperator,
+            watermarks.WatermarkAssignerOperator,
             node.column,
             node.expression,
             planning.session,
@@ -503,14 +497,14 @@ def _leaf(node: logical.Node) -> logical.Node:
     return node
 
 
-def _null_times(node: logical.WatermarkAssigner, names: Sequence[str], planning: Planning) -> NullTimes:
+def _null_times(node: logical.WatermarkAssigner, names: Sequence[str], planning: Planning) -> watermarks.NullTimes:
     """Return how to handle rows with a NULL event time. `names`: the columns of the rows at that point, for errors."""
     leaf, column = _leaf(node), node.schema.names[node.column]
     if not isinstance(leaf, logical.Scan):
         title = leaf.title if isinstance(leaf, logical.StreamRows) else node_text(leaf)
-        return NullTimes(column, title, tuple(names), _REMEDY_OF_STREAM)
+        return watermarks.NullTimes(column, title, tuple(names), _REMEDY_OF_STREAM)
     reader = planning.table(leaf)
-    return NullTimes(
+    return watermarks.NullTimes(
         column,
         ".".join(leaf.path),
         tuple(names),

@@ -33,16 +33,8 @@ from penstock.sql.optimizer.optimizer import rewritten
 from penstock.sql.optimizer.pruning import ScanKey, scan_key
 from penstock.sql.optimizer.pushdown import Calc, extract_calc
 from penstock.sql.optimizer.time_attributes import orders_by_arrival, with_late_processing_time
+from penstock.sql.stream import bridge
 from penstock.sql.stream import sinks as plan_sinks
-from penstock.sql.stream.bridge import (
-    ArrowRowsRule,
-    RecordTarget,
-    RejectedRowsRule,
-    ScanRule,
-    StreamRowsRule,
-    ValuesRule,
-    WatermarkRule,
-)
 from penstock.sql.stream.calc import (
     CalcRule,
     CorrelateRule,
@@ -74,15 +66,15 @@ from penstock.sql.stream.windows.plan import WindowTableRule
 from penstock.sql.tables.tables import NO_PUSH_DOWN, PushDown, TableReader, TableWriter
 
 RULES: Final[tuple[Rule[Any], ...]] = (
-    ValuesRule(),
-    ArrowRowsRule(),
-    ScanRule(),
-    StreamRowsRule(),
-    RejectedRowsRule(),
+    bridge.ValuesRule(),
+    bridge.ArrowRowsRule(),
+    bridge.ScanRule(),
+    bridge.StreamRowsRule(),
+    bridge.RejectedRowsRule(),
     NormalizeRule(),
     CalcRule(),
     CorrelateRule(),
-    WatermarkRule(),
+    bridge.WatermarkRule(),
     UnionRule(),
     ExpandRule(),
     ReplicateRule(),
@@ -382,7 +374,7 @@ class StreamPlanner:
         sink = CollectSink(True)
         self.step("Collect", partial(SinkOperator, sink), upstreams, sink=sink, parallelism=1)
 
-    def records(self, target: RecordTarget) -> tuple[Upstream, ...]:
+    def records(self, target: bridge.RecordTarget) -> tuple[Upstream, ...]:
         """Return the rows of a table as records of a stream."""
         plan = self.rewritten(target.plan)
         target.check_key(self.changes(plan), lambda: self.upsert_keys.of(plan))
@@ -488,7 +480,7 @@ class StreamPlanner:
         if table is None:
             return None
         with self._planning(node, wants_before):
-            return ScanRule.read(node, table, self, wants_before)
+            return bridge.ScanRule.read(node, table, self, wants_before)
 
 
 def _routed_table(write: logical.Write) -> ScanKey:

@@ -55,19 +55,7 @@ from penstock.sql.data.types import (
     VarBinaryType,
     VarCharType,
 )
-from penstock.sql.logical.nodes import (
-    DELETE,
-    INSERT,
-    INSERTS,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    Changes,
-    Node,
-    RowSchema,
-    Scan,
-    WatermarkAssigner,
-    Write,
-)
+from penstock.sql.logical import nodes
 from penstock.sql.logical.properties import all_nodes, collect_expressions
 from penstock.sql.stream.changelog import deleted_by_key
 from penstock.sql.stream.planning.options import LENGTH, NOT_NULL, Optimization, SinkOptions, read_parallelism
@@ -97,7 +85,7 @@ class Constraint:
     is_length: bool
 
 
-def collect_constraints(schema: RowSchema, nested: str, length: str) -> tuple[Constraint, ...]:
+def collect_constraints(schema: nodes.RowSchema, nested: str, length: str) -> tuple[Constraint, ...]:
     """Return the constraints of a table: NOT NULL first, then lengths.
 
     `nested`: IGNORE for constraints on columns alone, ROWS to include fields of rows, ROWS_AND_COLLECTIONS for all.
@@ -331,7 +319,7 @@ class FirstUpsertOperator(StreamOperator):
         for index, (key, row) in enumerate(
             zip(keys, to_canonical_rows(records.columns.columns, self._types, len(records)), strict=True)
         ):
-            comes = kinds is None or kinds[index] not in (UPDATE_BEFORE, DELETE)
+            comes = kinds is None or kinds[index] not in (nodes.UPDATE_BEFORE, nodes.DELETE)
             self._waiting.setdefault(key, []).append((comes, row))
         self._mark_waiting(None, set(keys))
 
@@ -361,10 +349,10 @@ class FirstUpsertOperator(StreamOperator):
             )
         if not left:
             if before is not None:
-                sent.append((DELETE, before))
+                sent.append((nodes.DELETE, before))
                 del self._written[key]
         elif left[0] != before:
-            sent.append((INSERT if before is None else UPDATE_AFTER, left[0]))
+            sent.append((nodes.INSERT if before is None else nodes.UPDATE_AFTER, left[0]))
             self._written[key] = left[0]
 
     def _left(self, rows: list[Row], changes: list[tuple[bool, Row]]) -> list[Row]:
@@ -427,12 +415,12 @@ class LastUpsertOperator(ExpiringOperator):
         rows = to_canonical_rows(records.columns.columns, self._types, len(records))
         sent: list[tuple[int, tuple[Any, ...]]] = []
         for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
-            kind = INSERT if kinds is None else kinds[index]
+            kind = nodes.INSERT if kinds is None else kinds[index]
             key_rows = self._rows.setdefault(key, [])
-            if kind in (UPDATE_BEFORE, DELETE):
+            if kind in (nodes.UPDATE_BEFORE, nodes.DELETE):
                 self._remove(key_rows, row, sent)
             else:
-                sent.append((UPDATE_AFTER if key_rows else INSERT, row))
+                sent.append((nodes.UPDATE_AFTER if key_rows else nodes.INSERT, row))
                 at = self._identity.find(key_rows, row) if self._identity.is_known else None
                 if at is None:
                     key_rows.append(row)
@@ -453,12 +441,12 @@ class LastUpsertOperator(ExpiringOperator):
             return
         removed = key_rows.pop(at)
         if not key_rows:
-            sent.append((DELETE, removed))
+            sent.append((nodes.DELETE, removed))
         elif at == len(key_rows):
-            sent.append((UPDATE_AFTER, key_rows[-1]))
+            sent.append((nodes.UPDATE_AFTER, key_rows[-1]))
 
 
-def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upstream, ...]:
+def written(write: nodes.Write, writer: TableWriter, planning: Planning) -> tuple[Upstream, ...]:
     """Return the columns to write to a table. Raises `ValidationError` for changes that the sink does not accept."""
     title, options = ".".join(write.path), planning.options.sinks
     node, key = write.input, write.key
@@ -472,7 +460,7 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
     # A row may move to another primary key if the query replaces rows by other columns, or by only some columns of the
     # key. Then the sink needs UPDATE_BEFORE.
     is_by_other_key = bool(key) and frozenset(key) not in keys
-    wants_before = (writer.wants_before or is_by_other_key) and Changes.UPDATE in changes
+    wants_before = (writer.wants_before or is_by_other_key) and nodes.Changes.UPDATE in changes
     stream = checked(planning.stream(node, wants_before), write.schema, planning)
     if materialize:
         own = min(map(sorted, keys), key=len, default=None)
@@ -482,7 +470,7 @@ def written(write: Write, writer: TableWriter, planning: Planning) -> tuple[Upst
     return stream.upstreams
 
 
-def _goes_by_key(write: Write, stream: Stream, options: SinkOptions, is_materialized: bool) -> bool:
+def _goes_by_key(write: nodes.Write, stream: Stream, options: SinkOptions, is_materialized: bool) -> bool:
     """Return whether rows are partitioned by the primary key for the sink's subtasks.
 
     With AUTO they are if rows would otherwise be distributed round-robin, such as from one subtask to several: then an
@@ -493,10 +481,10 @@ def _goes_by_key(write: Write, stream: Stream, options: SinkOptions, is_material
     parallelism = read_parallelism(write)
     if parallelism is not None:
         return parallelism > 1
-    return stream.changes == INSERTS and differ_in_parallelism(stream.upstreams)
+    return stream.changes == nodes.INSERTS and differ_in_parallelism(stream.upstreams)
 
 
-def may_overflow(query: Node) -> bool:
+def may_overflow(query: nodes.Node) -> bool:
     """Return whether a NOT NULL column of a query may be NULL because a decimal has too many digits for its type."""
     if not any(isinstance(column.type, DecimalType) and not column.type.is_nullable for column in query.schema):
         return False
@@ -510,18 +498,20 @@ def may_overflow(query: Node) -> bool:
     )
 
 
-def checked(stream: Stream, schema: RowSchema, planning: Planning) -> Stream:
+def checked(stream: Stream, schema: nodes.RowSchema, planning: Planning) -> Stream:
     """Return a stream whose values satisfy the constraints of the columns that they are written to."""
     options = planning.options.sinks
     checks = collect_constraints(schema, options.nested, options.length)
     if not checks:
         return stream
     operator = partial(ConstraintOperator, checks, options.drops_null, options.length)
-    upstreams = planning.step("Constraint Enforcer", operator, stream.upstreams, stream.changes != INSERTS)
+    upstreams = planning.step("Constraint Enforcer", operator, stream.upstreams, stream.changes != nodes.INSERTS)
     return Stream(upstreams, stream.schema, stream.changes, stream.has_before)
 
 
-def _materialized(write: Write, stream: Stream, own: list[int] | None, planning: Planning) -> tuple[Upstream, ...]:
+def _materialized(
+    write: nodes.Write, stream: Stream, own: list[int] | None, planning: Planning
+) -> tuple[Upstream, ...]:
     common = (write.key, own, write.input.schema.types, name_columns(write.input.schema))
     operator: Factory
     if write.conflict in ("ERROR", "NOTHING"):
@@ -533,11 +523,11 @@ def _materialized(write: Write, stream: Stream, own: list[int] | None, planning:
     return planning.step("Sink Materializer", operator, inputs, is_stateful=True)
 
 
-def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planning: Planning) -> bool:
+def _materialize(write: nodes.Write, writer: TableWriter, options: SinkOptions, planning: Planning) -> bool:
     """Return whether a step determines which of the rows of a key is written."""
     title = ".".join(write.path)
     changes = planning.changes(write.input)
-    is_append = writer.accepts == INSERTS or (writer.follows_query and changes == INSERTS)
+    is_append = writer.accepts == nodes.INSERTS or (writer.follows_query and changes == nodes.INSERTS)
     is_retract = writer.wants_before and not writer.takes_either
     if write.conflict is not None:
         _check_conflict(write, is_append, is_retract, writer)
@@ -545,7 +535,7 @@ def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planni
         return False
     if options.materialize != "AUTO":
         return options.materialize == "FORCE"
-    if changes == INSERTS and write.conflict == "DEDUPLICATE":
+    if changes == nodes.INSERTS and write.conflict == "DEDUPLICATE":
         return False
     keys = planning.upsert_keys.of(write.input)
     if any(key <= set(write.key) for key in keys):
@@ -565,7 +555,7 @@ def _materialize(write: Write, writer: TableWriter, options: SinkOptions, planni
     return True
 
 
-def _cheap_remedies(write: Write, keys: Keys) -> str:
+def _cheap_remedies(write: nodes.Write, keys: Keys) -> str:
     """Return advice on avoiding conflicts without keeping all rows in state."""
     names, key = write.schema.names, [write.schema.names[index] for index in write.key]
     remedies = []
@@ -580,7 +570,7 @@ def _cheap_remedies(write: Write, keys: Keys) -> str:
     return f"Remedies that keep no state: {'; '.join(remedies)}."
 
 
-def _check_conflict(write: Write, is_append: bool, is_retract: bool, writer: TableWriter) -> None:
+def _check_conflict(write: nodes.Write, is_append: bool, is_retract: bool, writer: TableWriter) -> None:
     """Raise `ValidationError` if ON CONFLICT is not allowed, by the rules of Flink 2.3."""
     title = ".".join(write.path)
     # A table that accepts any changes also accepts the clause without a key, where it has no effect.
@@ -602,9 +592,9 @@ def _check_conflict(write: Write, is_append: bool, is_retract: bool, writer: Tab
         )
 
 
-def _without_watermarks(node: Node) -> list[str]:
-    if isinstance(node, Scan):
+def _without_watermarks(node: nodes.Node) -> list[str]:
+    if isinstance(node, nodes.Scan):
         return [".".join(node.path)]
-    if isinstance(node, WatermarkAssigner):
+    if isinstance(node, nodes.WatermarkAssigner):
         return []
     return [title for part in node.inputs() for title in _without_watermarks(part)]

@@ -27,14 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.base.errors import (
-    CallTimeoutError,
-    MisuseError,
-    StopIterationRaised,
-    UnsupportedError,
-    WrongTypeError,
-    WrongValueError,
-)
+from penstock.base import errors
 from penstock.base.types import Row
 from penstock.codecs.arrow_columns import exact_cast, plain_column, plain_type
 from penstock.sql.data import types
@@ -67,7 +60,7 @@ _ALWAYS: Final[tuple[tuple[type[DataType], type], ...]] = (
     (types.CharType, str),
     (types.VarCharType, str),
 )
-_FAULTS: Final = (WrongTypeError, WrongValueError, pa.ArrowException, OverflowError)
+_FAULTS: Final = (errors.WrongTypeError, errors.WrongValueError, pa.ArrowException, OverflowError)
 
 
 def seen_values(column: Datum, data_type: DataType, zone: tzinfo, rows: int) -> list[Any]:
@@ -179,7 +172,7 @@ def _calling(function: UserFunction, opened: OpenFunctions) -> Caller:
             else:
                 returned.extend(evaluate() for _ in range(rows))
             if len(returned) < rows:
-                raise StopIterationRaised
+                raise errors.StopIterationRaised
         except Exception as error:
             raise opened.failed(function, _record(operands, len(returned))) from error
         return returned
@@ -198,7 +191,7 @@ def _awaiting(function: UserFunction, opened: OpenFunctions) -> Caller:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            raise CallTimeoutError(
+            raise errors.CallTimeoutError(
                 f"a call took longer than {settings.timeout_ms} ms (table.exec.async-scalar.timeout)"
             ) from error
 
@@ -254,7 +247,7 @@ def table_kernel(function: UserFunction, types: Sequence[DataType], opened: Open
                 produced.extend(unpack_row(row, names) for row in iterate_rows(returned))
                 parents.extend([parent] * (len(produced) - given))
             except StopIteration:
-                raise opened.failed(function, record) from StopIterationRaised()
+                raise opened.failed(function, record) from errors.StopIterationRaised()
             except Exception as error:
                 raise opened.failed(function, record) from error
 
@@ -286,7 +279,9 @@ def unpack_row(row: Any, names: list[str]) -> Sequence[Any]:
     else:
         parts = row if isinstance(row, tuple) else (row,)
     if len(parts) != len(names):
-        raise WrongTypeError(f"it gave the row {row!r} of {len(parts)} fields, and its result types are {len(names)}")
+        raise errors.WrongTypeError(
+            f"it gave the row {row!r} of {len(parts)} fields, and its result types are {len(names)}"
+        )
     return parts
 
 
@@ -315,19 +310,23 @@ def vector_kernel(function: UserFunction, types: Sequence[DataType], opened: Ope
         try:
             operands = [operand(datum, index, rows, all_same) for index, datum in enumerate(columns)]
         except _VECTOR_FAULTS as error:
-            raise opened.failed(function, record) from MisuseError(f"it cannot get an operand: {error}")
+            raise opened.failed(function, record) from errors.MisuseError(f"it cannot get an operand: {error}")
         try:
             returned = evaluate(*operands)
         except Exception as error:
             raise opened.failed(function, record) from error
         try:
             column = (_of_pandas if is_pandas else _of_arrow)(returned, rows, target_type, result)
-        except MisuseError as error:
+        except errors.MisuseError as error:
             raise opened.failed(function, record) from error
         except _VECTOR_FAULTS as error:
-            raise opened.failed(function, record) from MisuseError(f"it returned values that are no {result}: {error}")
+            raise opened.failed(function, record) from errors.MisuseError(
+                f"it returned values that are no {result}: {error}"
+            )
         if column.null_count and not result.is_nullable:
-            raise opened.failed(function, record) from MisuseError(f"it returned NULL, and its result type is {result}")
+            raise opened.failed(function, record) from errors.MisuseError(
+                f"it returned NULL, and its result type is {result}"
+            )
         return column
 
     return kernel
@@ -338,7 +337,7 @@ def check_pandas(function: UserFunction) -> None:
     try:
         import pandas  # noqa: F401 - asked for at once, not at the first row
     except ImportError as error:
-        raise UnsupportedError(f"{function} needs pandas: install it with `pip install pandas`") from error
+        raise errors.UnsupportedError(f"{function} needs pandas: install it with `pip install pandas`") from error
 
 
 def to_pandas_column(column: pa.Array, data_type: DataType, zone: str) -> Any:
@@ -356,7 +355,9 @@ def _of_arrow(returned: Any, rows: int, target_type: pa.DataType, result: DataTy
     if isinstance(returned, pa.ChunkedArray):
         returned = returned.combine_chunks()
     if not isinstance(returned, pa.Array):
-        raise MisuseError(f"a function of func_type 'arrow' returns an Arrow array, not {type(returned).__name__}")
+        raise errors.MisuseError(
+            f"a function of func_type 'arrow' returns an Arrow array, not {type(returned).__name__}"
+        )
     _check_length(len(returned), rows)
     return exact_cast(returned, target_type)
 
@@ -367,7 +368,9 @@ def _of_pandas(returned: Any, rows: int, target_type: pa.DataType, result: DataT
     if isinstance(result, RowType) and isinstance(returned, pandas.DataFrame | tuple):
         return _struct(returned, rows, target_type, result)
     if not isinstance(returned, pandas.Series):
-        raise MisuseError(f"a function of func_type 'pandas' returns a pandas.Series, not {type(returned).__name__}")
+        raise errors.MisuseError(
+            f"a function of func_type 'pandas' returns a pandas.Series, not {type(returned).__name__}"
+        )
     _check_length(len(returned), rows)
     # pandas has nanoseconds where a plain column has fewer digits; the excess digits are truncated, as in a cast.
     is_known = pa.types.is_nested(target_type) or pa.types.is_decimal(target_type)
@@ -382,7 +385,7 @@ def _struct(returned: Any, rows: int, target_type: pa.StructType, result: RowTyp
 
     parts = [returned[name] for name in returned.columns] if isinstance(returned, pandas.DataFrame) else list(returned)
     if len(parts) != len(result.fields):
-        raise MisuseError(f"it returned {len(parts)} columns, and its result type is {result}")
+        raise errors.MisuseError(f"it returned {len(parts)} columns, and its result type is {result}")
     columns = [
         _of_pandas(part, rows, target_type.field(index).type, field.data_type)
         for index, (part, field) in enumerate(zip(parts, result.fields, strict=True))
@@ -392,4 +395,6 @@ def _struct(returned: Any, rows: int, target_type: pa.StructType, result: RowTyp
 
 def _check_length(length: int, rows: int) -> None:
     if length != rows:
-        raise MisuseError(f"it returned {length} values for a batch of {rows} rows: it has to return one for each row")
+        raise errors.MisuseError(
+            f"it returned {length} values for a batch of {rows} rows: it has to return one for each row"
+        )

@@ -16,25 +16,10 @@ from typing import Any, Final
 
 from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.errors import StateError
+from penstock.state.rocksdb import canonical, snapshot
 from penstock.state.rocksdb.cache import WriteCache, has_present_keys, put_keys_version, read_shapes
-from penstock.state.rocksdb.canonical import (
-    check_old_keys,
-    convert_rows,
-    export_keyed,
-    import_keyed,
-    renew_classes,
-    spread,
-)
 from penstock.state.rocksdb.collections import Lists, Maps, RocksListState, RocksMapState
 from penstock.state.rocksdb.settings import RocksDBSettings
-from penstock.state.rocksdb.snapshot import (
-    BACKEND_NAME,
-    RocksCapture,
-    SourceFiles,
-    assemble,
-    capture_store,
-    fetch_files,
-)
 from penstock.state.rocksdb.store import LIST, MAP, WHOLE, RowStore
 from penstock.state.rocksdb.table import RocksTable, RowSweeper, Sweepable
 from penstock.state.schema import Converter
@@ -88,7 +73,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def _take_over_keys(self, cache: WriteCache) -> None:
         """Check the keys of a store that an older release wrote, or that is new, and note their version."""
         for name in self._stored:
-            check_old_keys(cache, name, self.key_groups, self._loader(name))
+            canonical.check_old_keys(cache, name, self.key_groups, self._loader(name))
         batch = cache.store.batch()
         put_keys_version(batch)
         batch.write()
@@ -179,14 +164,14 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
                 cache.flush()
                 cache.turn()
                 cache.turn()  # now none of its entries are in memory
-            convert_rows(cache, name, self.key_groups, convert)
+            canonical.convert_rows(cache, name, self.key_groups, convert)
 
     def list_keys(self, descriptor: StateDescriptor) -> list[Any]:
         if not isinstance(descriptor, MapStateDescriptor | ListStateDescriptor):
             return super().list_keys(descriptor)
         cache = self._open()
         cache.flush()
-        files = export_keyed(cache.store, descriptor.name, self.key_groups)
+        files = canonical.export_keyed(cache.store, descriptor.name, self.key_groups)
         return list(dict.fromkeys(pickle.loads(row[2]) for data in files for row in iterate_keyed(data)))
 
     def _only(self, name: str, *layouts: bytes) -> None:
@@ -207,18 +192,18 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
             cache.remove(table)
         whole_values = self._stored.get(name, {}).pop(WHOLE, None)
         if table is not None or whole_values is not None:
-            spread(cache, name, layout, self.key_groups)
+            canonical.spread(cache, name, layout, self.key_groups)
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
-    def restore_files(self, sources: Sequence[SourceFiles]) -> None:
+    def restore_files(self, sources: Sequence[snapshot.SourceFiles]) -> None:
         """Restore the files of checkpoints, which are consumed; must be the first call on a backend."""
         if self._cache is not None:
             raise StateError(f"{self.owner}: files can only be restored before state is used")
-        assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
+        snapshot.assemble(self.directory / "db", sources, self.key_groups, self._settings, self.owner)
         cache = self._open()
         for name, shapes in read_shapes(cache.store).items():
-            renew_classes(cache, name, self.key_groups, shapes, self._loader(name, self.schema_text(name)))
+            canonical.renew_classes(cache, name, self.key_groups, shapes, self._loader(name, self.schema_text(name)))
 
     def restored_names(self) -> list[str]:
         """Return the states with a schema, and the states in the files of checkpoints."""
@@ -242,11 +227,11 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
     def restore_native(self, files: Sequence[NativeFiles]) -> None:
         sources = []
         for number, native_files in enumerate(files):
-            if native_files.backend != BACKEND_NAME:
+            if native_files.backend != snapshot.BACKEND_NAME:
                 super().restore_native([native_files])
             directory = self.directory / f"restored-{number}"
-            fetch_files(native_files.read, lambda read: read(), directory)
-            sources.append(SourceFiles(directory, native_files.first_key_group, native_files.last_key_group))
+            snapshot.fetch_files(native_files.read, lambda read: read(), directory)
+            sources.append(snapshot.SourceFiles(directory, native_files.first_key_group, native_files.last_key_group))
         for native_files in files:
             for name, schema in native_files.schemas.items():
                 self.note_schema(name, schema, has_entries=True)
@@ -266,14 +251,14 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         table, cache = self.table(name), self._open()
         cache.flush()
         loader = self._loader(name, schema)
-        imported = import_keyed(cache, name, files, self.key_groups, loader)
+        imported = canonical.import_keyed(cache, name, files, self.key_groups, loader)
         for namespace, groups in imported.items():
             table.note_rows(namespace, groups)
             cache.settle()
         self.note_schema(name, schema, bool(table.panes))
         return False
 
-    def capture(self, checkpoint_id: int) -> list[RocksCapture]:
+    def capture(self, checkpoint_id: int) -> list[snapshot.RocksCapture]:
         """Flush, and create hard links of the files; raises `StateError` for values that cannot be stored."""
         if self._cache is None:
             return []
@@ -284,7 +269,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         schemas = {name: self.schema_text(name) for name in {**self._schemas, **self._restored}}
         now_ms = self.now_ms() if self._left_out_after_ms else 0
         expired_ms = {name: now_ms - ttl_ms for name, ttl_ms in self._left_out_after_ms.items()}
-        capture = capture_store(
+        capture = snapshot.capture_store(
             self._cache.store, directory, self.owner, self.key_groups, self._settings, schemas, expired_ms
         )
         return [capture]

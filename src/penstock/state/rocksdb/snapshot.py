@@ -30,15 +30,7 @@ from rocksdict import SstFileWriter
 
 from penstock.base.durable_files import write_for_now
 from penstock.state.errors import StateError
-from penstock.state.rocksdb.cache import (
-    drop_keys_version,
-    has_present_keys,
-    merged_shapes,
-    put_segments,
-    put_shapes,
-    read_segment_count,
-    read_shapes,
-)
+from penstock.state.rocksdb import cache
 from penstock.state.rocksdb.canonical import CHUNK_BYTES, export_keyed, state_names
 from penstock.state.rocksdb.settings import RocksDBSettings
 from penstock.state.rocksdb.store import META_PREFIX, Row, RowStore
@@ -194,23 +186,23 @@ def _merge(
             store.delete_range(_group(0), _group(first))
         if base.last_key_group > last:
             store.delete_range(_group(last + 1), META_PREFIX)
-        segments, shapes = read_segment_count(store), [read_shapes(store)]
-        is_present = has_present_keys(store)
+        segments, shapes = cache.read_segment_count(store), [cache.read_shapes(store)]
+        is_present = cache.has_present_keys(store)
         for other in others:
             source = RowStore(other.directory, settings, read_only=True)
             try:
                 begin, end = max(first, other.first_key_group), min(last, other.last_key_group)
                 _copy(source.scan_once(_group(begin), _group(end + 1)), store, settings)
-                segments = max(segments, read_segment_count(source))
-                shapes.append(read_shapes(source))
-                is_present = is_present and has_present_keys(source)
+                segments = max(segments, cache.read_segment_count(source))
+                shapes.append(cache.read_shapes(source))
+                is_present = is_present and cache.has_present_keys(source)
             finally:
                 source.close()
         batch = store.batch()
-        put_segments(batch, segments)
+        cache.put_segments(batch, segments)
         if not is_present:
-            drop_keys_version(batch)
-        put_shapes(batch, merged_shapes(shapes))
+            cache.drop_keys_version(batch)
+        cache.put_shapes(batch, cache.merged_shapes(shapes))
         batch.write()
         store.flush()
     finally:

@@ -19,16 +19,7 @@ from typing import Any, Final
 
 from penstock.base.errors import PenstockError
 from penstock.runtime.connector import Committer
-from penstock.testing.connectors.rules import (
-    SINK_RULES,
-    ConformanceError,
-    Steps,
-    check_names,
-    difference,
-    out_of_order,
-    spread,
-    told_difference,
-)
+from penstock.testing.connectors import rules
 from penstock.testing.connectors.sink_run import SinkCheckpoint, SinkRun, SinkUnderTest
 from penstock.testing.connectors.source_kit import ConformanceReport
 
@@ -73,7 +64,7 @@ def check_sink(
     Raises:
         ConformanceError: if the sink breaks a rule.
     """
-    check_names(cases, SINK_CASES)
+    rules.check_names(cases, SINK_CASES)
     kit = _Kit(prepare, list(parallelisms), places, ConformanceReport())
     for case in cases or SINK_CASES:
         if case not in EXACTLY_ONCE_CASES or kit.is_exactly_once:
@@ -84,7 +75,7 @@ def check_sink(
 class _Writing:
     """One use of the sink under test."""
 
-    def __init__(self, subject: SinkUnderTest, steps: Steps, is_exactly_once: bool) -> None:
+    def __init__(self, subject: SinkUnderTest, steps: rules.Steps, is_exactly_once: bool) -> None:
         self.subject, self.steps, self.is_exactly_once = subject, steps, is_exactly_once
         self.chunk = max(1, len(subject.records) // 6)
         self.runs: list[SinkRun] = []
@@ -112,14 +103,14 @@ class _Writing:
         expected = subject.shown(list(written))
         with self.steps.call():
             actual = subject.read()
-        missing, extra = difference(actual, expected)
+        missing, extra = rules.difference(actual, expected)
         if not self.is_exactly_once:
             rule, extra = "nothing-lost", extra - extra
         if missing or extra:
-            text = f"{len(actual)} records; {told_difference(missing, extra, expected)}"
+            text = f"{len(actual)} records; {rules.told_difference(missing, extra, expected)}"
             raise self.steps.broken(rule, f"{len(expected)} records, each once", text)
         if subject.ordered and subject.key is not None and self.is_exactly_once:
-            wrong = out_of_order(actual, expected, subject.key)
+            wrong = rules.out_of_order(actual, expected, subject.key)
             if wrong is not None:
                 raise self.steps.broken("order", "the order in which records were written", wrong)
 
@@ -128,10 +119,10 @@ class _Writing:
         if not self.subject.held_back:
             self.sees(rule, written)
             return
-        _, extra = difference(self.subject.read(), self.subject.shown(list(written)))
+        _, extra = rules.difference(self.subject.read(), self.subject.shown(list(written)))
         if extra:
             raise self.steps.broken(
-                rule, "nothing but what was committed", told_difference(extra - extra, extra, written)
+                rule, "nothing but what was committed", rules.told_difference(extra - extra, extra, written)
             )
 
     def nothing_new(self, rule: str, written: Sequence[Any]) -> None:
@@ -163,7 +154,7 @@ class _Kit:
     @contextmanager
     def _writing(self, case: str) -> Iterator[_Writing]:
         subject = self._prepare()
-        steps = Steps(type(subject.sink).__name__, SINK_RULES, case)
+        steps = rules.Steps(type(subject.sink).__name__, rules.SINK_RULES, case)
         writing = _Writing(subject, steps, self.is_exactly_once)
         try:
             yield writing
@@ -269,13 +260,15 @@ class _Kit:
 
     def _no_more_than(self, rule: str, writing: _Writing, written: Sequence[Any]) -> None:
         actual = writing.subject.read()
-        _, extra = difference(actual, written)
+        _, extra = rules.difference(actual, written)
         if extra:
-            raise writing.steps.broken(rule, "some of the records", told_difference(extra - extra, extra, written))
+            raise writing.steps.broken(
+                rule, "some of the records", rules.told_difference(extra - extra, extra, written)
+            )
 
     def close(self) -> None:
         """Fail the job at each step, and close everything, twice."""
-        for step in spread(self._places):
+        for step in rules.spread(self._places):
             with self._writing(f"close, parallelism {self._most}, at step {step}") as writing:
                 if not self._with_deaths(writing, "close", {step}, [self._most], _close_twice):
                     return
@@ -283,7 +276,7 @@ class _Kit:
     def restart(self) -> None:
         """Kill the job at each step, and again shortly after."""
         for parallelism in dict.fromkeys((min(self._parallelisms), self._most)):
-            for step in spread(self._places):
+            for step in rules.spread(self._places):
                 with self._writing(f"restart, parallelism {parallelism}, killed at step {step}") as writing:
                     if not self._with_deaths(writing, "restart", {step, step + 7}, [parallelism], _leave):
                         break
@@ -291,7 +284,7 @@ class _Kit:
     def rescale(self) -> None:
         """Do the same as `restart` with a different number of writers each time: first increasing, then decreasing."""
         for parallelisms in (self._parallelisms, self._parallelisms[::-1]):
-            for step in spread(self._places):
+            for step in rules.spread(self._places):
                 with self._writing(f"rescale over {parallelisms}, killed at step {step}") as writing:
                     deaths = {step, step + 15, step + 34}
                     if not self._with_deaths(writing, "rescale", deaths, parallelisms, _leave):
@@ -299,7 +292,7 @@ class _Kit:
 
     def zombie(self) -> None:
         """Keep abandoned writers running beside their successors."""
-        for step in spread(self._places):
+        for step in rules.spread(self._places):
             with self._writing(f"zombie, parallelism {self._most}, given up at step {step}") as writing:
                 if not self._with_deaths(writing, "zombie", {step}, [self._most], SinkRun.live_on):
                     return
@@ -407,7 +400,7 @@ class _Kit:
             third = writing.run(self._most, saved, job_id="a later job")
             try:
                 third.start()
-            except ConformanceError as error:
+            except rules.ConformanceError as error:
                 if subject.savepoints_outlive_failures or not isinstance(error.__cause__, PenstockError):
                     raise writing.steps.broken(
                         "savepoint", "what the savepoint names is committed", error.seen

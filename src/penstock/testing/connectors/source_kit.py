@@ -25,14 +25,7 @@ from penstock.codecs.pickling import loads_named
 from penstock.runtime.batch.exchange import enumerate_splits
 from penstock.runtime.connector import Boundedness, InputStatus, Source
 from penstock.runtime.records import Batch
-from penstock.testing.connectors.rules import (
-    ConformanceError,
-    check_names,
-    difference,
-    out_of_order,
-    spread,
-    told_difference,
-)
+from penstock.testing.connectors import rules
 from penstock.testing.connectors.source_run import SourceRun, SourceSnapshot
 from penstock.testing.operator_harness import Record
 
@@ -120,7 +113,7 @@ def check_source(
     Raises:
         ConformanceError: if the source breaks a rule.
     """
-    check_names(cases, SOURCE_CASES)
+    rules.check_names(cases, SOURCE_CASES)
     report = ConformanceReport()
     limit = prepare_limit(prepare)
     fitting = [p for p in parallelisms if limit is None or p <= limit] or [1]
@@ -185,7 +178,7 @@ class _Reading:
             return True
         if self.is_bounded:
             return False
-        missing, extra = difference(self.result, self.subject.expected)
+        missing, extra = rules.difference(self.result, self.subject.expected)
         return not missing and not extra
 
     @property
@@ -205,15 +198,15 @@ class _Reading:
     def check(self, rule: str) -> None:
         """Check that every record was read once, in order."""
         subject, run, result = self.subject, self.run, self.result
-        missing, extra = difference(result, subject.expected)
+        missing, extra = rules.difference(result, subject.expected)
         if subject.restarts_lose and rule != "complete":
             missing.clear()
         if missing or extra:
             count = len(subject.expected)
-            summary = f"{len(result)} records; {told_difference(missing, extra, subject.expected)}"
+            summary = f"{len(result)} records; {rules.told_difference(missing, extra, subject.expected)}"
             raise run.steps.broken(rule, f"{count} records, each once", summary)
         if subject.order_of is not None and not subject.restarts_lose:
-            wrong = out_of_order(result, subject.expected, subject.order_of)
+            wrong = rules.out_of_order(result, subject.expected, subject.order_of)
             if wrong is not None:
                 raise run.steps.broken("order", "the order of the split", wrong)
         if self.is_bounded and len(run.ended) < run.parallelism:
@@ -278,7 +271,7 @@ class _Kit:
 
     def _each_place(self, case: str, parallelism: int, batch_size: int) -> Iterator[_Reading]:
         """Iterate over runs that have advanced by 0, 1, 2 steps and so on, then increasingly far apart."""
-        for step_count in (0, *spread(self._places)):
+        for step_count in (0, *rules.spread(self._places)):
             with self._reading(case, parallelism, batch_size) as reading:
                 is_last = reading.go(step_count)
                 yield reading
@@ -316,10 +309,10 @@ class _Kit:
         """Restart everything from a snapshot, after each step of a run."""
         for parallelism, batch_size in self._small_ways():
             before = -1
-            for step_count in (0, *spread(self._places)):
+            for step_count in (0, *rules.spread(self._places)):
                 try:
                     is_last = self._run_with_restart(parallelism, batch_size, step_count)
-                except ConformanceError:
+                except rules.ConformanceError:
                     # The first place that fails is the most informative.
                     for earlier in range(before + 1, step_count):
                         self._run_with_restart(parallelism, batch_size, earlier)
@@ -442,7 +435,7 @@ class _Kit:
                     with run.steps.call(rule):
                         run.restart(again)
                     reading.read_on(rule)
-                except ConformanceError as error:
+                except rules.ConformanceError as error:
                     if rule == "replay":
                         raise
                     raise run.steps.broken(rule, error.expected, error.seen) from error

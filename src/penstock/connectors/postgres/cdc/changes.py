@@ -12,21 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, OperationError
+from penstock.connectors.postgres.cdc import replication
 from penstock.connectors.postgres.cdc.position import CdcTable, Key, LogPosition, SeenKeys, TablePosition
-from penstock.connectors.postgres.cdc.replication import (
-    UNCHANGED,
-    Begin,
-    Commit,
-    Delete,
-    Insert,
-    Relation,
-    Truncate,
-    Update,
-    Value,
-    Values,
-    decode,
-    lsn_text,
-)
 from penstock.connectors.postgres.client import Address
 from penstock.connectors.postgres.text_columns import FAIL as UNREPRESENTABLE_FAIL
 from penstock.connectors.postgres.text_columns import MODES, parse_batch
@@ -49,7 +36,7 @@ class _Columns:
 class Gathered:
     """Collected changes: the values of each row as text, the kind of each change, and its commit time (µs)."""
 
-    rows: list[list[Value]] = field(default_factory=list)
+    rows: list[list[replication.Value]] = field(default_factory=list)
     kinds: bytearray = field(default_factory=bytearray)
     committed_us: list[int] = field(default_factory=list)
 
@@ -82,7 +69,7 @@ class ChangeReader:
         self._seen = None if snapshot is None else SeenKeys(snapshot)
         self.position = position
         self._columns: _Columns | None = None
-        self._begin: Begin | None = None
+        self._begin: replication.Begin | None = None
         self._changes = 0
         self._skips = 0
         self.gathered = Gathered()
@@ -109,43 +96,45 @@ class ChangeReader:
 
     def feed(self, data: bytes) -> None:
         """Process a message: collect its rows and advance the position past it."""
-        message = decode(data)
-        if isinstance(message, Insert | Update | Delete | Truncate):
+        message = replication.decode(data)
+        if isinstance(message, replication.Insert | replication.Update | replication.Delete | replication.Truncate):
             self._change(message)
-        elif isinstance(message, Begin):
+        elif isinstance(message, replication.Begin):
             self._begin, self._changes = message, 0
             is_part_read = message.commit_lsn == self.position.commit_lsn
             self._skips = self.position.changes if is_part_read else 0
-        elif isinstance(message, Commit):
+        elif isinstance(message, replication.Commit):
             self._begin = None
             if message.end_lsn > self.position.lsn:
                 self._reach(message.end_lsn)
-        elif isinstance(message, Relation) and message.oid == self._table.oid:
+        elif isinstance(message, replication.Relation) and message.oid == self._table.oid:
             self._columns = self._locate_columns(message)
 
-    def _change(self, message: Insert | Update | Delete | Truncate) -> None:
+    def _change(
+        self, message: replication.Insert | replication.Update | replication.Delete | replication.Truncate
+    ) -> None:
         begin = self._begin
         assert begin is not None
-        oids = message.oids if isinstance(message, Truncate) else (message.oid,)
+        oids = message.oids if isinstance(message, replication.Truncate) else (message.oid,)
         if self._table.oid not in oids or begin.commit_lsn < self.position.lsn:
             return
         self._changes += 1
         if self._changes <= self._skips:
             return
-        if isinstance(message, Truncate):
+        if isinstance(message, replication.Truncate):
             self._truncate(begin)
         else:
             columns = self._columns
             assert columns is not None
-            if isinstance(message, Insert):
+            if isinstance(message, replication.Insert):
                 self._add(begin, columns, INSERT, message.new)
-            elif isinstance(message, Update):
+            elif isinstance(message, replication.Update):
                 self._update(begin, columns, message)
             else:
                 self._delete(begin, columns, message.old, message.has_key_alone)
         self.position = LogPosition(self.position.lsn, begin.commit_lsn, self._changes)
 
-    def _update(self, begin: Begin, columns: _Columns, message: Update) -> None:
+    def _update(self, begin: replication.Begin, columns: _Columns, message: replication.Update) -> None:
         if message.old is None and self._is_seen(begin, columns, message.new):
             return
         old, new = message.old, self._completed(columns, message)
@@ -158,14 +147,16 @@ class ChangeReader:
         self._delete(begin, columns, old, message.has_key_alone)
         self._add(begin, columns, INSERT, new)
 
-    def _delete(self, begin: Begin, columns: _Columns, old: Values, has_key_alone: bool) -> None:
+    def _delete(
+        self, begin: replication.Begin, columns: _Columns, old: replication.Values, has_key_alone: bool
+    ) -> None:
         if self._mode == ALL:
             old = self._whole(columns, None if has_key_alone else old)
         elif has_key_alone:
             old = [value if is_key else None for value, is_key in zip(old, columns.key_alone, strict=True)]
         self._add(begin, columns, DELETE, old)
 
-    def _whole(self, columns: _Columns, old: Values | None) -> Values:
+    def _whole(self, columns: _Columns, old: replication.Values | None) -> replication.Values:
         """Return the previous row; raise if the server did not send it."""
         if old is None:
             raise OperationError(
@@ -175,15 +166,17 @@ class ChangeReader:
             )
         return old
 
-    def _completed(self, columns: _Columns, message: Update) -> Values:
+    def _completed(self, columns: _Columns, message: replication.Update) -> replication.Values:
         """Return the new row, with unchanged large values taken from the old one."""
         new = message.new
-        if UNCHANGED not in new:
+        if replication.UNCHANGED not in new:
             return new
         old = message.old if not message.has_key_alone else None
         if old is None:
             absent = [
-                name for name, index in zip(self._table.names, columns.places, strict=True) if new[index] is UNCHANGED
+                name
+                for name, index in zip(self._table.names, columns.places, strict=True)
+                if new[index] is replication.UNCHANGED
             ]
             if not absent:
                 return new
@@ -192,9 +185,9 @@ class ChangeReader:
                 f"the log does not have it: execute ALTER TABLE {self._table.path} REPLICA IDENTITY FULL. For this "
                 "change, which stays without it, leave out the column, or begin without the state of the job"
             )
-        return [was if value is UNCHANGED else value for value, was in zip(new, old, strict=True)]
+        return [was if value is replication.UNCHANGED else value for value, was in zip(new, old, strict=True)]
 
-    def _truncate(self, begin: Begin) -> None:
+    def _truncate(self, begin: replication.Begin) -> None:
         if self._seen is not None and begin.commit_lsn <= self._seen.end_lsn:
             any_saw, all_saw = self._seen.check_visibility(begin.xid)
             if all_saw:
@@ -206,13 +199,14 @@ class ChangeReader:
                 )
         if self._truncates == FAIL:
             raise OperationError(
-                f"table {self._table.path} was truncated at {lsn_text(begin.commit_lsn)}, and the log does not say "
+                f"table {self._table.path} was truncated at {replication.lsn_text(begin.commit_lsn)}, and the log "
+                "does not say "
                 "which rows it had: begin without the state of the job, or set the mode of truncates to 'skip' to keep "
                 "them"
             )
         self._count("truncatesSkipped", 1)
 
-    def _add(self, begin: Begin, columns: _Columns, kind: int, values: Values) -> None:
+    def _add(self, begin: replication.Begin, columns: _Columns, kind: int, values: replication.Values) -> None:
         if self._is_seen(begin, columns, values):
             return
         gathered = self.gathered
@@ -220,11 +214,11 @@ class ChangeReader:
         gathered.kinds.append(kind)
         gathered.committed_us.append(begin.committed_us)
 
-    def _is_seen(self, begin: Begin, columns: _Columns, values: Values) -> bool:
+    def _is_seen(self, begin: replication.Begin, columns: _Columns, values: replication.Values) -> bool:
         """Return whether the snapshot's rows already contain the change."""
         return self._seen is not None and self._seen.has(self._key(columns, values), begin.xid)
 
-    def _key(self, columns: _Columns, values: Values) -> Key:
+    def _key(self, columns: _Columns, values: replication.Values) -> Key:
         key = []
         for index, make in columns.key:
             value = values[index]
@@ -232,7 +226,7 @@ class ChangeReader:
             key.append(make(value.decode()))
         return tuple(key)
 
-    def _locate_columns(self, relation: Relation) -> _Columns:
+    def _locate_columns(self, relation: replication.Relation) -> _Columns:
         """Locate the columns in the relation. Raises if a column is missing, or if rows cannot be identified."""
         names = [column.name for column in relation.columns]
         absent = [name for name in self._table.names if name not in names]

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from penstock.base.errors import ConfigurationError, OperationError
-from penstock.connectors.postgres.cdc.changes import (
-    ALL,
-    COMMITTED,
-    INITIAL,
-    LATEST,
-    SKIP,
-    SNAPSHOT,
-    CdcSettings,
-    Output,
-)
+from penstock.connectors.postgres.cdc import changes
 from penstock.connectors.postgres.cdc.position import CdcSplit, CdcTable, LogPosition, TablePosition, key_columns
 from penstock.connectors.postgres.cdc.replication import lsn_text, parse_lsn
 from penstock.connectors.postgres.client import connect, driver, quoted, quoted_path, relation
@@ -63,7 +54,7 @@ class _Published(NamedTuple):
     is_by_root: bool
 
 
-def publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
+def publish(connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable) -> None:
     """Create the publication if it is missing, and check that it covers all changes of the table.
 
     Raises:
@@ -88,7 +79,7 @@ def publish(connection: psycopg.Connection[Any], settings: CdcSettings, table: C
     check_publication(connection, settings, table)
 
 
-def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
+def check_publication(connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable) -> None:
     """Raise `ConfigurationError` if the publication omits changes of the table; it says which, and how to fix it."""
     name = settings.publication
     _refuse_children(connection, table)
@@ -122,7 +113,7 @@ def check_publication(connection: psycopg.Connection[Any], settings: CdcSettings
                 f"never change: execute {_add_again(settings, table)}, or {_ALLOWED}"
             )
     missing = [kind for kind, has in zip(_KINDS, publication.kinds, strict=True) if not has]
-    if settings.truncates == SKIP and "truncate" in missing:
+    if settings.truncates == changes.SKIP and "truncate" in missing:
         missing.remove("truncate")
     if missing and not settings.allows_incomplete:
         raise ConfigurationError(
@@ -151,13 +142,13 @@ def _find_generated(connection: psycopg.Connection[Any], table: CdcTable) -> lis
     return [name for name, _ in rows]
 
 
-def _find(connection: psycopg.Connection[Any], settings: CdcSettings) -> _Published | None:
+def _find(connection: psycopg.Connection[Any], settings: changes.CdcSettings) -> _Published | None:
     row = connection.execute(_PUBLICATION, (settings.publication,)).fetchone()
     return None if row is None else _Published(row[:4], row[4])
 
 
 def _find_reason(
-    connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable, publication: _Published
+    connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable, publication: _Published
 ) -> ConfigurationError:
     """Return an error that explains why no changes are published under the table's name."""
     name = settings.publication
@@ -179,7 +170,7 @@ def _find_reason(
     )
 
 
-def _check_columns(settings: CdcSettings, table: CdcTable, published: list[str] | None) -> None:
+def _check_columns(settings: changes.CdcSettings, table: CdcTable, published: list[str] | None) -> None:
     key = [column.name[1:-1].replace('""', '"') for column in table.key]
     missing = [name for name in dict.fromkeys((*table.names, *key)) if published is not None and name not in published]
     if missing:
@@ -189,7 +180,7 @@ def _check_columns(settings: CdcSettings, table: CdcTable, published: list[str] 
         )
 
 
-def _add_again(settings: CdcSettings, table: CdcTable) -> str:
+def _add_again(settings: changes.CdcSettings, table: CdcTable) -> str:
     name = quoted(settings.publication)
     return f"ALTER PUBLICATION {name} DROP TABLE {table.path}; ALTER PUBLICATION {name} ADD TABLE {table.path}"
 
@@ -217,11 +208,13 @@ _IDENTITY: Final = """
 _BEGIN_ANEW: Final = "begin without the state of the job, with a new snapshot (scan.startup.mode = initial)"
 
 
-def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tuple[CdcTable, tuple[Output, ...]]:
+def described(
+    connection: psycopg.Connection[Any], settings: changes.CdcSettings
+) -> tuple[CdcTable, tuple[changes.Output, ...]]:
     """Return the table with the columns to read, and the output columns with their types."""
     table_relation = relation(connection, settings.path)
     outputs = settings.outputs or tuple(
-        Output(column.name, column.name) for column in table_relation.columns if not column.is_generated
+        changes.Output(column.name, column.name) for column in table_relation.columns if not column.is_generated
     )
     names = list(dict.fromkeys(output.column for output in outputs if output.column is not None))
     computed = [name for name in names if table_relation.column(name).is_generated]
@@ -250,7 +243,7 @@ def described(connection: psycopg.Connection[Any], settings: CdcSettings) -> tup
     return table, outputs
 
 
-def prepared(settings: CdcSettings) -> CdcSplit:
+def prepared(settings: changes.CdcSettings) -> CdcSplit:
     """Prepare the server, and return the split to start from.
 
     Raises:
@@ -258,21 +251,21 @@ def prepared(settings: CdcSettings) -> CdcSplit:
     """
     with connect(settings.address) as connection:
         table, _ = described(connection, settings)
-        if settings.startup in (INITIAL, SNAPSHOT) and not table.key:
+        if settings.startup in (changes.INITIAL, changes.SNAPSHOT) and not table.key:
             raise ConfigurationError(
                 f"table {table.path} has no primary key, so its rows cannot be read in an order: give it one, or read "
                 "its changes alone (scan.startup.mode = latest-offset)"
             )
-        if settings.startup == SNAPSHOT:
+        if settings.startup == changes.SNAPSHOT:
             return CdcSplit(TablePosition())
         _check_server(connection, settings)
         _check_identity(connection, settings, table)
         publish(connection, settings, table)
         lsn = _start_lsn(connection, settings)
-        return CdcSplit(TablePosition() if settings.startup == INITIAL else None, LogPosition(lsn))
+        return CdcSplit(TablePosition() if settings.startup == changes.INITIAL else None, LogPosition(lsn))
 
 
-def _check_server(connection: psycopg.Connection[Any], settings: CdcSettings) -> None:
+def _check_server(connection: psycopg.Connection[Any], settings: changes.CdcSettings) -> None:
     level = connection.execute("SHOW wal_level").fetchone()
     if level != ("logical",):
         raise ConfigurationError(
@@ -281,8 +274,8 @@ def _check_server(connection: psycopg.Connection[Any], settings: CdcSettings) ->
         )
 
 
-def _check_identity(connection: psycopg.Connection[Any], settings: CdcSettings, table: CdcTable) -> None:
-    if settings.mode != ALL:
+def _check_identity(connection: psycopg.Connection[Any], settings: changes.CdcSettings, table: CdcTable) -> None:
+    if settings.mode != changes.ALL:
         if not table.key:
             raise ConfigurationError(f"changelog mode 'upsert' needs a primary key, which {table.path} does not have")
         return
@@ -295,10 +288,10 @@ def _check_identity(connection: psycopg.Connection[Any], settings: CdcSettings, 
         )
 
 
-def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> int:
+def _start_lsn(connection: psycopg.Connection[Any], settings: changes.CdcSettings) -> int:
     slot = settings.slot
     row = connection.execute(_SLOT, (slot,)).fetchone()
-    if row is None and settings.startup == COMMITTED:
+    if row is None and settings.startup == changes.COMMITTED:
         raise ConfigurationError(
             f"there is no slot {slot!r} whose changes could be read: use scan.startup.mode = initial or latest-offset"
         )
@@ -306,7 +299,7 @@ def _start_lsn(connection: psycopg.Connection[Any], settings: CdcSettings) -> in
         _make_slot(connection, slot)
         row = connection.execute(_SLOT, (slot,)).fetchone()
     confirmed = checked_slot(row, settings)
-    if settings.startup != LATEST:
+    if settings.startup != changes.LATEST:
         return confirmed
     return max(confirmed, end_of_log(connection))
 
@@ -337,7 +330,7 @@ def _make_slot(connection: psycopg.Connection[Any], slot: str) -> None:
         ) from error
 
 
-def checked_slot(row: Any, settings: CdcSettings, position: int | None = None) -> int:
+def checked_slot(row: Any, settings: changes.CdcSettings, position: int | None = None) -> int:
     """Return the position up to which the server may have discarded the log.
 
     Raises:
@@ -364,6 +357,6 @@ def checked_slot(row: Any, settings: CdcSettings, position: int | None = None) -
     return parse_lsn(confirmed)
 
 
-def check_slot(connection: psycopg.Connection[Any], settings: CdcSettings, position: int) -> None:
+def check_slot(connection: psycopg.Connection[Any], settings: changes.CdcSettings, position: int) -> None:
     """Read the slot from the catalog and check it, see `checked_slot`."""
     checked_slot(connection.execute(_SLOT, (settings.slot,)).fetchone(), settings, position)

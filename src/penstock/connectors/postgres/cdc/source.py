@@ -7,35 +7,18 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.connectors.postgres.cdc.changes import (
-    ALL,
-    CHUNK_SIZE,
-    CONFIRM_DELAY,
-    FAIL,
-    HEARTBEAT_MS,
-    INITIAL,
-    SNAPSHOT,
-    CdcSettings,
-    Output,
-)
+from penstock.connectors.postgres.cdc import changes
 from penstock.connectors.postgres.cdc.position import CdcSplit
 from penstock.connectors.postgres.cdc.reader import CdcReader
 from penstock.connectors.postgres.cdc.slots import prepared
 from penstock.connectors.postgres.client import Address, driver
 from penstock.connectors.postgres.text_columns import FAIL as UNREPRESENTABLE_FAIL
-from penstock.runtime.connector import (
-    Boundedness,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
+from penstock.runtime import connector
 
 PORT = 5432
 
 
-class PostgresSource(Source[Any, CdcSplit]):
+class PostgresSource(connector.Source[Any, CdcSplit]):
     """Reads a PostgreSQL table and then its changes; built by `PostgresSourceBuilder`.
 
     Records are named rows with row kinds. A single subtask reads the table, so the changes of a row stay in order. They
@@ -44,31 +27,34 @@ class PostgresSource(Source[Any, CdcSplit]):
     `penstock.connectors.postgres.cdc` describes the guarantees and the reasons for them.
     """
 
-    def __init__(self, settings: CdcSettings) -> None:
+    def __init__(self, settings: changes.CdcSettings) -> None:
         self.settings = settings
 
     @property
-    def boundedness(self) -> Boundedness:
+    def boundedness(self) -> connector.Boundedness:
         """Bounded if only the table is read."""
-        is_bounded = self.settings.startup == SNAPSHOT
-        return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
+        is_bounded = self.settings.startup == changes.SNAPSHOT
+        return connector.Boundedness.BOUNDED if is_bounded else connector.Boundedness.CONTINUOUS_UNBOUNDED
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[CdcSplit], restored: Any | None
-    ) -> SplitEnumerator[CdcSplit]:
+        self, context: connector.SplitEnumeratorContext[CdcSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[CdcSplit]:
         """See `Source`."""
         return CdcEnumerator(context, self.settings, restored)
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CdcSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, CdcSplit]:
         """See `Source`."""
         return CdcReader(context, self.settings)
 
 
-class CdcEnumerator(SplitEnumerator[CdcSplit]):
+class CdcEnumerator(connector.SplitEnumerator[CdcSplit]):
     """Prepares the server, and assigns the only split."""
 
     def __init__(
-        self, context: SplitEnumeratorContext[CdcSplit], settings: CdcSettings, restored: list[CdcSplit] | None
+        self,
+        context: connector.SplitEnumeratorContext[CdcSplit],
+        settings: changes.CdcSettings,
+        restored: list[CdcSplit] | None,
     ) -> None:
         self._context = context
         self._settings = settings
@@ -124,13 +110,13 @@ class PostgresSourceBuilder:
         self._publication: str | None = None
         self._allows_incomplete = False
         self._unrepresentable = UNREPRESENTABLE_FAIL
-        self._startup = INITIAL
-        self._mode = ALL
-        self._truncates = FAIL
+        self._startup = changes.INITIAL
+        self._mode = changes.ALL
+        self._truncates = changes.FAIL
         self._columns: tuple[str, ...] = ()
-        self._chunk_size = CHUNK_SIZE
-        self._heartbeat_ms = HEARTBEAT_MS
-        self._confirm_delay = CONFIRM_DELAY
+        self._chunk_size = changes.CHUNK_SIZE
+        self._heartbeat_ms = changes.HEARTBEAT_MS
+        self._confirm_delay = changes.CONFIRM_DELAY
 
     def hostname(self, hostname: str) -> PostgresSourceBuilder:
         """Set the server's host."""
@@ -251,7 +237,7 @@ class PostgresSourceBuilder:
             raise ConfigurationError("a PostgresSource needs hostname(), database() and table_list()")
         url = f"postgresql://{self._hostname}:{self._port}/{quote(self._database)}"
         return PostgresSource(
-            CdcSettings(
+            changes.CdcSettings(
                 address=Address(url, self._username, self._password),
                 schema=self._schema,
                 table=self._table,
@@ -260,7 +246,7 @@ class PostgresSourceBuilder:
                 startup=self._startup,
                 mode=self._mode,
                 truncates=self._truncates,
-                outputs=tuple(Output(name, name) for name in self._columns),
+                outputs=tuple(changes.Output(name, name) for name in self._columns),
                 chunk_size=self._chunk_size,
                 heartbeat_ms=self._heartbeat_ms,
                 confirm_delay=self._confirm_delay,

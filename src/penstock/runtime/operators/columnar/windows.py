@@ -30,28 +30,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import UnsupportedError, WrongTypeError
-from penstock.runtime.columns import (
-    KERNEL_ERRORS,
-    Aggregate,
-    Aggregates,
-    ColumnBatch,
-    ColumnKey,
-    Literal,
-    as_columns,
-    full,
-)
+from penstock.runtime import columns
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS, FIRED_WINDOWS, OPEN_WINDOWS, SESSIONS, has_windows
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
-from penstock.runtime.windowing.assigners import (
-    AlignedAssigner,
-    CumulativeEventTimeWindows,
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    time_of_sessions,
-)
+from penstock.runtime.windowing import assigners
 from penstock.state.errors import StateError
 from penstock.state.key_columns import ColumnsCapture, distinct_keys
 from penstock.state.snapshot import StateCapture
@@ -72,9 +56,9 @@ class ColumnarWindowBase(StreamOperator):
 
     state_name: ClassVar[str]
 
-    def __init__(self, key: ColumnKey, aggregates: Sequence[Aggregate], late_tag: str | None) -> None:
+    def __init__(self, key: columns.ColumnKey, aggregates: Sequence[columns.Aggregate], late_tag: str | None) -> None:
         self.key = key
-        self.aggregates = Aggregates(aggregates)
+        self.aggregates = columns.Aggregates(aggregates)
         self._late_tag = late_tag
         #: names that no user column has
         self.key_names = [f"key.{index}" for index in range(len(key.names))]
@@ -117,7 +101,7 @@ class ColumnarWindowBase(StreamOperator):
             self._schema = restored.schema
             self.put([restored])
 
-    def take(self, records: ColumnBatch, group: dict[str, Any]) -> None:
+    def take(self, records: columns.ColumnBatch, group: dict[str, Any]) -> None:
         """Take records with the columns of their groups. They become partials once there are many, or when needed."""
         arguments = self._by_kernel(len(records), lambda: self.aggregates.build_arguments(group, records.columns))
         is_other = arguments.schema != self._schema_waiting
@@ -139,7 +123,7 @@ class ColumnarWindowBase(StreamOperator):
     def _by_kernel(self, records: int, compute: Callable[[], pa.Table]) -> pa.Table:
         try:
             return compute()
-        except KERNEL_ERRORS as error:
+        except columns.KERNEL_ERRORS as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {records} records") from error
 
     def grouped(self, arguments: pa.Table, group: list[str]) -> pa.Table:
@@ -224,9 +208,9 @@ class ColumnarWindowBase(StreamOperator):
 
     # --- records ---------------------------------------------------------------------------------------------------
 
-    def to_column_batch(self, batch: Batch) -> ColumnBatch:
+    def to_column_batch(self, batch: Batch) -> columns.ColumnBatch:
         """Return the batch as columns, with timestamps."""
-        records = as_columns(batch, self.context.operator_name)
+        records = columns.as_columns(batch, self.context.operator_name)
         if records.kinds is not None:
             raise UnsupportedError(
                 f"{self.context.operator_name}: windows of columns accept inserts only, but these records update or "
@@ -239,15 +223,15 @@ class ColumnarWindowBase(StreamOperator):
             )
         return records
 
-    def compute_partials(self, records: ColumnBatch, group: dict[str, Any]) -> pa.Table:
+    def compute_partials(self, records: columns.ColumnBatch, group: dict[str, Any]) -> pa.Table:
         """Return the partials of records by group."""
         return self._by_kernel(len(records), lambda: self.aggregates.compute_partials(group, records.columns))
 
-    def key_columns(self, records: ColumnBatch) -> dict[str, Any]:
+    def key_columns(self, records: columns.ColumnBatch) -> dict[str, Any]:
         """Return the key columns under the names that they have here."""
         return dict(zip(self.key_names, self.key.select_columns(records.columns), strict=True))
 
-    def late(self, records: ColumnBatch) -> None:
+    def late(self, records: columns.ColumnBatch) -> None:
         """Handle records that come too late for all their windows."""
         if self._late_tag is None:
             self.context.count(LATE_RECORDS, len(records))
@@ -257,10 +241,10 @@ class ColumnarWindowBase(StreamOperator):
     def emit(self, partials: pa.Table, starts: Any, ends: Any) -> None:
         """Emit the results of windows, one row for each."""
         self.context.fired_timers += len(partials)
-        keys = [full(partials.column(name), 0) for name in self.key_names]
+        keys = [columns.full(partials.column(name), 0) for name in self.key_names]
         arrays = [*keys, pa.array(starts), pa.array(ends), *self.aggregates.results(partials)[: self.shown]]
         names = [*self.key.names, "window_start", "window_end", *self.aggregates.names[: self.shown]]
-        self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, names), ends - 1))
+        self.output.collect(columns.ColumnBatch(pa.RecordBatch.from_arrays(arrays, names), ends - 1))
 
     @property
     def shown(self) -> int:
@@ -293,7 +277,7 @@ def _split(tables: Sequence[pa.Table], name: str, last: int) -> tuple[list[pa.Ta
 
 def read_times(table: pa.Table, name: str) -> Any:
     """Return a column of integers as a numpy array."""
-    return full(table.column(name), 0).to_numpy(zero_copy_only=False)
+    return columns.full(table.column(name), 0).to_numpy(zero_copy_only=False)
 
 
 def lowest(parts: Sequence[pa.Table], name: str) -> int | None:
@@ -316,12 +300,16 @@ class ColumnarWindowOperator(ColumnarWindowBase):
     state_name = "_penstock_column_panes"
 
     def __init__(
-        self, key: ColumnKey, assigner: AlignedAssigner, aggregates: Sequence[Aggregate], late_tag: str | None = None
+        self,
+        key: columns.ColumnKey,
+        assigner: assigners.AlignedAssigner,
+        aggregates: Sequence[columns.Aggregate],
+        late_tag: str | None = None,
     ) -> None:
-        self._is_tumbling = isinstance(assigner, TumblingEventTimeWindows)
+        self._is_tumbling = isinstance(assigner, assigners.TumblingEventTimeWindows)
         self._shown = len(aggregates)
         if not self._is_tumbling:
-            aggregates = [*aggregates, Aggregate("max", Literal(MIN_TIMESTAMP), "fired")]
+            aggregates = [*aggregates, columns.Aggregate("max", columns.Literal(MIN_TIMESTAMP), "fired")]
         super().__init__(key, aggregates, late_tag)
         self._assigner = assigner
         self._pane_ms = _pane_ms(assigner)
@@ -416,7 +404,7 @@ class ColumnarWindowOperator(ColumnarWindowBase):
     def _has_gaps(self) -> bool:
         """Whether some times lie in no window."""
         assigner = self._assigner
-        return isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
+        return isinstance(assigner, assigners.SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
 
     def _last_end(self, pane: int) -> int:
         """Return the end of the last window that contains a pane; the least number if no window does."""
@@ -451,10 +439,10 @@ class ColumnarWindowOperator(ColumnarWindowBase):
         self._next_end = min((end for _, end in self._not_fired()), default=None)
 
 
-def _pane_ms(assigner: AlignedAssigner) -> int:
-    if isinstance(assigner, CumulativeEventTimeWindows):
+def _pane_ms(assigner: assigners.AlignedAssigner) -> int:
+    if isinstance(assigner, assigners.CumulativeEventTimeWindows):
         return assigner.step_ms
-    if isinstance(assigner, SlidingEventTimeWindows):
+    if isinstance(assigner, assigners.SlidingEventTimeWindows):
         return math.gcd(assigner.size_ms, assigner.slide_ms)
     return assigner.size_ms
 
@@ -471,9 +459,9 @@ class ColumnarSessionOperator(ColumnarWindowBase):
 
     def __init__(
         self,
-        key: ColumnKey,
-        assigner: EventTimeSessionWindows,
-        aggregates: Sequence[Aggregate],
+        key: columns.ColumnKey,
+        assigner: assigners.EventTimeSessionWindows,
+        aggregates: Sequence[columns.Aggregate],
         late_tag: str | None = None,
     ) -> None:
         super().__init__(key, aggregates, late_tag)
@@ -495,7 +483,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
                 partials = partials.filter(pa.array(~late))
         self.add(partials)
 
-    def _assign_sessions(self, records: ColumnBatch) -> tuple[pa.Table, Any]:
+    def _assign_sessions(self, records: columns.ColumnBatch) -> tuple[pa.Table, Any]:
         """Return the sessions of these records alone, and the session number of each record."""
         keys, times = self.key_columns(records), records.rowtimes
         codes, _ = distinct_keys(list(keys.values()))
@@ -559,7 +547,7 @@ class ColumnarSessionOperator(ColumnarWindowBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the sessions that event time has passed, and pass the watermark on."""
-        timestamp = time_of_sessions(timestamp)
+        timestamp = assigners.time_of_sessions(timestamp)
         self.fire_until(timestamp)
         self.output.emit_watermark(timestamp)
 

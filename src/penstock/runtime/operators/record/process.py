@@ -30,6 +30,7 @@ from penstock.runtime.operators.record.stateless import method
 from penstock.runtime.operators.results import TRUSTED, ResultCheck, Results, as_emitted, can_never_change, process_each
 from penstock.runtime.operators.watermarks import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
+from penstock.state import ttl
 from penstock.state.errors import StateError
 from penstock.state.operator_state import BroadcastState, ReadOnlyBroadcastState
 from penstock.state.states import (
@@ -40,13 +41,6 @@ from penstock.state.states import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
-)
-from penstock.state.ttl import (
-    open_aggregating_state,
-    open_list_state,
-    open_map_state,
-    open_reducing_state,
-    open_value_state,
 )
 
 #: The number of timers whose results are emitted together; at the end of the input very many may be due.
@@ -461,11 +455,11 @@ class KeyedCoProcessOperator(KeyedProcessOperator):
 StateT = TypeVar("StateT")
 
 _OPENERS: dict[type[StateDescriptor], Callable[[Any, Any], Any]] = {
-    ValueStateDescriptor: open_value_state,
-    ListStateDescriptor: open_list_state,
-    MapStateDescriptor: open_map_state,
-    ReducingStateDescriptor: open_reducing_state,
-    AggregatingStateDescriptor: open_aggregating_state,
+    ValueStateDescriptor: ttl.open_value_state,
+    ListStateDescriptor: ttl.open_list_state,
+    MapStateDescriptor: ttl.open_map_state,
+    ReducingStateDescriptor: ttl.open_reducing_state,
+    AggregatingStateDescriptor: ttl.open_aggregating_state,
 }
 
 

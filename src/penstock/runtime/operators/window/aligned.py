@@ -38,12 +38,7 @@ from penstock.runtime.operators.window.kept_windows import (
     KeptWindows,
 )
 from penstock.runtime.records import Batch
-from penstock.runtime.windowing.assigners import (
-    AlignedAssigner,
-    EventTimeSessionWindows,
-    TumblingEventTimeWindows,
-    time_of_sessions,
-)
+from penstock.runtime.windowing import assigners
 
 Window = tuple[int, int]
 _MISSING: Any = object()
@@ -57,7 +52,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     def __init__(
         self,
         key_selector: Callable[[Any], Any],
-        assigner: AlignedAssigner,
+        assigner: assigners.AlignedAssigner,
         contents: WindowContents,
         result: WindowResult | None = None,
         allowed_lateness_ms: int = 0,
@@ -66,13 +61,13 @@ class AlignedWindowOperator(WindowOperatorBase):
         super().__init__(key_selector, contents, result, allowed_lateness_ms, late_tag)
         self._assigner = assigner
         #: whether windows overlap, so that records of different times may belong to one window
-        self._is_shared = not isinstance(assigner, TumblingEventTimeWindows)
+        self._is_shared = not isinstance(assigner, assigners.TumblingEventTimeWindows)
         if self._is_shared:
             self.share_records()
         #: the assigner, if it has a loop of its own
         self._tumbling = (
             assigner
-            if isinstance(assigner, TumblingEventTimeWindows) and isinstance(contents, AggregatingContents)
+            if isinstance(assigner, assigners.TumblingEventTimeWindows) and isinstance(contents, AggregatingContents)
             else None
         )
 
@@ -179,7 +174,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         return parts.values()
 
     def _aggregate_in_tumbling(
-        self, assigner: TumblingEventTimeWindows, values: list[Any], timestamps: list[int]
+        self, assigner: assigners.TumblingEventTimeWindows, values: list[Any], timestamps: list[int]
     ) -> None:
         """Do the same as `_add_to_windows` for windows that have not fired, without splitting the batch."""
         keys = self.extract_keys(values, self._key_selector)
@@ -303,7 +298,7 @@ class SessionWindowOperator(WindowOperatorBase):
     def __init__(
         self,
         key_selector: Callable[[Any], Any],
-        assigner: EventTimeSessionWindows,
+        assigner: assigners.EventTimeSessionWindows,
         contents: WindowContents,
         result: WindowResult | None = None,
         allowed_lateness_ms: int = 0,
@@ -422,7 +417,7 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def process_watermark(self, timestamp: int) -> None:
         """Fire the sessions that event time has passed, clean up, and pass the watermark on."""
-        timestamp = self._watermark = time_of_sessions(timestamp)
+        timestamp = self._watermark = assigners.time_of_sessions(timestamp)
         try:
             fired = self._ends.fire(timestamp, self._on_end) + self._cleanups.fire(timestamp, self._on_cleanup)
             self.context.fired_timers += fired

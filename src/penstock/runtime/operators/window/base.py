@@ -29,14 +29,8 @@ from penstock.runtime.operators.results import TRUSTED, ResultCheck, Results, as
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.runtime.windowing.assigners import TimeWindow, WindowToken, WindowTokens
+from penstock.state import declared_values
 from penstock.state.backend import KeyedStateBackend
-from penstock.state.declared_values import (
-    declared_aggregating_state,
-    declared_list_state,
-    declared_map_state,
-    declared_reducing_state,
-    declared_value_state,
-)
 from penstock.state.errors import StateError
 from penstock.state.states import (
     NO_KEY,
@@ -146,23 +140,25 @@ class WindowStateStore(KeyedStateStore):
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Return the value state of the window."""
-        return declared_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return declared_values.declared_value_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return the list state of the window."""
-        return declared_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return declared_values.declared_list_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Return the map state of the window."""
-        return declared_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
+        return declared_values.declared_map_state(state_descriptor, self._states.get(state_descriptor, self._token))
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Return the reducing state of the window."""
-        return declared_reducing_state(state_descriptor, lambda descriptor: self._states.get(descriptor, self._token))
+        return declared_values.declared_reducing_state(
+            state_descriptor, lambda descriptor: self._states.get(descriptor, self._token)
+        )
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Return the aggregating state of the window."""
-        return declared_aggregating_state(
+        return declared_values.declared_aggregating_state(
             state_descriptor, lambda descriptor: self._states.get(descriptor, self._token)
         )
 

@@ -29,13 +29,7 @@ from typing import Any
 
 from penstock.base.copies import detached
 from penstock.base.errors import ContractError, WrongTypeError
-from penstock.runtime.operators.window.base import (
-    ListContents,
-    WindowContents,
-    WindowOperatorBase,
-    WindowResult,
-    open_runtime_map,
-)
+from penstock.runtime.operators.window import base
 from penstock.runtime.operators.window.kept_windows import (
     AssignerContext,
     EvictorContext,
@@ -45,31 +39,23 @@ from penstock.runtime.operators.window.kept_windows import (
     slots_name,
 )
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.runtime.windowing.assigners import (
-    AlignedAssigner,
-    EventTimeSessionWindows,
-    MergingWindowAssigner,
-    WindowAssigner,
-    WindowToken,
-    WindowTokens,
-    time_of_sessions,
-)
+from penstock.runtime.windowing import assigners
 from penstock.runtime.windowing.triggers import Evictor, TimestampedValue, Trigger, TriggerResult
 from penstock.state.states import NO_KEY
 
 CONTINUE = TriggerResult.CONTINUE
 
 
-class WindowOperator(WindowOperatorBase):
+class WindowOperator(base.WindowOperatorBase):
     """See the module docstring. With an evictor, `contents` is built from the window's records at each firing."""
 
     def __init__(
         self,
         key_selector: Callable[[Any], Any],
-        assigner: WindowAssigner[Any, Any],
+        assigner: assigners.WindowAssigner[Any, Any],
         trigger: Trigger[Any, Any],
-        contents: WindowContents,
-        result: WindowResult | None = None,
+        contents: base.WindowContents,
+        result: base.WindowResult | None = None,
         allowed_lateness_ms: int = 0,
         late_tag: str | None = None,
         evictor: Evictor | None = None,
@@ -78,25 +64,25 @@ class WindowOperator(WindowOperatorBase):
         self._assigner = assigner
         self._trigger = trigger
         self._evictor = evictor
-        self._held = contents if evictor is None else ListContents()
+        self._held = contents if evictor is None else base.ListContents()
         self._is_event_time = assigner.is_event_time()
         self.share_records()
-        self.merges = isinstance(assigner, MergingWindowAssigner)
+        self.merges = isinstance(assigner, assigners.MergingWindowAssigner)
 
     @property
     def watermark(self) -> int:
         """The event time (ms) that this subtask has reached."""
         return self._watermark
 
-    def window_tokens(self) -> WindowTokens:
+    def window_tokens(self) -> assigners.WindowTokens:
         """Return the converter between windows and their tokens in state."""
-        self._tokens = WindowTokens(self._assigner.get_window_serializer())
+        self._tokens = assigners.WindowTokens(self._assigner.get_window_serializer())
         return self._tokens
 
     def initialize_state(self) -> None:
         """Restore the windows and their timers."""
         super().initialize_state()
-        self._slots = open_runtime_map(self.context.keyed, slots_name(self.merges, self._evictor is not None))
+        self._slots = base.open_runtime_map(self.context.keyed, slots_name(self.merges, self._evictor is not None))
         self._ctx = TriggerContext(self)
         self._assigner_ctx = AssignerContext(self.context)
         self._evictor_ctx = EvictorContext(self)
@@ -113,7 +99,7 @@ class WindowOperator(WindowOperatorBase):
         for key, token, slot in kept_windows.change_slots(self._evictor is not None):
             keyed.current_key = key
             slots.put(token, slot)
-        if not isinstance(self._assigner, AlignedAssigner | EventTimeSessionWindows):
+        if not isinstance(self._assigner, assigners.AlignedAssigner | assigners.EventTimeSessionWindows):
             kept_windows.refuse_fast_windows()
             return
         for window in kept_windows.from_tables():
@@ -202,7 +188,7 @@ class WindowOperator(WindowOperatorBase):
                 self._merge(key, result, token, sources)
         return merged
 
-    def _merge(self, key: Any, window: Any, token: WindowToken, sources: list[WindowToken]) -> None:
+    def _merge(self, key: Any, window: Any, token: assigners.WindowToken, sources: list[assigners.WindowToken]) -> None:
         if self._is_event_time and self._cleanup_ms(window) <= self._watermark:
             raise ContractError(
                 f"windows were merged into {window!r}, whose end and lateness have already passed: an assigner must "
@@ -224,7 +210,7 @@ class WindowOperator(WindowOperatorBase):
 
     # --- firing -------------------------------------------------------------------------------------------------------
 
-    def _act(self, key: Any, window: Any, token: WindowToken, result: TriggerResult) -> None:
+    def _act(self, key: Any, window: Any, token: assigners.WindowToken, result: TriggerResult) -> None:
         if result is CONTINUE:
             return
         if not isinstance(result, TriggerResult):
@@ -239,18 +225,20 @@ class WindowOperator(WindowOperatorBase):
         if result.is_purge():
             self._empty(token)
 
-    def _empty(self, token: WindowToken) -> None:
+    def _empty(self, token: assigners.WindowToken) -> None:
         if not self.merges:
             self._slots.remove(token)
         elif self._slots.contains(token):
             self._slots.put(token, [])
 
-    def _fire_evicting(self, key: Any, window: Any, token: WindowToken, slot: list[Any], evictor: Evictor) -> None:
+    def _fire_evicting(
+        self, key: Any, window: Any, token: assigners.WindowToken, slot: list[Any], evictor: Evictor
+    ) -> None:
         records = slot[0]
         elements = [TimestampedValue(value, timestamp) for value, timestamp in records]
         evictor.evict_before(elements, len(elements), window, self._evictor_ctx)
         values = [detached(element.get_value()) for element in elements]
-        if isinstance(self._contents, ListContents):
+        if isinstance(self._contents, base.ListContents):
             self.emit_result(key, window, values)
         elif values:
             self.emit_result(key, window, self._folded(values))
@@ -268,7 +256,7 @@ class WindowOperator(WindowOperatorBase):
             folded = contents.add(folded, value)
         return contents.result(folded)
 
-    def _clean_up(self, window: Any, token: WindowToken) -> None:
+    def _clean_up(self, window: Any, token: assigners.WindowToken) -> None:
         self._slots.remove(token)
         self._trigger.clear(window, self._ctx.enter(token))
         if self._result is not None:
@@ -285,7 +273,7 @@ class WindowOperator(WindowOperatorBase):
 
     def resume_event_time(self, watermark: int) -> None:
         """Set the event time. Timers for earlier times fire at the next watermark, as they do without a restart."""
-        self._watermark = time_of_sessions(watermark) if self.merges and self._is_event_time else watermark
+        self._watermark = assigners.time_of_sessions(watermark) if self.merges and self._is_event_time else watermark
 
     def next_timer_ms(self) -> int | None:
         """Return when (ms) the earliest processing-time timer fires."""
@@ -316,7 +304,7 @@ class WindowOperator(WindowOperatorBase):
         firing: Any = None
         fired = 0
 
-        def fire(timestamp: int, key: Any, token: WindowToken) -> None:
+        def fire(timestamp: int, key: Any, token: assigners.WindowToken) -> None:
             nonlocal firing, fired
             fired += 1
             keyed.current_key = firing = key
@@ -342,7 +330,7 @@ class WindowOperator(WindowOperatorBase):
             self.emit_collected()
 
 
-class _Merges(MergingWindowAssigner.MergeCallback[Any]):
+class _Merges(assigners.MergingWindowAssigner.MergeCallback[Any]):
     """Records which windows merge."""
 
     def __init__(self) -> None:

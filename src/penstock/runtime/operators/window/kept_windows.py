@@ -40,14 +40,7 @@ from penstock.base.metrics import MetricGroup
 from penstock.base.time import timer_ms
 from penstock.runtime.operators.function_context import OperatorContext, RuntimeContext
 from penstock.runtime.operators.watermarks import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
-from penstock.runtime.operators.window.base import (
-    TRIGGER_STATES,
-    WINDOW_SLOTS,
-    ListContents,
-    WindowContents,
-    WindowStates,
-    runtime_map,
-)
+from penstock.runtime.operators.window import base
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.runtime.windowing.assigners import WindowAssigner, WindowToken
 from penstock.runtime.windowing.triggers import Evictor, Trigger
@@ -219,7 +212,7 @@ class TriggerContext(_TimesContext, Trigger.OnMergeContext):
         super().__init__(times)
         keyed = times.context.keyed
         self._keyed = keyed
-        self._states = WindowStates(times.context, TRIGGER_STATES)
+        self._states = base.WindowStates(times.context, base.TRIGGER_STATES)
         self._token: WindowToken = ()
         self._merged: Sequence[WindowToken] = ()
         #: Whether processing-time timers are accepted; no longer at the end of the input, or of a key in batch.
@@ -276,7 +269,7 @@ SESSION_CLEANUPS: Final = "_penstock_session_cleanups"
 
 def slots_name(merges: bool, evicts: bool) -> str:
     """Return the state name of the general operator's windows, depending on merging and on an evictor."""
-    return f"{WINDOW_SLOTS}{'_merging' if merges else ''}{'_evicting' if evicts else ''}"
+    return f"{base.WINDOW_SLOTS}{'_merging' if merges else ''}{'_evicting' if evicts else ''}"
 
 
 ALL_SLOTS: Final = tuple(slots_name(merges, evicts) for merges in (False, True) for evicts in (False, True))
@@ -297,7 +290,7 @@ def has_windows(keyed: KeyedStateBackend, name: str) -> bool:
     if not keyed.has_restored(name):
         return False
     if name in ALL_SLOTS:
-        return bool(keyed.list_keys(runtime_map(name)))
+        return bool(keyed.list_keys(base.runtime_map(name)))
     return any(keyed.table(name).panes.values())
 
 
@@ -307,7 +300,7 @@ class KeptWindows:
     The methods that take windows yield each one once, and remove the state that it came from.
     """
 
-    def __init__(self, context: OperatorContext, merges: bool, contents: WindowContents) -> None:
+    def __init__(self, context: OperatorContext, merges: bool, contents: base.WindowContents) -> None:
         self._context = context
         self._keyed = context.keyed
         self._merges = merges
@@ -383,7 +376,7 @@ class KeptWindows:
 
     def _slots(self, name: str) -> Iterator[tuple[Any, WindowToken, list[Any]]]:
         """Yield all slots under that name, removing them."""
-        keyed, descriptor = self._keyed, runtime_map(name)
+        keyed, descriptor = self._keyed, base.runtime_map(name)
         slots = keyed.map_state(descriptor)
         for key in keyed.list_keys(descriptor):
             keyed.current_key = key
@@ -396,13 +389,13 @@ class KeptWindows:
     def _drop_trigger_states(self) -> None:
         keyed = self._keyed
         for name in keyed.restored_names():
-            if name.startswith(TRIGGER_STATES):
+            if name.startswith(base.TRIGGER_STATES):
                 for _ in self._slots(name):
                     pass
 
     def _whole(self, contents: Any, name: str) -> Any:
         """Return a window's contents, if the function can use them."""
-        if isinstance(self._contents, ListContents) and not isinstance(contents, list):
+        if isinstance(self._contents, base.ListContents) and not isinstance(contents, list):
             raise StateError(
                 f"{self._context.operator_name}: the function needs the records of a window, but the snapshot holds "
                 f"only their aggregate (state {name!r}). Restore the operator's previous definition, or give it a new "
@@ -420,7 +413,7 @@ class KeptWindows:
 
     def _records(self, token: WindowToken, contents: Any, name: str) -> list[tuple[Any, int | None]]:
         """Return a window's contents as the records with timestamps that an evictor needs."""
-        if not isinstance(self._contents, ListContents):
+        if not isinstance(self._contents, base.ListContents):
             raise StateError(
                 f"{self._context.operator_name}: an evictor was added, which needs the records of a window, but the "
                 f"snapshot holds only their aggregate (state {name!r}). Restore the operator's previous definition, or "

@@ -35,26 +35,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from starlette.requests import cookie_parser
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, UnsupportedError
-from penstock.base.options import (
-    REST_ADDRESS,
-    REST_ALLOW_ORIGIN,
-    REST_ALLOWED_HOSTS,
-    REST_BIND_ADDRESS,
-    REST_BIND_PORT,
-    REST_CONTENT_BYTES_MAX,
-    REST_INSECURE,
-    REST_PORT,
-    REST_PROFILING_ENABLED,
-    REST_READER_TOKEN,
-    REST_SSL_CERTIFICATE,
-    REST_SSL_ENABLED,
-    REST_SSL_KEY,
-    REST_SSL_KEY_PASSWORD,
-    REST_TOKEN,
-    REST_TOKEN_DIRECTORY,
-)
 from penstock.base.secrets import hide
 from penstock.drivers.inspection import FileText, threads
 from penstock.drivers.logs import DRIVER, KEEPS, OUTPUT_VARIABLE, LastLines, LogSettings, build_formatter, end_of_file
@@ -103,25 +86,30 @@ class RestSettings:
         Raises:
             ConfigurationError: if they contradict each other, or are not safe.
         """
-        if configuration.read(REST_PROFILING_ENABLED):
-            raise UnsupportedError(f"{REST_PROFILING_ENABLED.key()}: there is no profiler; flame graphs have no option")
-        bind_address, address = configuration.read(REST_BIND_ADDRESS), configuration.read(REST_ADDRESS)
+        if configuration.read(options.REST_PROFILING_ENABLED):
+            raise UnsupportedError(
+                f"{options.REST_PROFILING_ENABLED.key()}: there is no profiler; flame graphs have no option"
+            )
+        bind_address, address = configuration.read(options.REST_BIND_ADDRESS), configuration.read(options.REST_ADDRESS)
         is_local = is_loopback(bind_address)
         certificate, key = _certificate(configuration)
-        if not is_local and certificate is None and not configuration.read(REST_INSECURE):
+        if not is_local and certificate is None and not configuration.read(options.REST_INSECURE):
             raise ConfigurationError(
-                f"{REST_BIND_ADDRESS.key()}: {bind_address} is reached from other hosts, and so the REST API needs "
-                f"{REST_SSL_ENABLED.key()}, or {REST_INSECURE.key()} if all who see its traffic may control the jobs"
+                f"{options.REST_BIND_ADDRESS.key()}: {bind_address} is reached from other hosts, and so the REST API "
+                "needs "
+                f"{options.REST_SSL_ENABLED.key()}, or {options.REST_INSECURE.key()} if all who see its traffic may "
+                "control the jobs"
             )
-        token, reader_token = configuration.read(REST_TOKEN), configuration.read(REST_READER_TOKEN)
+        token, reader_token = configuration.read(options.REST_TOKEN), configuration.read(options.REST_READER_TOKEN)
         if reader_token is not None and reader_token == token:
             raise ConfigurationError(
-                f"{REST_READER_TOKEN.key()} is the same as {REST_TOKEN.key()}, so readers could change everything: "
+                f"{options.REST_READER_TOKEN.key()} is the same as {options.REST_TOKEN.key()}, so readers could "
+                "change everything: "
                 "set another one"
             )
         if token is None and (not is_local or reader_token is not None):
-            token = generated_token(configuration.read(REST_TOKEN_DIRECTORY))
-        more = (configuration.read(REST_ALLOWED_HOSTS) or "").split(",")
+            token = generated_token(configuration.read(options.REST_TOKEN_DIRECTORY))
+        more = (configuration.read(options.REST_ALLOWED_HOSTS) or "").split(",")
         known = ["localhost", bind_address, address or "", socket.gethostname(), *more]
         return cls(
             bind_address=bind_address,
@@ -129,12 +117,12 @@ class RestSettings:
             address=address,
             certificate=certificate,
             key=key,
-            key_password=configuration.read(REST_SSL_KEY_PASSWORD) if certificate is not None else None,
+            key_password=configuration.read(options.REST_SSL_KEY_PASSWORD) if certificate is not None else None,
             token=token,
             reader_token=reader_token,
             hosts=frozenset(name.strip().lower() for name in known if name.strip()),
-            allow_origin=configuration.read(REST_ALLOW_ORIGIN),
-            upload_bytes_max=configuration.read(REST_CONTENT_BYTES_MAX),
+            allow_origin=configuration.read(options.REST_ALLOW_ORIGIN),
+            upload_bytes_max=configuration.read(options.REST_CONTENT_BYTES_MAX),
         )
 
 
@@ -149,17 +137,19 @@ def is_loopback(address: str) -> bool:
 
 
 def _ports(configuration: Configuration) -> str:
-    ports, port = configuration.read(REST_BIND_PORT), configuration.read(REST_PORT)
+    ports, port = configuration.read(options.REST_BIND_PORT), configuration.read(options.REST_PORT)
     return ports if ports is not None else str(port or 0)
 
 
 def _certificate(configuration: Configuration) -> tuple[str | None, str | None]:
-    if not configuration.read(REST_SSL_ENABLED):
+    if not configuration.read(options.REST_SSL_ENABLED):
         return None, None
-    certificate, key = configuration.read(REST_SSL_CERTIFICATE), configuration.read(REST_SSL_KEY)
-    for option, path in ((REST_SSL_CERTIFICATE, certificate), (REST_SSL_KEY, key)):
+    certificate, key = configuration.read(options.REST_SSL_CERTIFICATE), configuration.read(options.REST_SSL_KEY)
+    for option, path in ((options.REST_SSL_CERTIFICATE, certificate), (options.REST_SSL_KEY, key)):
         if path is None or not Path(path).is_file():
-            raise ConfigurationError(f"{REST_SSL_ENABLED.key()} needs {option.key()}, a file in PEM, not {path}")
+            raise ConfigurationError(
+                f"{options.REST_SSL_ENABLED.key()} needs {option.key()}, a file in PEM, not {path}"
+            )
     return certificate, key
 
 

@@ -16,21 +16,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from penstock.base import options
 from penstock.base.errors import CheckpointError, OperationError, shorten
-from penstock.base.options import (
-    ALIGNED_TIMEOUT_MS,
-    CHECKPOINT_RETENTION,
-    CHECKPOINTING_DIR,
-    CHECKPOINTING_INTERVAL_MS,
-    CHECKPOINTING_MAX_CONCURRENT,
-    CHECKPOINTING_MIN_PAUSE_MS,
-    CHECKPOINTING_MODE,
-    CHECKPOINTING_TIMEOUT_MS,
-    CHECKPOINTING_TOLERABLE_FAILURES,
-    RECOVERY_PATH,
-    STATE_BACKEND,
-    UNALIGNED_ENABLED,
-)
 from penstock.drivers.running_job import JobHandle
 from penstock.runtime.checkpoint.statistics import CheckpointStatus
 from penstock.runtime.job.view import JobView
@@ -90,23 +77,26 @@ def statistics(call: Call) -> Any:
 def config(call: Call) -> CheckpointConfig:
     """Return the checkpoint settings of a job."""
     settings = call.job().configuration
-    retention = settings.read(CHECKPOINT_RETENTION)
-    is_heap, is_stored = settings.read(STATE_BACKEND) == "hashmap", settings.read(CHECKPOINTING_DIR) is not None
-    exactly_once = settings.read(CHECKPOINTING_MODE) == "EXACTLY_ONCE"
+    retention = settings.read(options.CHECKPOINT_RETENTION)
+    is_heap, is_stored = (
+        settings.read(options.STATE_BACKEND) == "hashmap",
+        settings.read(options.CHECKPOINTING_DIR) is not None,
+    )
+    exactly_once = settings.read(options.CHECKPOINTING_MODE) == "EXACTLY_ONCE"
     return CheckpointConfig(
         mode="exactly_once" if exactly_once else "at_least_once",
-        interval=settings.read(CHECKPOINTING_INTERVAL_MS) or _NO_INTERVAL,
-        timeout=settings.read(CHECKPOINTING_TIMEOUT_MS),
-        min_pause=settings.read(CHECKPOINTING_MIN_PAUSE_MS),
-        max_concurrent=settings.read(CHECKPOINTING_MAX_CONCURRENT),
+        interval=settings.read(options.CHECKPOINTING_INTERVAL_MS) or _NO_INTERVAL,
+        timeout=settings.read(options.CHECKPOINTING_TIMEOUT_MS),
+        min_pause=settings.read(options.CHECKPOINTING_MIN_PAUSE_MS),
+        max_concurrent=settings.read(options.CHECKPOINTING_MAX_CONCURRENT),
         externalization=Externalization(
             retention != "NO_EXTERNALIZED_CHECKPOINTS", retention != "RETAIN_ON_CANCELLATION"
         ),
         state_backend="HashMapStateBackend" if is_heap else "EmbeddedRocksDBStateBackend",
         checkpoint_storage="FileSystemCheckpointStorage" if is_stored else "JobManagerCheckpointStorage",
-        unaligned_checkpoints=settings.read(UNALIGNED_ENABLED),
-        tolerable_failed_checkpoints=settings.read(CHECKPOINTING_TOLERABLE_FAILURES),
-        aligned_checkpoint_timeout=settings.read(ALIGNED_TIMEOUT_MS),
+        unaligned_checkpoints=settings.read(options.UNALIGNED_ENABLED),
+        tolerable_failed_checkpoints=settings.read(options.CHECKPOINTING_TOLERABLE_FAILURES),
+        aligned_checkpoint_timeout=settings.read(options.ALIGNED_TIMEOUT_MS),
     )
 
 
@@ -377,12 +367,12 @@ def _delete(context: RestContext, path: str) -> None:
         raise CheckpointError(f"{path} is no savepoint: there is no {METADATA_NAME} in it") from error
     ended, roots = set(), set()
     for job, view in context.views():
-        root = job.configuration.read(CHECKPOINTING_DIR)
+        root = job.configuration.read(options.CHECKPOINTING_DIR)
         if root is not None:
             roots.add(absolute_url(root))
         if view.status.is_terminal_state():
             ended.add(view.job_id)
-        elif _uses(view, job.configuration.read(RECOVERY_PATH), snapshot.directory):
+        elif _uses(view, job.configuration.read(options.RECOVERY_PATH), snapshot.directory):
             raise CheckpointError(f"{path} is in use by job {view.name!r} ({view.job_id})")
     check_disposable(snapshot, ended.__contains__, sorted(roots))
     left = delete_snapshot(snapshot, sorted(roots))

@@ -32,25 +32,9 @@ from penstock.base.secrets import shown
 from penstock.server.dispatcher import DispatchedJob, WorkerInsight
 from penstock.server.metrics.metric_store import DRIVER_ID
 from penstock.server.metrics.scopes import NO_CHANNELS, channel_memory
-from penstock.server.rest.calls.context import (
-    LOG_NAME,
-    LOGIN_SECONDS,
-    Role,
-    cookie_header,
-    cookie_name,
-    read_cookie,
-    role_of_token,
-)
+from penstock.server.rest.calls import context
 from penstock.server.rest.calls.routing import HTML_TYPE, Answer, Call, Empty, Html, Route, Text, not_found
-from penstock.server.rest.messages.vertices import (
-    KnownWorker,
-    TaskManagerDetails,
-    TaskManagers,
-    driver,
-    in_list,
-    known_workers,
-    task_manager,
-)
+from penstock.server.rest.messages import vertices
 
 #: The Flink version whose API this is; dashboards and clients compare it.
 FLINK_VERSION = "2.3.0"
@@ -93,7 +77,7 @@ class DashboardConfig(msgspec.Struct, frozen=True, rename="kebab"):
 def overview(call: Call) -> Overview:
     """Counts."""
     views = [view for _, view in call.context.views()]
-    workers = known_workers(views)
+    workers = vertices.known_workers(views)
     statuses = [view.status for view in views]
     return Overview(
         taskmanagers=len(workers),
@@ -243,7 +227,7 @@ def log(call: Call) -> Text:
     """Return the main log, or the one that the path names; a job's log if the query names a job."""
     if (job := job_of_query(call)) is not None:
         return text_of_job(call, job, is_output=False)
-    if (name := call.path.get("filename", LOG_NAME)) != LOG_NAME:
+    if (name := call.path.get("filename", context.LOG_NAME)) != context.LOG_NAME:
         raise not_found(f"This file does not exist in the log dir: {name[:100]}")
     return Text(call.context.own.log())
 
@@ -340,12 +324,12 @@ JOBMANAGER_ROUTES = [
 T = TypeVar("T")
 
 
-def workers(call: Call) -> list[KnownWorker]:
+def workers(call: Call) -> list[vertices.KnownWorker]:
     """Return the workers of all running jobs."""
-    return known_workers(view for _, view in call.context.views())
+    return vertices.known_workers(view for _, view in call.context.views())
 
 
-def worker(call: Call) -> KnownWorker | None:
+def worker(call: Call) -> vertices.KnownWorker | None:
     """Return the worker that the path names; None for the driver, 404 if it is unknown."""
     worker_id = call.path["taskmanagerid"]
     if worker_id == DRIVER_ID:
@@ -356,24 +340,26 @@ def worker(call: Call) -> KnownWorker | None:
     raise not_found(f"No TaskManager with id {worker_id[:100]!r} was found")
 
 
-def taskmanagers(call: Call) -> TaskManagers:
+def taskmanagers(call: Call) -> vertices.TaskManagers:
     """List all workers, or just the driver without workers."""
-    entries = [in_list(task_manager(known, _engine_page(call, known, None))) for known in workers(call)]
-    return TaskManagers(entries or [in_list(driver(int(time.time() * 1000)))])
+    entries = [
+        vertices.in_list(vertices.task_manager(known, _engine_page(call, known, None))) for known in workers(call)
+    ]
+    return vertices.TaskManagers(entries or [vertices.in_list(vertices.driver(int(time.time() * 1000)))])
 
 
-def details(call: Call) -> TaskManagerDetails:
+def details(call: Call) -> vertices.TaskManagerDetails:
     """Return the details of a worker."""
     known_worker = worker(call)
     if known_worker is None:
-        return driver(int(time.time() * 1000))
+        return vertices.driver(int(time.time() * 1000))
     page = _engine_page(call, known_worker, known_worker.worker.worker_id) or _engine_page(call, known_worker, None)
-    return task_manager(
+    return vertices.task_manager(
         known_worker, page, channel_memory(known_worker.view).get(known_worker.worker.worker_id, NO_CHANNELS)
     )
 
 
-def _engine_page(call: Call, known: KnownWorker, worker_id: str | None) -> str | None:
+def _engine_page(call: Call, known: vertices.KnownWorker, worker_id: str | None) -> str | None:
     """Return the URL of Spark's page for a worker, or of Spark's own; the list asks only for the latter."""
     job = call.context.dispatcher.job(known.view.job_id)
     return None if job is None else job.handle.engine_page(worker_id)
@@ -389,7 +375,7 @@ def worker_log(call: Call) -> Text:
     name = call.path.get("filename", "")
 
     def own() -> bytes:
-        if name not in ("", LOG_NAME):
+        if name not in ("", context.LOG_NAME):
             raise not_found(f"This file does not exist in the log dir: {name[:100]}")
         return call.context.own.log().encode()
 
@@ -429,8 +415,8 @@ def _asked(call: Call, ask: Callable[[WorkerInsight, DispatchedJob, str], T], of
 
 
 TASKMANAGERS_ROUTES = [
-    Route("GET", "/taskmanagers", taskmanagers, "All workers.", TaskManagers),
-    Route("GET", _WORKER, details, "A worker.", TaskManagerDetails),
+    Route("GET", "/taskmanagers", taskmanagers, "All workers.", vertices.TaskManagers),
+    Route("GET", _WORKER, details, "A worker.", vertices.TaskManagerDetails),
     Route("GET", f"{_WORKER}/logs", worker_logs, "Its files of logs.", LogFiles, access="reveals"),
     Route("GET", f"{_WORKER}/logs/:filename", worker_log, "One of its logs.", Text, access="reveals"),
     Route("GET", f"{_WORKER}/log", worker_log, "Its main log.", Text, access="reveals"),
@@ -475,11 +461,11 @@ def log_in(call: Call) -> Answer:
     """Check a token and set the cookie that stands for it."""
     if not _asks_for_token(call):
         return _redirect("./")
-    role = role_of_token(call.context.settings, _token(call.body))
+    role = context.role_of_token(call.context.settings, _token(call.body))
     if role == "nobody":
         return _page(f"<p>This token is wrong.</p>{_FORM}", 401)
     call.context.logins.end(_cookie(call))
-    return _redirect("./", _set_cookie(call, call.context.logins.begin(role), LOGIN_SECONDS), role)
+    return _redirect("./", _set_cookie(call, call.context.logins.begin(role), context.LOGIN_SECONDS), role)
 
 
 def log_out(call: Call) -> Answer:
@@ -499,15 +485,15 @@ def _token(body: bytes) -> str:
 
 
 def _cookie(call: Call) -> str:
-    return read_cookie(call.headers, call.context.port)
+    return context.read_cookie(call.headers, call.context.port)
 
 
 def _set_cookie(call: Call, value: str, seconds: int) -> str:
     is_encrypted = call.context.settings.certificate is not None
-    return cookie_header(cookie_name(call.context.port), value, seconds, is_encrypted=is_encrypted)
+    return context.cookie_header(context.cookie_name(call.context.port), value, seconds, is_encrypted=is_encrypted)
 
 
-def _redirect(path: str, cookie: str | None = None, role: Role | None = None) -> Answer:
+def _redirect(path: str, cookie: str | None = None, role: context.Role | None = None) -> Answer:
     headers = {"location": path} | ({} if cookie is None else {"set-cookie": cookie})
     return Answer(303, b"", HTML_TYPE, headers, role)
 

@@ -20,19 +20,7 @@ from penstock.runtime.protocol import InputWatermark, TaskFigures, WatermarkHold
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.server.rest.calls.routing import Call, Parameter, Route, bad_request, not_found
 from penstock.server.rest.handlers.jobs import Accumulator, to_safe_text
-from penstock.server.rest.messages.vertices import (
-    SubtaskDetails,
-    VertexDetails,
-    VertexTaskManagers,
-    VertexTimes,
-    format_endpoint,
-    get_host,
-    index_workers,
-    subtask_details,
-    vertex_details,
-    vertex_taskmanagers,
-    vertex_times,
-)
+from penstock.server.rest.messages import vertices
 
 #: The watermark before the first one: Java's smallest long.
 _NO_WATERMARK: Final = -(2**63)
@@ -88,17 +76,17 @@ class FlameGraph(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 def details(call: Call) -> Any:
     """Return a vertex with its subtasks."""
-    return _of_vertex(call, "vertex", vertex_details)
+    return _of_vertex(call, "vertex", vertices.vertex_details)
 
 
 def times(call: Call) -> Any:
     """Return when a vertex's subtasks entered each state."""
-    return _of_vertex(call, "times", vertex_times)
+    return _of_vertex(call, "times", vertices.vertex_times)
 
 
 def taskmanagers(call: Call) -> Any:
     """Return a vertex's subtasks by worker."""
-    return _of_vertex(call, "taskmanagers", vertex_taskmanagers)
+    return _of_vertex(call, "taskmanagers", vertices.vertex_taskmanagers)
 
 
 def _of_vertex(call: Call, name: str, make: Any) -> Any:
@@ -115,16 +103,16 @@ def watermarks(call: Call) -> list[Metric]:
     ]
 
 
-def subtask(call: Call) -> SubtaskDetails:
+def subtask(call: Call) -> vertices.SubtaskDetails:
     """Return the current attempt of a subtask."""
     view, subtask = _subtask(call)
-    return subtask_details(view, index_workers(view), subtask)
+    return vertices.subtask_details(view, vertices.index_workers(view), subtask)
 
 
-def attempt(call: Call) -> SubtaskDetails:
+def attempt(call: Call) -> vertices.SubtaskDetails:
     """Return an attempt of a subtask by its number; 404 for earlier attempts, which are not kept."""
     view, subtask = _attempt(call)
-    return subtask_details(view, index_workers(view), subtask)
+    return vertices.subtask_details(view, vertices.index_workers(view), subtask)
 
 
 def attempt_accumulators(call: Call) -> AttemptAccumulators:
@@ -164,13 +152,13 @@ def vertex_accumulators(call: Call) -> VertexAccumulators:
 def subtasks_accumulators(call: Call) -> SubtasksAccumulators:
     """Return the accumulators of each subtask."""
     view = call.view()
-    vertex, workers = call.vertex(view), index_workers(view)
+    vertex, workers = call.vertex(view), vertices.index_workers(view)
     subtasks = [
         SubtaskAccumulators(
             subtask.subtask,
             subtask.attempt,
-            get_host(workers, subtask),
-            format_endpoint(workers, subtask),
+            vertices.get_host(workers, subtask),
+            vertices.format_endpoint(workers, subtask),
             _accumulators([subtask]),
         )
         for subtask in vertex.subtasks
@@ -210,9 +198,9 @@ _TYPE = Parameter("type", "All stacks, or those of threads that compute, or wait
 _INDEX = Parameter("subtaskindex", "Of one subtask.", kind="integer")
 
 VERTICES_ROUTES = [
-    Route("GET", _VERTEX, details, "A vertex with its subtasks.", VertexDetails),
-    Route("GET", f"{_VERTEX}/subtasktimes", times, "When its subtasks came to each state.", VertexTimes),
-    Route("GET", f"{_VERTEX}/taskmanagers", taskmanagers, "Its subtasks by worker.", VertexTaskManagers),
+    Route("GET", _VERTEX, details, "A vertex with its subtasks.", vertices.VertexDetails),
+    Route("GET", f"{_VERTEX}/subtasktimes", times, "When its subtasks came to each state.", vertices.VertexTimes),
+    Route("GET", f"{_VERTEX}/taskmanagers", taskmanagers, "Its subtasks by worker.", vertices.VertexTaskManagers),
     Route("GET", f"{_VERTEX}/watermarks", watermarks, "The watermarks of its subtasks.", list[Metric]),
     Route(
         "GET", f"{_VERTEX}/accumulators", vertex_accumulators, "Its accumulators.", VertexAccumulators, access="reveals"
@@ -234,8 +222,8 @@ VERTICES_ROUTES = [
         access="reveals",
         query=(_TYPE, _INDEX),
     ),
-    Route("GET", _SUBTASK, subtask, "A subtask.", SubtaskDetails),
-    Route("GET", f"{_SUBTASK}/attempts/:attempt", attempt, "An attempt of a subtask.", SubtaskDetails),
+    Route("GET", _SUBTASK, subtask, "A subtask.", vertices.SubtaskDetails),
+    Route("GET", f"{_SUBTASK}/attempts/:attempt", attempt, "An attempt of a subtask.", vertices.SubtaskDetails),
     Route(
         "GET",
         f"{_SUBTASK}/attempts/:attempt/accumulators",

@@ -16,16 +16,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from penstock.base import options
 from penstock.base.configuration import Configuration
-from penstock.base.options import (
-    EXECUTING_COOLDOWN_MS,
-    EXECUTING_STABILIZATION_MS,
-    RESCALE_MAX_CHECKPOINT_FAILURES,
-    RESCALE_MAX_DELAY_MS,
-    SCHEDULER_MODE,
-    SUBMISSION_STABILIZATION_MS,
-    SUBMISSION_WAIT_MS,
-)
 from penstock.runtime.checkpoint.statistics import CheckpointRecord, CheckpointStatus, RestoredRecord, SubtaskCheckpoint
 from penstock.runtime.job.view import (
     RESCALES_MAX,
@@ -568,24 +560,24 @@ def summaries(view: JobView) -> RescalesSummary:
 
 def config(settings: Configuration) -> RescalesConfig:
     """Return the configured settings, with Flink's defaults for those that are not set."""
-    reactive = settings.read(SCHEDULER_MODE) is not None
+    reactive = settings.read(options.SCHEDULER_MODE) is not None
 
     def unless_set(value: int | None, default: int) -> int:
         return value if value is not None else 0 if reactive else default
 
-    wait_ms = settings.read(SUBMISSION_WAIT_MS)
+    wait_ms = settings.read(options.SUBMISSION_WAIT_MS)
     return RescalesConfig(
         rescale_history_max=RESCALES_MAX,
         scheduler_execution_mode="REACTIVE" if reactive else None,
         submission_resource_wait_timeout_in_millis=wait_ms if wait_ms is not None else -1 if reactive else 300_000,
         submission_resource_stabilization_timeout_in_millis=unless_set(
-            settings.read(SUBMISSION_STABILIZATION_MS), 10_000
+            settings.read(options.SUBMISSION_STABILIZATION_MS), 10_000
         ),
         slot_idle_timeout_in_millis=0,
-        executing_cooldown_timeout_in_millis=settings.read(EXECUTING_COOLDOWN_MS),
+        executing_cooldown_timeout_in_millis=settings.read(options.EXECUTING_COOLDOWN_MS),
         executing_resource_stabilization_timeout_in_millis=unless_set(
-            settings.read(EXECUTING_STABILIZATION_MS), 60_000
+            settings.read(options.EXECUTING_STABILIZATION_MS), 60_000
         ),
-        maximum_delay_for_triggering_rescale_in_millis=settings.read(RESCALE_MAX_DELAY_MS) or 0,
-        rescale_on_failed_checkpoint_count=settings.read(RESCALE_MAX_CHECKPOINT_FAILURES),
+        maximum_delay_for_triggering_rescale_in_millis=settings.read(options.RESCALE_MAX_DELAY_MS) or 0,
+        rescale_on_failed_checkpoint_count=settings.read(options.RESCALE_MAX_CHECKPOINT_FAILURES),
     )

@@ -23,21 +23,7 @@ from penstock.runtime.job.view import JobView, SubtaskView, VertexView, WorkerVi
 from penstock.runtime.protocol import ProcessFigures
 from penstock.server.metrics.metric_store import DRIVER_ID
 from penstock.server.metrics.scopes import NO_CHANNELS, ChannelMemory
-from penstock.server.rest.messages.jobs import (
-    TASK_STATES,
-    Aggregated,
-    IOMetrics,
-    aggregated,
-    derive_state,
-    derive_state_times,
-    duration,
-    io_metrics,
-    state_of_all,
-    status_durations,
-    subtask_end,
-    subtask_start,
-    task_counts,
-)
+from penstock.server.rest.messages import jobs
 
 _MEGABYTE: Final = 1 << 20
 #: Ids of local workers, which are unique only within their job.
@@ -285,7 +271,7 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     start_time: int = msgspec.field(name="start-time")
     end_time: int = msgspec.field(name="end-time")
     duration: int
-    metrics: IOMetrics
+    metrics: jobs.IOMetrics
     taskmanager_id: str = msgspec.field(name="taskmanager-id")
     status_duration: dict[str, int] = msgspec.field(name="status-duration")
     start_time_too: int = msgspec.field(name="start_time")
@@ -300,7 +286,7 @@ class VertexDetails(msgspec.Struct, frozen=True):
     max_parallelism: int = msgspec.field(name="maxParallelism")
     now: int
     subtasks: list[SubtaskDetails]
-    aggregated: Aggregated
+    aggregated: jobs.Aggregated
 
 
 class SubtaskTimes(msgspec.Struct, frozen=True):
@@ -331,10 +317,10 @@ class VertexOnWorker(msgspec.Struct, frozen=True):
     start_time: int = msgspec.field(name="start-time")
     end_time: int = msgspec.field(name="end-time")
     duration: int
-    metrics: IOMetrics
+    metrics: jobs.IOMetrics
     status_counts: dict[str, int] = msgspec.field(name="status-counts")
     taskmanager_id: str = msgspec.field(name="taskmanager-id")
-    aggregated: Aggregated
+    aggregated: jobs.Aggregated
 
 
 class VertexTaskManagers(msgspec.Struct, frozen=True):
@@ -365,19 +351,19 @@ def get_host(workers: dict[str, WorkerView], subtask: SubtaskView) -> str:
 
 def subtask_details(view: JobView, workers: dict[str, WorkerView], subtask: SubtaskView) -> SubtaskDetails:
     """Return the current attempt of a subtask."""
-    start, end = subtask_start(view, subtask), subtask_end(view, subtask)
+    start, end = jobs.subtask_start(view, subtask), jobs.subtask_end(view, subtask)
     return SubtaskDetails(
         subtask=subtask.subtask,
-        status=derive_state(view, subtask).name,
+        status=jobs.derive_state(view, subtask).name,
         attempt=subtask.attempt,
         host=get_host(workers, subtask),
         endpoint=format_endpoint(workers, subtask),
         start_time=start,
         end_time=end,
-        duration=duration(start, end, view.now_ms),
-        metrics=io_metrics([subtask]),
+        duration=jobs.duration(start, end, view.now_ms),
+        metrics=jobs.io_metrics([subtask]),
         taskmanager_id=taskmanager_id(view.job_id, subtask.worker_id) if subtask.worker_id else UNASSIGNED,
-        status_duration=status_durations(view, subtask),
+        status_duration=jobs.status_durations(view, subtask),
         start_time_too=start,
     )
 
@@ -392,7 +378,7 @@ def vertex_details(view: JobView, vertex: VertexView) -> VertexDetails:
         vertex.max_parallelism,
         view.now_ms,
         [subtask_details(view, workers, subtask) for subtask in vertex.subtasks],
-        aggregated(view, vertex.subtasks),
+        jobs.aggregated(view, vertex.subtasks),
     )
 
 
@@ -400,10 +386,10 @@ def vertex_times(view: JobView, vertex: VertexView) -> VertexTimes:
     """Return when the subtasks of a vertex entered each state."""
     workers, subtasks = index_workers(view), []
     for subtask in vertex.subtasks:
-        since = {state.name: at_ms for state, at_ms in derive_state_times(view, subtask).items()}
-        start, end = subtask_start(view, subtask), subtask_end(view, subtask)
-        stamps = {name: since.get(name, 0) for name in TASK_STATES}
-        took = duration(start, end, view.now_ms)
+        since = {state.name: at_ms for state, at_ms in jobs.derive_state_times(view, subtask).items()}
+        start, end = jobs.subtask_start(view, subtask), jobs.subtask_end(view, subtask)
+        stamps = {name: since.get(name, 0) for name in jobs.TASK_STATES}
+        took = jobs.duration(start, end, view.now_ms)
         host, endpoint = get_host(workers, subtask), format_endpoint(workers, subtask)
         subtasks.append(SubtaskTimes(subtask.subtask, host, endpoint, took, stamps))
     return VertexTimes(vertex.vertex_id, vertex.name, view.now_ms, subtasks)
@@ -425,19 +411,19 @@ def vertex_taskmanagers(view: JobView, vertex: VertexView) -> VertexTaskManagers
 def _on_worker(
     view: JobView, workers: dict[str, WorkerView], worker_id: str, subtasks: Sequence[SubtaskView]
 ) -> VertexOnWorker:
-    states = [derive_state(view, subtask) for subtask in subtasks]
-    starts = [start for subtask in subtasks if (start := subtask_start(view, subtask)) >= 0]
-    ends = [subtask_end(view, subtask) for subtask in subtasks]
+    states = [jobs.derive_state(view, subtask) for subtask in subtasks]
+    starts = [start for subtask in subtasks if (start := jobs.subtask_start(view, subtask)) >= 0]
+    ends = [jobs.subtask_end(view, subtask) for subtask in subtasks]
     start, end = min(starts, default=-1), max(ends) if min(ends) >= 0 else -1
     return VertexOnWorker(
         host=get_host(workers, subtasks[0]),
         endpoint=format_endpoint(workers, subtasks[0]),
-        status=state_of_all(states).name,
+        status=jobs.state_of_all(states).name,
         start_time=start,
         end_time=end,
-        duration=duration(start, end, view.now_ms),
-        metrics=io_metrics(subtasks),
-        status_counts=task_counts(states),
+        duration=jobs.duration(start, end, view.now_ms),
+        metrics=jobs.io_metrics(subtasks),
+        status_counts=jobs.task_counts(states),
         taskmanager_id=taskmanager_id(view.job_id, worker_id) if worker_id else UNASSIGNED,
-        aggregated=aggregated(view, subtasks),
+        aggregated=jobs.aggregated(view, subtasks),
     )

@@ -27,14 +27,8 @@ from penstock.connectors.file.filesystem import FileInfo, absolute_path, file_in
 from penstock.connectors.file.reader import FileEnumerator, FileSourceReader, FileSplit
 from penstock.connectors.file.source import FileSource
 from penstock.formats.file_format import BulkFormat, StreamFormat
+from penstock.runtime import connector
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.connector import (
-    InputStatus,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from penstock.runtime.records import Batch
 from penstock.sql.connectors.filesystem.sink import (
     DEFAULT_NAME,
@@ -59,25 +53,8 @@ from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import DataType, RowField, RowType
 from penstock.sql.formats.format import Formats, TableFormat, only_messages
 from penstock.sql.logical.nodes import INSERTS, RowSchema, Scan, Write
+from penstock.sql.tables import tables
 from penstock.sql.tables.connector import FORMAT, TableConnector, TableLookup, TableOptions, held_lookup
-from penstock.sql.tables.tables import (
-    NO_WATERMARKS,
-    Filtered,
-    FilterPushDown,
-    LimitPushDown,
-    NestedPushDown,
-    Partition,
-    PartitionPushDown,
-    Path,
-    ProjectionPushDown,
-    TableLocation,
-    TableReader,
-    TableScan,
-    TableWriter,
-    WatermarkPushDown,
-    column_names,
-    leaf_type,
-)
 from penstock.sql.typed import Field, Typed, transformed
 
 FileFormat = StreamFormat[Any] | BulkFormat[Any]
@@ -139,8 +116,8 @@ class TableFilesSource(FileSource[Any]):
         self._limit = limit
 
     def create_enumerator(
-        self, context: SplitEnumeratorContext[FileSplit], restored: Any | None
-    ) -> SplitEnumerator[FileSplit]:
+        self, context: connector.SplitEnumeratorContext[FileSplit], restored: Any | None
+    ) -> connector.SplitEnumerator[FileSplit]:
         """See `Source`."""
         splittable = not isinstance(self._format, StreamFormat) or self._format.splittable
         return _Enumerator(
@@ -154,7 +131,7 @@ class TableFilesSource(FileSource[Any]):
             self._wanted,
         )
 
-    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSplit]:
+    def create_reader(self, context: connector.SourceReaderContext) -> connector.SourceReader[Any, FileSplit]:
         """See `Source`."""
         return _Reader(context, self._format, self._columns, self._default_name, self._limit)
 
@@ -167,7 +144,7 @@ class _Enumerator(FileEnumerator):
 
     def __init__(
         self,
-        context: SplitEnumeratorContext[FileSplit],
+        context: connector.SplitEnumeratorContext[FileSplit],
         paths: Sequence[str],
         splittable: bool,
         split_bytes: int | None,
@@ -197,7 +174,7 @@ class _Reader(FileSourceReader):
 
     def __init__(
         self,
-        context: SourceReaderContext,
+        context: connector.SourceReaderContext,
         file_format: FileFormat,
         columns: Sequence[OutputColumn],
         default_name: str,
@@ -207,13 +184,13 @@ class _Reader(FileSourceReader):
         self._columns = columns
         kinds = {column.name: column.type for column in columns if column.is_partition}
         self._partitions = PartitionValues(kinds, default_name)
-        self._names = column_names(len(columns))
+        self._names = tables.column_names(len(columns))
         self._is_constant = [column.is_partition or column.metadata is not None for column in columns]
         self._left = limit
         self._constants_of = ""
         self._constants: dict[str, pa.Scalar] = {}
 
-    def poll_next(self, max_records: int) -> Batch | InputStatus:
+    def poll_next(self, max_records: int) -> Batch | connector.InputStatus:
         """Return the next rows, with all columns."""
         if self._left == 0:
             self._pass_over()
@@ -324,13 +301,13 @@ def _below(index: int, paths: Sequence[_Path]) -> list[_Path]:
 
 @dataclass(frozen=True, slots=True)
 class FilesScan(
-    TableScan,
-    ProjectionPushDown,
-    NestedPushDown,
-    FilterPushDown,
-    LimitPushDown,
-    PartitionPushDown,
-    WatermarkPushDown,
+    tables.TableScan,
+    tables.ProjectionPushDown,
+    tables.NestedPushDown,
+    tables.FilterPushDown,
+    tables.LimitPushDown,
+    tables.PartitionPushDown,
+    tables.WatermarkPushDown,
 ):
     """Reads some columns, or fields of them, and some partitions, skips parts of files, and stops early.
 
@@ -367,10 +344,10 @@ class FilesScan(
     conditions: tuple[Typed, ...] = ()
     only: tuple[tuple[str | None, ...], ...] | None = None
     limit: int | None = None
-    strategy: WatermarkStrategy = NO_WATERMARKS
+    strategy: WatermarkStrategy = tables.NO_WATERMARKS
     zone: tzinfo = UTC
 
-    def reader(self) -> TableReader:
+    def reader(self) -> tables.TableReader:
         """See `TableScan`."""
         names = self.stored.names
         of_files = [column for column in self.columns if not column.is_partition and column.metadata is None]
@@ -397,18 +374,18 @@ class FilesScan(
             wanted=self._all_wanted(),
         )
         if decoding.changes != INSERTS:
-            return TableReader(source, decoding.changes, has_before=True, strategy=self.strategy)
-        return TableReader(source, location=self._location(), strategy=self.strategy)
+            return tables.TableReader(source, decoding.changes, has_before=True, strategy=self.strategy)
+        return tables.TableReader(source, location=self._location(), strategy=self.strategy)
 
     def with_columns(self, columns: Sequence[int]) -> FilesScan:
         """See `ProjectionPushDown`."""
         return replace(self, columns=tuple(self.columns[index] for index in columns))
 
-    def with_leaves(self, paths: Sequence[Path]) -> FilesScan:
+    def with_leaves(self, paths: Sequence[tables.Path]) -> FilesScan:
         """See `NestedPushDown`."""
         return replace(self, columns=tuple(_leaf(self.columns[column], fields) for column, *fields in paths))
 
-    def with_conditions(self, conditions: Sequence[Typed]) -> Filtered:
+    def with_conditions(self, conditions: Sequence[Typed]) -> tables.Filtered:
         """See `FilterPushDown`. Conditions on partitions are applied here; the format may use the others."""
         keys = {
             index: self.partition_keys.index(column.name)
@@ -431,7 +408,7 @@ class FilesScan(
         table_scan = replace(self, conditions=(*self.conditions, *(_moved(condition, stored) for condition in used)))
         if done:
             table_scan = replace(table_scan, wanted=self._wanted([_moved(condition, keys) for condition in done]))
-        return Filtered(table_scan, rest, used)
+        return tables.Filtered(table_scan, rest, used)
 
     def _wanted(self, conditions: Sequence[Typed]) -> WantedPartitions:
         kinds = {column.name: column.type for column in self.columns if column.is_partition}
@@ -448,11 +425,11 @@ class FilesScan(
         """See `WatermarkPushDown`."""
         return replace(self, strategy=strategy)
 
-    def partitions(self) -> list[Partition] | None:
+    def partitions(self) -> list[tables.Partition] | None:
         """See `PartitionPushDown`. Unknown while new files are monitored."""
         if not self.partition_keys or self.interval_ms is not None:
             return None
-        by_directory: dict[str, Partition] = {}
+        by_directory: dict[str, tables.Partition] = {}
         try:
             files = list_files(self.path)
         except FileNotFoundError:
@@ -467,7 +444,7 @@ class FilesScan(
             if self.only is None or self._get_partition_values(partition) in self.only
         ]
 
-    def with_partitions(self, partitions: Sequence[Partition]) -> FilesScan:
+    def with_partitions(self, partitions: Sequence[tables.Partition]) -> FilesScan:
         """See `PartitionPushDown`. Raises `ValidationError` for partitions of other columns."""
         for partition in partitions:
             if set(partition) != set(self.partition_keys):
@@ -477,7 +454,7 @@ class FilesScan(
                 )
         return replace(self, only=tuple(map(self._get_partition_values, partitions)))
 
-    def _get_partition_values(self, partition: Partition) -> tuple[str | None, ...]:
+    def _get_partition_values(self, partition: tables.Partition) -> tuple[str | None, ...]:
         return tuple(partition[key] for key in self.partition_keys)
 
     def _all_wanted(self) -> WantedPartitions | None:
@@ -486,7 +463,7 @@ class FilesScan(
         partitions = self.wanted or WantedPartitions((), (), (), self.default_name)
         return replace(partitions, all_keys=self.partition_keys, only=frozenset(self.only))
 
-    def _location(self) -> TableLocation:
+    def _location(self) -> tables.TableLocation:
         is_all = self.pattern is None and self.limit is None and self.wanted is None
         has_plain_columns = all(column.metadata is None and not column.path for column in self.columns)
         only = None
@@ -495,13 +472,13 @@ class FilesScan(
             only = tuple(
                 build_partition_path(partition, self.partition_keys, self.default_name) for partition in partitions
             )
-        return TableLocation(
+        return tables.TableLocation(
             self.path, self.format.name, self.options, self.partition_keys, only, is_all and has_plain_columns
         )
 
 
 def _leaf(column: OutputColumn, fields: Sequence[int]) -> OutputColumn:
-    return replace(column, type=leaf_type(column.type, fields), path=(*column.path, *fields))
+    return replace(column, type=tables.leaf_type(column.type, fields), path=(*column.path, *fields))
 
 
 def _is_over(condition: Typed, positions: Mapping[int, int]) -> bool:
@@ -535,7 +512,7 @@ class FilesystemConnector(TableConnector):
         """Return the metadata of files."""
         return METADATA
 
-    def scan(self, scan: Scan, options: TableOptions) -> TableScan:
+    def scan(self, scan: Scan, options: TableOptions) -> tables.TableScan:
         """Return the scan. Raises `ValidationError` if the columns do not fit the format."""
         table_format, of_format = self._formats.find(options)
         metadata = dict(scan.metadata)
@@ -571,7 +548,7 @@ class FilesystemConnector(TableConnector):
         """Return a lookup that reads all files once and caches their rows."""
         return held_lookup(self.scan(scan, options).reader(), scan, key)
 
-    def writer(self, write: Write, options: TableOptions) -> TableWriter:
+    def writer(self, write: Write, options: TableOptions) -> tables.TableWriter:
         """Return a writer that accepts the changes that the format can represent."""
         table_format, of_format = self._formats.find(options)
         if write.overwrites:
@@ -595,4 +572,4 @@ class FilesystemConnector(TableConnector):
             options.read(DEFAULT_NAME),
             rolling_policy(options),
         )
-        return TableWriter(sink, encoding.accepts, takes_columns=True, follows_query=encoding.accepts != INSERTS)
+        return tables.TableWriter(sink, encoding.accepts, takes_columns=True, follows_query=encoding.accepts != INSERTS)

@@ -8,42 +8,8 @@ from typing import Final
 from penstock.base.errors import UnsupportedError, WrongTimeError
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.logical.nodes import AggregateCall, UserAggregateCall
+from penstock.sql.stream.aggregates import numbers, user_aggregates, values
 from penstock.sql.stream.aggregates.functions import Accumulator, Distinct
-from penstock.sql.stream.aggregates.numbers import (
-    Average,
-    CountOf,
-    CountRows,
-    CountValues,
-    RetractableVariance,
-    SingleValue,
-    Sum,
-    Variance,
-    retractable_average,
-    retractable_sum,
-)
-from penstock.sql.stream.aggregates.user_aggregates import (
-    UserAccumulator,
-    UserTableAccumulator,
-    VectorAccumulator,
-    check_retracts,
-)
-from penstock.sql.stream.aggregates.values import (
-    ArrayAgg,
-    BitmapBuild,
-    BitmapCombined,
-    Collect,
-    Extreme,
-    FirstOrLast,
-    JsonArrayAgg,
-    JsonObjectAgg,
-    ListAgg,
-    Percentile,
-    RetractableCombined,
-    RetractableExtreme,
-    RetractableFirstOrLast,
-    RetractableListAgg,
-    RetractableXor,
-)
 from penstock.sql.user_functions.definition import GENERAL, FunctionKind, OpenFunctions
 
 __all__ = ["Accumulator", "build_accumulator", "check_call", "check_unbounded", "check_windowed"]
@@ -51,37 +17,37 @@ __all__ = ["Accumulator", "build_accumulator", "check_call", "check_unbounded", 
 _Make = Callable[[AggregateCall], Accumulator]
 
 _MAKE: Final[dict[str, _Make]] = {
-    "SUM": Sum,
-    "SUM0": Sum,
-    "$SUM0": Sum,
-    "AVG": Average,
-    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE"), Variance),
-    "MIN": Extreme,
-    "MAX": Extreme,
-    "PERCENTILE": Percentile,
-    "SINGLE_VALUE": SingleValue,
-    "FIRST_VALUE": FirstOrLast,
-    "LAST_VALUE": FirstOrLast,
-    "COLLECT": Collect,
-    "ARRAY_AGG": ArrayAgg,
-    "LISTAGG": ListAgg,
-    **{f"JSON_OBJECTAGG{rule}": JsonObjectAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
-    **{f"JSON_ARRAYAGG{rule}": JsonArrayAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
+    "SUM": numbers.Sum,
+    "SUM0": numbers.Sum,
+    "$SUM0": numbers.Sum,
+    "AVG": numbers.Average,
+    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE"), numbers.Variance),
+    "MIN": values.Extreme,
+    "MAX": values.Extreme,
+    "PERCENTILE": values.Percentile,
+    "SINGLE_VALUE": numbers.SingleValue,
+    "FIRST_VALUE": values.FirstOrLast,
+    "LAST_VALUE": values.FirstOrLast,
+    "COLLECT": values.Collect,
+    "ARRAY_AGG": values.ArrayAgg,
+    "LISTAGG": values.ListAgg,
+    **{f"JSON_OBJECTAGG{rule}": values.JsonObjectAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
+    **{f"JSON_ARRAYAGG{rule}": values.JsonArrayAgg for rule in ("", "_NULL_ON_NULL", "_ABSENT_ON_NULL")},
     **{
-        f"BITMAP_{word}{cardinality}_AGG": BitmapCombined
+        f"BITMAP_{word}{cardinality}_AGG": values.BitmapCombined
         for word in ("AND", "OR", "XOR")
         for cardinality in ("", "_CARDINALITY")
     },
 }
 #: replacements for inputs with retractions
 _RETRACTABLE: Final[dict[_Make, _Make]] = {
-    Sum: retractable_sum,
-    Average: retractable_average,
-    Variance: RetractableVariance,
-    Extreme: RetractableExtreme,
-    FirstOrLast: RetractableFirstOrLast,
-    ListAgg: RetractableListAgg,
-    BitmapCombined: RetractableCombined,
+    numbers.Sum: numbers.retractable_sum,
+    numbers.Average: numbers.retractable_average,
+    numbers.Variance: numbers.RetractableVariance,
+    values.Extreme: values.RetractableExtreme,
+    values.FirstOrLast: values.RetractableFirstOrLast,
+    values.ListAgg: values.RetractableListAgg,
+    values.BitmapCombined: values.RetractableCombined,
 }
 #: functions that ignore duplicate values
 _ALIKE_IF_DISTINCT: Final = frozenset(("MIN", "MAX"))
@@ -99,21 +65,25 @@ def build_accumulator(call: AggregateCall, retracts: bool, functions: OpenFuncti
         inner = _of_program(call, retracts, functions)
         return Distinct(call, inner) if call.is_distinct else inner
     if call.function == "APPROX_COUNT_DISTINCT":
-        return Distinct(call, CountValues(call))
+        return Distinct(call, numbers.CountValues(call))
     accumulator = _plain(call, retracts)
     return Distinct(call, accumulator) if call.is_distinct and call.function not in _ALIKE_IF_DISTINCT else accumulator
 
 
 def _plain(call: AggregateCall, retracts: bool) -> Accumulator:
     if call.function == "COUNT":
-        return (CountRows, CountValues)[len(call.operands)](call) if len(call.operands) < 2 else CountOf(call)
+        return (
+            (numbers.CountRows, numbers.CountValues)[len(call.operands)](call)
+            if len(call.operands) < 2
+            else numbers.CountOf(call)
+        )
     if call.function in ("BITMAP_BUILD_AGG", "BITMAP_BUILD_CARDINALITY_AGG"):
-        return BitmapBuild(call, retracts)
+        return values.BitmapBuild(call, retracts)
     make = _MAKE.get(call.function)
     if make is None:
         raise UnsupportedError(f"{call.function} is not supported in streams yet")
     if retracts:
-        make = RetractableXor if call.function.startswith("BITMAP_XOR") else _RETRACTABLE.get(make, make)
+        make = values.RetractableXor if call.function.startswith("BITMAP_XOR") else _RETRACTABLE.get(make, make)
     return make(call)
 
 
@@ -121,9 +91,11 @@ def _of_program(call: UserAggregateCall, retracts: bool, functions: OpenFunction
     if functions is None:
         raise WrongTimeError(f"{call.user} runs in jobs alone, and not while a query is planned")
     if call.user.func_type != GENERAL:
-        return VectorAccumulator(call, functions)
+        return user_aggregates.VectorAccumulator(call, functions)
     gives_rows = call.user.kind is FunctionKind.TABLE_AGGREGATE
-    return (UserTableAccumulator if gives_rows else UserAccumulator)(call, retracts, functions)
+    return (user_aggregates.UserTableAccumulator if gives_rows else user_aggregates.UserAccumulator)(
+        call, retracts, functions
+    )
 
 
 def check_call(call: AggregateCall, retracts: bool) -> None:
@@ -131,7 +103,7 @@ def check_call(call: AggregateCall, retracts: bool) -> None:
     if not isinstance(call, UserAggregateCall):
         build_accumulator(call, retracts)
     elif retracts:
-        check_retracts(call.user)
+        user_aggregates.check_retracts(call.user)
 
 
 def check_windowed(call: AggregateCall, kind: str, retracts: bool) -> None:

@@ -24,18 +24,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from operator import add
 from typing import Any, Final
 
+from penstock.sql.data import types
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    BigIntType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    IntType,
-    SmallIntType,
-    TinyIntType,
-)
 from penstock.sql.logical.nodes import AggregateCall
 from penstock.sql.stream.aggregates.functions import Accumulator, Bundled, Rows, SingleOperand
 
@@ -153,28 +143,33 @@ def restore_moments(count: int, mean: float, squares: float) -> Any:
     return count, count * shifted, count * shifted * shifted + distances, exponent, ()
 
 
-_BITS: dict[type[DataType], int] = {TinyIntType: 8, SmallIntType: 16, IntType: 32, BigIntType: 64}
+_BITS: dict[type[types.DataType], int] = {
+    types.TinyIntType: 8,
+    types.SmallIntType: 16,
+    types.IntType: 32,
+    types.BigIntType: 64,
+}
 #: for sums of decimals, which lose no digits
 EXACT: Final = Context(prec=80, rounding=ROUND_HALF_UP)
 #: for quotients of decimals
 _QUOTIENT: Final = Context(prec=38, rounding=ROUND_HALF_UP)
 #: the type of integer sums that AVG computes
-SUM_OF_WHOLE: Final = BigIntType()
+SUM_OF_WHOLE: Final = types.BigIntType()
 
 
-def bounds(kind: DataType) -> tuple[int, int] | None:
+def bounds(kind: types.DataType) -> tuple[int, int] | None:
     """Return the least and the greatest value of an integer type."""
     bits = _BITS.get(type(kind))
     return None if bits is None else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
-def wrapped(kind: DataType) -> Callable[[Any], Any]:
+def wrapped(kind: types.DataType) -> Callable[[Any], Any]:
     """Return a function that wraps or rounds sums to a type."""
     bits = _BITS.get(type(kind))
     if bits is not None:
         half, modulus = 1 << (bits - 1), 1 << bits
         return lambda value: value if -half <= value < half else (value + half) % modulus - half
-    if isinstance(kind, FloatType):
+    if isinstance(kind, types.FloatType):
         return single
     return lambda value: value
 
@@ -192,7 +187,7 @@ def rounded(value: Decimal, scale: int) -> Decimal:
     return value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
 
 
-def fitted(value: Decimal, kind: DecimalType) -> Decimal | None:
+def fitted(value: Decimal, kind: types.DecimalType) -> Decimal | None:
     """Round a decimal to the scale of a type; return None if it has too many digits."""
     rescaled = value if value.as_tuple().exponent == -kind.scale else rounded(value, kind.scale)
     return rescaled if rescaled.adjusted() < kind.precision - kind.scale or not rescaled else None
@@ -203,37 +198,37 @@ def quotient(total: Decimal, count: int) -> Decimal:
     return _QUOTIENT.divide(total, Decimal(count))
 
 
-def from_double(kind: DataType) -> Callable[[float], Any]:
+def from_double(kind: types.DataType) -> Callable[[float], Any]:
     """Return a function that casts double-precision numbers to a type."""
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, types.DecimalType):
         return lambda value: fitted(Decimal(repr(value)), kind) if math.isfinite(value) else None
     limits = bounds(kind)
-    if isinstance(kind, IntegralType) and limits is not None:
+    if isinstance(kind, types.IntegralType) and limits is not None:
         low, high = limits
         return lambda value: 0 if value != value else high if value >= high else max(low, int(value))
-    return single if isinstance(kind, FloatType) else lambda value: value
+    return single if isinstance(kind, types.FloatType) else lambda value: value
 
 
-def _added(kind: DataType) -> Callable[[Any, Any], Any]:
+def _added(kind: types.DataType) -> Callable[[Any, Any], Any]:
     """Return a function that adds within a type. Sums of decimals keep all their digits, more than the type has."""
     limit = wrapped(kind)
-    return EXACT.add if isinstance(kind, DecimalType) else lambda total, value: limit(total + value)
+    return EXACT.add if isinstance(kind, types.DecimalType) else lambda total, value: limit(total + value)
 
 
-def _subtracted(kind: DataType) -> Callable[[Any, Any], Any]:
+def _subtracted(kind: types.DataType) -> Callable[[Any, Any], Any]:
     limit = wrapped(kind)
-    return EXACT.subtract if isinstance(kind, DecimalType) else lambda total, value: limit(total - value)
+    return EXACT.subtract if isinstance(kind, types.DecimalType) else lambda total, value: limit(total - value)
 
 
-def _shown(kind: DataType) -> Callable[[Any], Any]:
+def _shown(kind: types.DataType) -> Callable[[Any], Any]:
     """Return a function that converts a sum to the result: NULL if a decimal has too many digits for its type."""
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, types.DecimalType):
         return lambda total: None if total is None else fitted(total, kind)
     return lambda total: total
 
 
-def _zero(kind: DataType) -> Any:
-    return Decimal(0) if isinstance(kind, DecimalType) else 0 if isinstance(kind, IntegralType) else 0.0
+def _zero(kind: types.DataType) -> Any:
+    return Decimal(0) if isinstance(kind, types.DecimalType) else 0 if isinstance(kind, types.IntegralType) else 0.0
 
 
 class Sum(SingleOperand):
@@ -244,10 +239,12 @@ class Sum(SingleOperand):
         self._begin = None if call.function == "SUM" else _zero(call.type)
         self._added = _added(call.type)
         self._shown = _shown(call.type)
-        self._is_float = isinstance(call.type, DoubleType | FloatType)
+        self._is_float = isinstance(call.type, types.DoubleType | types.FloatType)
         self._bounds = bounds(call.type)
-        self._is_whole = isinstance(call.type, IntegralType) and isinstance(call.operands[0].type, IntegralType)
-        self._is_plain = self._bounds is not None or not isinstance(call.type, DecimalType | FloatType)
+        self._is_whole = isinstance(call.type, types.IntegralType) and isinstance(
+            call.operands[0].type, types.IntegralType
+        )
+        self._is_plain = self._bounds is not None or not isinstance(call.type, types.DecimalType | types.FloatType)
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -296,12 +293,12 @@ class Sum(SingleOperand):
 
 def retractable_sum(call: AggregateCall) -> SingleOperand:
     """Return an accumulator for SUM and SUM0 of rows that may be retracted."""
-    return (RetractableFloatSum if isinstance(call.type, DoubleType | FloatType) else RetractableSum)(call)
+    return (RetractableFloatSum if isinstance(call.type, types.DoubleType | types.FloatType) else RetractableSum)(call)
 
 
 def retractable_average(call: AggregateCall) -> SingleOperand:
     """Return an accumulator for AVG of rows that may be retracted."""
-    return (RetractableFloatAverage if isinstance(call.type, DoubleType | FloatType) else Average)(call)
+    return (RetractableFloatAverage if isinstance(call.type, types.DoubleType | types.FloatType) else Average)(call)
 
 
 class RetractableSum(SingleOperand):
@@ -346,7 +343,7 @@ class RetractableFloatSum(SingleOperand):
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._nothing = None if call.function == "SUM" else 0.0
-        self._given = single if isinstance(call.type, FloatType) else float
+        self._given = single if isinstance(call.type, types.FloatType) else float
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -393,18 +390,18 @@ class Average(SingleOperand):
         super().__init__(call)
         kind = call.type
         self._zero = _zero(kind)
-        self._is_whole = isinstance(kind, IntegralType) and isinstance(call.operands[0].type, IntegralType)
+        self._is_whole = isinstance(kind, types.IntegralType) and isinstance(call.operands[0].type, types.IntegralType)
         self._added: Callable[[Any, Any], Any] = operator.add
         self._subtracted: Callable[[Any, Any], Any] = operator.sub
         self._value: Callable[[Any, int], Any] = operator.truediv
-        if isinstance(kind, DecimalType):
+        if isinstance(kind, types.DecimalType):
             self._added, self._subtracted = EXACT.add, EXACT.subtract
             self._value = lambda total, count: fitted(quotient(total, count), kind)
-        elif isinstance(kind, IntegralType):
+        elif isinstance(kind, types.IntegralType):
             limit = wrapped(kind)
             self._added, self._subtracted = _added(SUM_OF_WHOLE), _subtracted(SUM_OF_WHOLE)
             self._value = lambda total, count: limit(total // count if total >= 0 else -(-total // count))
-        elif isinstance(kind, FloatType):
+        elif isinstance(kind, types.FloatType):
             self._value = lambda total, count: single(total / count)
 
     def create(self) -> Any:
@@ -432,7 +429,7 @@ class Average(SingleOperand):
 
     def running(self, rows: Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
-        if not rows.only_come or not isinstance(self.call.type, DoubleType):
+        if not rows.only_come or not isinstance(self.call.type, types.DoubleType):
             return super().running(rows, states)
         results = []
         for group, operand in zip(rows.groups, rows.operands, strict=True):

@@ -15,46 +15,33 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Final
 
+from penstock.sql.data import types
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import (
-    ArrayType,
-    CharType,
-    DateType,
-    DoubleType,
-    FloatType,
-    IntegralType,
-    LocalZonedTimestampType,
-    TimestampType,
-    VarCharType,
-)
 from penstock.sql.functions.bitmaps import bitmap_bytes, bitmap_class, decode_bitmap
 from penstock.sql.functions.json import json_writer
 from penstock.sql.functions.variants import key_order, storable, text_in_quotes
 from penstock.sql.logical.nodes import AggregateCall
-from penstock.sql.stream.aggregates.functions import (
-    NAN,
-    Accumulator,
-    Bundled,
-    Rows,
-    SingleOperand,
-    changed_count,
-    stored_key,
-    to_canonical,
-    to_key,
-)
+from penstock.sql.stream.aggregates import functions
 from penstock.sql.typed import Constant
 
 #: types whose values Arrow orders as Penstock does
-_IN_ORDER: Final = (IntegralType, CharType, VarCharType, DateType, TimestampType, LocalZonedTimestampType)
+_IN_ORDER: Final = (
+    types.IntegralType,
+    types.CharType,
+    types.VarCharType,
+    types.DateType,
+    types.TimestampType,
+    types.LocalZonedTimestampType,
+)
 
 
-class Extreme(SingleOperand):
+class Extreme(functions.SingleOperand):
     """MIN and MAX of insert-only rows: the best value. NaN is the greatest number, and 0.0 stands for both zeros."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._is_least = call.function == "MIN"
-        self._is_float = isinstance(call.operands[0].type, DoubleType | FloatType)
+        self._is_float = isinstance(call.operands[0].type, types.DoubleType | types.FloatType)
 
     def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
@@ -64,7 +51,7 @@ class Extreme(SingleOperand):
             return value
         return value if (value < state if self._is_least else value > state) else state
 
-    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
+    def running(self, rows: functions.Rows, states: list[Any]) -> list[Any]:
         """See `Accumulator`."""
         if not rows.only_come or self._is_float:
             return super().running(rows, states)
@@ -77,7 +64,7 @@ class Extreme(SingleOperand):
             results.append(best)
         return results
 
-    def gather(self, bundle: Bundled, states: list[Any]) -> bool:
+    def gather(self, bundle: functions.Bundled, states: list[Any]) -> bool:
         """See `Accumulator`. Floats are processed one by one, because Flink orders NaN differently from Arrow."""
         if bundle.operand is None or not isinstance(self.call.operands[0].type, _IN_ORDER):
             return False
@@ -98,7 +85,7 @@ def _better(best: float | None, value: float, is_least: bool) -> float:
     return value if value > best or value != value else best
 
 
-class RetractableExtreme(SingleOperand):
+class RetractableExtreme(functions.SingleOperand):
     """MIN and MAX of rows that may be retracted: [the values in order, {value: count}].
 
     NaN is greater than all numbers, and is counted separately. 0.0 represents both zeros.
@@ -107,8 +94,8 @@ class RetractableExtreme(SingleOperand):
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._place = 0 if call.function == "MIN" else -1
-        self._key = to_key(call.type)
-        self._is_float = isinstance(call.type, DoubleType | FloatType)
+        self._key = functions.to_key(call.type)
+        self._is_float = isinstance(call.type, types.DoubleType | types.FloatType)
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -117,28 +104,28 @@ class RetractableExtreme(SingleOperand):
     def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         key = value if self._key is None else self._key(value)
-        if changed_count(state[1], key, 1) == 1 and key is not NAN:
+        if functions.changed_count(state[1], key, 1) == 1 and key is not functions.NAN:
             insort(state[0], value)
         return state
 
     def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         key = value if self._key is None else self._key(value)
-        if changed_count(state[1], key, -1) == 0 and key is not NAN:
+        if functions.changed_count(state[1], key, -1) == 0 and key is not functions.NAN:
             del state[0][bisect_left(state[0], value)]
         return state
 
     def value(self, state: Any) -> Any:
         """See `Accumulator`."""
         values, counts = state
-        if self._key is not None and counts.get(NAN, 0) > 0 and (self._place or not values):
+        if self._key is not None and counts.get(functions.NAN, 0) > 0 and (self._place or not values):
             return math.nan
         if not values:
             return None
         return values[self._place] + 0.0 if self._is_float else values[self._place]
 
 
-class Percentile(Accumulator):
+class Percentile(functions.Accumulator):
     """PERCENTILE: [the values in order, {value: count}, the requested percentages].
 
     NaN is greater than all numbers, and is counted separately. 0.0 represents both zeros.
@@ -146,7 +133,7 @@ class Percentile(Accumulator):
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._is_list = isinstance(call.type, ArrayType)
+        self._is_list = isinstance(call.type, types.ArrayType)
         share = call.operands[1]
         self._shares = self._check_shares(share.value) if isinstance(share, Constant) else None
 
@@ -170,10 +157,10 @@ class Percentile(Accumulator):
         if value is None or weight is None or weight <= 0:
             return state
         number = float(value) + 0.0
-        key = number if number == number else NAN
+        key = number if number == number else functions.NAN
         before = state[1].get(key, 0)
-        after = changed_count(state[1], key, sign * weight)
-        if key is NAN:
+        after = functions.changed_count(state[1], key, sign * weight)
+        if key is functions.NAN:
             return state
         if before <= 0 < after:
             insort(state[0], number)
@@ -196,9 +183,9 @@ class Percentile(Accumulator):
         """See `Accumulator`."""
         values, counts, shares = state
         ends = list(accumulate(map(counts.__getitem__, values)))  # cumulative counts
-        if counts.get(NAN, 0) > 0:
+        if counts.get(functions.NAN, 0) > 0:
             values = [*values, math.nan]
-            ends.append((ends[-1] if ends else 0) + counts[NAN])
+            ends.append((ends[-1] if ends else 0) + counts[functions.NAN])
         if not values or not shares:
             return None
         percentiles = [self._interpolate(values, ends, share * (ends[-1] - 1) + 1) for share in shares]
@@ -214,13 +201,13 @@ class Percentile(Accumulator):
         return (higher - position) * values[index] + (position - lower) * values[index + 1]
 
 
-class Collect(SingleOperand):
+class Collect(functions.SingleOperand):
     """COLLECT: {key: [value in canonical form, count]}."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._key = to_key(call.operands[0].type)
-        self._form = to_canonical(call.operands[0].type)
+        self._key = functions.to_key(call.operands[0].type)
+        self._form = functions.to_canonical(call.operands[0].type)
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -237,7 +224,7 @@ class Collect(SingleOperand):
     def _changed(self, state: Any, value: Any, by: int) -> Any:
         key = value if self._key is None else self._key(value)
         if by < 0:
-            key = stored_key(state, key, self._key)
+            key = functions.stored_key(state, key, self._key)
         entry = state.get(key)
         if entry is None:
             state[key] = [value if self._form is None else self._form(value), by]
@@ -252,12 +239,12 @@ class Collect(SingleOperand):
         return [(value, count) for value, count in state.values() if count > 0]
 
 
-class Gathered(SingleOperand):
+class Gathered(functions.SingleOperand):
     """The base class of aggregates of values in arrival order: [values, {key: number of pending retractions}]."""
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._key = to_key(call.operands[0].type)
+        self._key = functions.to_key(call.operands[0].type)
 
     def create(self) -> Any:
         """See `Accumulator`."""
@@ -276,7 +263,7 @@ class Gathered(SingleOperand):
         values, owed = state
         index = self._find_index(value, values)
         if index is None:
-            changed_count(owed, value if self._key is None else self._key(value), 1)
+            functions.changed_count(owed, value if self._key is None else self._key(value), 1)
         else:
             del values[index]
         return state
@@ -298,7 +285,7 @@ def is_owed(owed: dict[Any, int], key: Any) -> bool:
     """Return whether a retraction of this value is pending, and consume it."""
     if key not in owed:
         return False
-    changed_count(owed, key, -1)
+    functions.changed_count(owed, key, -1)
     return True
 
 
@@ -320,7 +307,7 @@ def get_separator(call: AggregateCall) -> str:
     return str(given.value) if isinstance(given, Constant) else ","
 
 
-class ListAgg(SingleOperand):
+class ListAgg(functions.SingleOperand):
     """LISTAGG of append-only rows: the text."""
 
     def __init__(self, call: AggregateCall) -> None:
@@ -344,7 +331,7 @@ class RetractableListAgg(Gathered):
         return self._separator.join(state[0]) if state[0] else None
 
 
-class FirstOrLast(SingleOperand):
+class FirstOrLast(functions.SingleOperand):
     """FIRST_VALUE and LAST_VALUE of append-only rows: the value."""
 
     def __init__(self, call: AggregateCall) -> None:
@@ -356,7 +343,7 @@ class FirstOrLast(SingleOperand):
         return state if self._is_first and state is not None else value
 
 
-class RetractableFirstOrLast(SingleOperand):
+class RetractableFirstOrLast(functions.SingleOperand):
     """FIRST_VALUE and LAST_VALUE with retractions.
 
     The state is [next number, {number: value}, {key: its numbers}, {key: number of pending retractions}]. Values are
@@ -365,7 +352,7 @@ class RetractableFirstOrLast(SingleOperand):
 
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
-        self._key = to_key(call.operands[0].type)
+        self._key = functions.to_key(call.operands[0].type)
         self._is_first = call.function == "FIRST_VALUE"
 
     def create(self) -> Any:
@@ -386,10 +373,10 @@ class RetractableFirstOrLast(SingleOperand):
     def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         _, values, numbers, owed = state
-        key = value if self._key is None else stored_key(numbers, self._key(value), self._key)
+        key = value if self._key is None else functions.stored_key(numbers, self._key(value), self._key)
         known = numbers.get(key)
         if known is None:
-            changed_count(owed, key, 1)
+            functions.changed_count(owed, key, 1)
             return state
         del values[known.pop(0)]
         if not known:
@@ -446,7 +433,7 @@ class JsonArrayAgg(Gathered):
         return f"[{','.join(['null' if text is None else text for text in state[0]])}]"
 
 
-class JsonObjectAgg(Accumulator):
+class JsonObjectAgg(functions.Accumulator):
     """JSON_OBJECTAGG: [{key: value as JSON}, {(key, value): number of pending retractions}]."""
 
     def __init__(self, call: AggregateCall) -> None:
@@ -479,7 +466,7 @@ class JsonObjectAgg(Accumulator):
         if key in known and known[key] == value:
             del known[key]
         else:
-            changed_count(owed, (key, value), 1)
+            functions.changed_count(owed, (key, value), 1)
         return state
 
     def _pair(self, values: tuple[Any, ...]) -> tuple[str, str | None]:
@@ -503,7 +490,7 @@ _COMBINE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-class _OfBitmaps(SingleOperand):
+class _OfBitmaps(functions.SingleOperand):
     def __init__(self, call: AggregateCall) -> None:
         super().__init__(call)
         self._is_count = "_CARDINALITY_" in call.function
@@ -528,14 +515,14 @@ class BitmapBuild(_OfBitmaps):
     def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         number = value % _BITS
-        if not self._counts or changed_count(state[1], number, 1) == 1:
+        if not self._counts or functions.changed_count(state[1], number, 1) == 1:
             state[0].add(number)
         return state
 
     def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         number = value % _BITS
-        if changed_count(state[1], number, -1) == 0:
+        if functions.changed_count(state[1], number, -1) == 0:
             state[0].discard(number)
         return state
 
@@ -590,13 +577,13 @@ class RetractableCombined(_OfBitmaps):
     def add_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
         counts, bitmap = state
-        if changed_count(counts, bytes(value), 1) == 1 and bitmap is not None:
+        if functions.changed_count(counts, bytes(value), 1) == 1 and bitmap is not None:
             state[1] = self._combine(bitmap, decode_bitmap(value))
         return state
 
     def retract_one(self, state: Any, value: Any) -> Any:
         """See `SingleOperand`."""
-        if changed_count(state[0], bytes(value), -1) == 0:
+        if functions.changed_count(state[0], bytes(value), -1) == 0:
             state[1] = None
         return state
 

@@ -42,20 +42,7 @@ from penstock.sql.data.types import DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, JoinType
-from penstock.sql.stream.joins.sides import (
-    COUNT,
-    MATCHES,
-    NO_MATCH,
-    Expiring,
-    HeldColumns,
-    Matches,
-    PairCondition,
-    Pairs,
-    Side,
-    SideKeys,
-    build_side,
-    runs,
-)
+from penstock.sql.stream.joins import sides
 from penstock.sql.stream.rows.columns import key_hashes
 from penstock.sql.stream.rows.rows import UncutRows, build_columns, pack_kinds, to_canonical_rows
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
@@ -158,28 +145,30 @@ class JoiningOperator(EvaluatingOperator):
 
     def open(self) -> None:
         """Build the condition's evaluator."""
-        self._finders = [SideKeys(indices, self._nulls_match) for indices in self._keys]
-        self._where: PairCondition | None = None
+        self._finders = [sides.SideKeys(indices, self._nulls_match) for indices in self._keys]
+        self._where: sides.PairCondition | None = None
         if self._condition is not None:
             session = self.running(self._session)
-            self._where = PairCondition(self._condition, len(self._types[0]), Evaluator([self._condition], session))
+            self._where = sides.PairCondition(
+                self._condition, len(self._types[0]), Evaluator([self._condition], session)
+            )
 
-    def _side(self, index: int) -> Side:
+    def _side(self, index: int) -> sides.Side:
         keyed, ttl_ms = self.context.keyed, self.ttl_ms[index]
         table = keyed.table(SIDES[index])
-        side = build_side(table, self._types[index], self._ids[index], ttl_ms > 0)
+        side = sides.build_side(table, self._types[index], self._ids[index], ttl_ms > 0)
         columns = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
         if columns is not None and columns.num_rows:
             self._take_columns(columns, index, table, side.zeros)
             self._taken[COLUMN_STATES[index]] = columns.slice(0, 0)
-        if isinstance(side, Expiring):
+        if isinstance(side, sides.Expiring):
             side.begin(TimerQueue(keyed.table(EXPIRIES[index])), ttl_ms, self.context.now_ms())
         return side
 
     def _take_columns(self, columns: pa.Table, index: int, table: KeyedTable, zeros: Zeros) -> None:
         """Import the state of one side from a `ColumnJoinOperator`. All of its rows count as written now."""
         width, entries = len(self._nulls_match), table.entries(None)
-        of_key = SideKeys(range(width), self._nulls_match)
+        of_key = sides.SideKeys(range(width), self._nulls_match)
         for batch in columns.to_batches(max_chunksize=_ROWS_AT_ONCE):
             keys = of_key.of(batch)
             rows = to_canonical_rows(batch.columns[width:], self._types[index], len(keys), zeros)
@@ -187,7 +176,7 @@ class JoiningOperator(EvaluatingOperator):
                 stored = entries.get(key)
                 if stored is None:
                     stored = entries[key] = {}
-                stored.setdefault(row, [0, 0])[COUNT] += 1
+                stored.setdefault(row, [0, 0])[sides.COUNT] += 1
             table.mark(None, set(keys))
             if table.settle is not None:
                 table.settle()
@@ -203,13 +192,13 @@ class JoiningOperator(EvaluatingOperator):
 
     def next_timer_ms(self) -> int | None:
         """Return when the next rows expire."""
-        due = [side.next_timer_ms() for side in self._sides if isinstance(side, Expiring)]
+        due = [side.next_timer_ms() for side in self._sides if isinstance(side, sides.Expiring)]
         return min((timer_ms for timer_ms in due if timer_ms is not None), default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
         """Remove expired rows."""
         for side in self._sides:
-            if isinstance(side, Expiring):
+            if isinstance(side, sides.Expiring):
                 side.fire(now_ms)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -218,18 +207,18 @@ class JoiningOperator(EvaluatingOperator):
         columns = records.columns
         mine, other = self._sides[input_index], self._sides[1 - input_index]
         finder = self._finders[input_index]
-        keys = [NO_MATCH if finder.matches_nothing(key) else key for key in finder.of(columns)]
+        keys = [sides.NO_MATCH if finder.matches_nothing(key) else key for key in finder.of(columns)]
         changed = set(keys)
-        changed.discard(NO_MATCH)
+        changed.discard(sides.NO_MATCH)
         for side in self._sides:
-            if isinstance(side, Expiring):
+            if isinstance(side, sides.Expiring):
                 side.look(changed, self.context.now_ms())
         rows = to_canonical_rows(columns.columns[: len(mine.types)], mine.types, len(records), mine.zeros)
         kinds = records.kinds if records.kinds is not None else bytes(len(records))
         changes_matches = self.changes_matches(input_index == 0)
-        written = other if changes_matches and isinstance(other, Expiring) else None
-        for start, stop in runs(other, keys):
-            pairs = Pairs(other, keys, start, stop)
+        written = other if changes_matches and isinstance(other, sides.Expiring) else None
+        for start, stop in sides.runs(other, keys):
+            pairs = sides.Pairs(other, keys, start, stop)
             try:
                 if self._where is not None:
                     pairs.keep(self._where, columns, input_index == 0)
@@ -239,12 +228,12 @@ class JoiningOperator(EvaluatingOperator):
             for row in range(start, stop):
                 kind, key = kinds[row], keys[row]
                 goes = kind in (UPDATE_BEFORE, DELETE)
-                counts = key is not NO_MATCH and mine.counts(key, rows[row], goes)
+                counts = key is not sides.NO_MATCH and mine.counts(key, rows[row], goes)
                 matches = self.join_row(row, kind, pairs, input_index == 0, counts, sent)
                 if written is not None and counts:
                     for position in pairs.of(row):
                         written.write(key, pairs.rows[position])
-                if key is not NO_MATCH:
+                if key is not sides.NO_MATCH:
                     mine.add(key, rows[row], -1 if goes else 1, matches)
             if sent.kinds:
                 self.output.collect(self._rows(columns, pairs, sent, input_index == 0))
@@ -252,7 +241,7 @@ class JoiningOperator(EvaluatingOperator):
         if changes_matches:
             other.mark({key for key in changed if key in other.entries})
 
-    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+    def join_row(self, row: int, kind: int, pairs: sides.Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
         """Emit the changes caused by a row of the batch, and update the entries of its matches. Returns the number of
         matches.
 
@@ -264,7 +253,7 @@ class JoiningOperator(EvaluatingOperator):
         """Return whether rows of this side change the stored entries of their matches."""
         raise NotImplementedError
 
-    def _rows(self, columns: pa.RecordBatch, pairs: Pairs, sent: Sent, is_left: bool) -> ColumnBatch:
+    def _rows(self, columns: pa.RecordBatch, pairs: sides.Pairs, sent: Sent, is_left: bool) -> ColumnBatch:
         gives_mine = is_left or self.gives_right
         gives_other = not is_left or self.gives_right
         width = len(self._types[0 if is_left else 1])
@@ -293,24 +282,24 @@ class JoinOperator(JoiningOperator):
         """See `JoiningOperator`."""
         return self._keeps[1 if is_left else 0]
 
-    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+    def join_row(self, row: int, kind: int, pairs: sides.Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
         """See `JoiningOperator`."""
         keeps_mine, keeps_other = self._keeps if is_left else self._keeps[::-1]
         entries, positions = pairs.entries, pairs.of(row)
-        matches = sum(entries[index][COUNT] for index in positions)
+        matches = sum(entries[index][sides.COUNT] for index in positions)
         goes = kind in (UPDATE_BEFORE, DELETE)
         as_kind = kind
         if keeps_mine or (keeps_other and not goes):
             as_kind = DELETE if goes else INSERT
         if not (keeps_other and counts):
             for position in positions:
-                sent.add(row, position, as_kind, entries[position][COUNT])
+                sent.add(row, position, as_kind, entries[position][sides.COUNT])
         else:
             for position in positions:
                 entry = entries[position]
-                is_alone = entry[MATCHES] == (1 if goes else 0)
-                entry[MATCHES] += -1 if goes else 1
-                _swap(row, position, as_kind, entry[COUNT], is_alone, sent)
+                is_alone = entry[sides.MATCHES] == (1 if goes else 0)
+                entry[sides.MATCHES] += -1 if goes else 1
+                _swap(row, position, as_kind, entry[sides.COUNT], is_alone, sent)
         if keeps_mine and matches <= 0:
             sent.add(row, None, as_kind)
         return matches
@@ -343,11 +332,11 @@ class SemiJoinOperator(JoiningOperator):
         """See `JoiningOperator`."""
         return not is_left
 
-    def join_row(self, row: int, kind: int, pairs: Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
+    def join_row(self, row: int, kind: int, pairs: sides.Pairs, is_left: bool, counts: bool, sent: Sent) -> int:
         """See `JoiningOperator`."""
         entries, positions, is_anti = pairs.entries, pairs.of(row), self._join_type is JoinType.ANTI
         if is_left:
-            matches = sum(entries[index][COUNT] for index in positions)
+            matches = sum(entries[index][sides.COUNT] for index in positions)
             if (matches <= 0) == is_anti:
                 sent.add(row, None, kind)
             return matches
@@ -356,10 +345,10 @@ class SemiJoinOperator(JoiningOperator):
             kind = INSERT if goes else DELETE
         for position in positions if counts else ():
             entry = entries[position]
-            before = entry[MATCHES]
-            entry[MATCHES] += -1 if goes else 1
-            if (before <= 0) != (entry[MATCHES] <= 0):
-                sent.add(None, position, kind, entry[COUNT])
+            before = entry[sides.MATCHES]
+            entry[sides.MATCHES] += -1 if goes else 1
+            if (before <= 0) != (entry[sides.MATCHES] <= 0):
+                sent.add(None, position, kind, entry[sides.COUNT])
         return 0
 
 
@@ -397,7 +386,7 @@ class ColumnJoinOperator(EvaluatingOperator):
     def initialize_state(self) -> None:
         """Load the restored rows."""
         super().initialize_state()
-        self._sides = (HeldColumns(len(self._nulls_match)), HeldColumns(len(self._nulls_match)))
+        self._sides = (sides.HeldColumns(len(self._nulls_match)), sides.HeldColumns(len(self._nulls_match)))
         self._key_names = tuple(f"key.{position}" for position in range(len(self._nulls_match)))
         for index, side in enumerate(self._sides):
             restored = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
@@ -413,8 +402,8 @@ class ColumnJoinOperator(EvaluatingOperator):
         rows: list[tuple[Any, ...]] = []
         for key, stored in self.context.keyed.table(SIDES[index]).drop(None).items():
             for row, entry in stored.items():
-                keys += [key] * entry[COUNT]
-                rows += [row] * entry[COUNT]
+                keys += [key] * entry[sides.COUNT]
+                rows += [row] * entry[sides.COUNT]
         if rows:
             of_keys = [keys] if len(self._key_types) == 1 else list(zip(*keys, strict=True))
             columns = [
@@ -452,7 +441,7 @@ class ColumnJoinOperator(EvaluatingOperator):
                 raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         mine.add(hashes, rows.to_keep())
 
-    def _send_all(self, rows: UncutRows, matches: Matches, other: HeldColumns, is_left: bool) -> None:
+    def _send_all(self, rows: UncutRows, matches: sides.Matches, other: sides.HeldColumns, is_left: bool) -> None:
         for start, stop in matches.runs(_PAIRS_MAX):
             positions, numbers = matches.pairs(start, stop)
             if len(positions):
@@ -474,7 +463,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         own = pa.RecordBatch.from_arrays(filtered.columns[len(keys) :], filtered.schema.names[len(keys) :])
         return UncutRows(filtered.columns[: len(keys)], ColumnData(own), rows.names)
 
-    def _send(self, rows: UncutRows, positions: Any, other: HeldColumns, numbers: Any, is_left: bool) -> None:
+    def _send(self, rows: UncutRows, positions: Any, other: sides.HeldColumns, numbers: Any, is_left: bool) -> None:
         if self._evaluator is not None:
             holds = self._holds(rows, positions, other, numbers, is_left)
             positions, numbers = positions[holds], numbers[holds]
@@ -487,7 +476,7 @@ class ColumnJoinOperator(EvaluatingOperator):
         arrays = [*mine, *theirs] if is_left else [*theirs, *mine]
         self.output.collect(ColumnBatch(pa.RecordBatch.from_arrays(arrays, self._names)))
 
-    def _holds(self, rows: UncutRows, positions: Any, other: HeldColumns, numbers: Any, is_left: bool) -> Any:
+    def _holds(self, rows: UncutRows, positions: Any, other: sides.HeldColumns, numbers: Any, is_left: bool) -> Any:
         """Return for which pairs the condition is true."""
         assert self._evaluator is not None
         keys, width = len(self._key_names), len(self._types[0])

@@ -26,17 +26,7 @@ from penstock.sql.data.types import BooleanType, DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator, compile_expression
 from penstock.sql.functions.definition import Session
-from penstock.sql.logical.nodes import (
-    ALL_ROWS,
-    AggregateCall,
-    Aggregated,
-    MatchedExpression,
-    MatchTime,
-    Navigation,
-    RowReference,
-    SortKey,
-    Variable,
-)
+from penstock.sql.logical import nodes
 from penstock.sql.stream.aggregates.accumulators import build_accumulator
 from penstock.sql.stream.rows.rows import sort_keys
 from penstock.sql.typed import Constant, Field, FunctionCall, Typed, conjuncts, transformed
@@ -64,19 +54,19 @@ class KeptRows:
             self.expressions.append(expression)
         return self.expressions.index(expression)
 
-    def refer(self, references: Sequence[RowReference]) -> None:
+    def refer(self, references: Sequence[nodes.RowReference]) -> None:
         """Keep the values that these references read."""
         for reference in references:
             match reference:
-                case Navigation():
+                case nodes.Navigation():
                     self.column(reference.column)
-                case Aggregated(call=call):
+                case nodes.Aggregated(call=call):
                     for operand in call.operands:
                         if not isinstance(operand, Constant):
                             self.place(operand)
                     if call.condition is not None:
                         self.place(call.condition)
-                case MatchTime():
+                case nodes.MatchTime():
                     pass
 
 
@@ -101,7 +91,7 @@ class Matched:
 Reader: TypeAlias = Callable[[Matched], Any]
 
 
-def build_reader(reference: RowReference, names: Sequence[str], defined: str | None, kept: KeptRows) -> Reader:
+def build_reader(reference: nodes.RowReference, names: Sequence[str], defined: str | None, kept: KeptRows) -> Reader:
     """Return a function that evaluates a reference.
 
     Args:
@@ -110,17 +100,17 @@ def build_reader(reference: RowReference, names: Sequence[str], defined: str | N
         defined: the variable that the current row would belong to.
         kept: the positions of values in kept rows.
     """
-    if isinstance(reference, Navigation):
+    if isinstance(reference, nodes.Navigation):
         return _navigated(
             reference, _build_row_selector(reference.variable, names, defined), kept.column(reference.column)
         )
-    if isinstance(reference, Aggregated):
+    if isinstance(reference, nodes.Aggregated):
         return _aggregated(reference.call, _build_row_selector(reference.variable, names, defined), kept)
     return lambda matched: None if matched.time_ms is None else matched.time_ms * _MILLISECOND_NS
 
 
 def _build_row_selector(variable: str, names: Sequence[str], defined: str | None) -> Callable[[Matched], Sequence[Row]]:
-    if variable == ALL_ROWS:
+    if variable == nodes.ALL_ROWS:
 
         def all_rows(matched: Matched) -> Sequence[Row]:
             rows = [row for name in names for row in matched.rows.get(name, ())]
@@ -137,7 +127,7 @@ def _build_row_selector(variable: str, names: Sequence[str], defined: str | None
     return lambda matched: matched.rows.get(variable, ())
 
 
-def _navigated(reference: Navigation, rows_of: Callable[[Matched], Sequence[Row]], position: int) -> Reader:
+def _navigated(reference: nodes.Navigation, rows_of: Callable[[Matched], Sequence[Row]], position: int) -> Reader:
     offset = reference.offset
     index = offset if reference.is_first else -1 - offset
 
@@ -151,7 +141,7 @@ def _navigated(reference: Navigation, rows_of: Callable[[Matched], Sequence[Row]
     return read_current if reference.is_current else read
 
 
-def _aggregated(call: AggregateCall, rows_of: Callable[[Matched], Sequence[Row]], kept: KeptRows) -> Reader:
+def _aggregated(call: nodes.AggregateCall, rows_of: Callable[[Matched], Sequence[Row]], kept: KeptRows) -> Reader:
     accumulator = build_accumulator(call, False)
     positions = [None if isinstance(operand, Constant) else kept.place(operand) for operand in call.operands]
     constants = [operand.value if isinstance(operand, Constant) else None for operand in call.operands]
@@ -175,10 +165,10 @@ class SplitCondition:
     """`of_row`: the part over the input columns; `of_match`: the part over row references. None if all rows pass."""
 
     of_row: Typed | None
-    of_match: MatchedExpression | None
+    of_match: nodes.MatchedExpression | None
 
 
-def split(variable: Variable, is_first: bool, session: Session) -> SplitCondition:
+def split(variable: nodes.Variable, is_first: bool, session: Session) -> SplitCondition:
     """Split a condition. Every row is offered to the first variable; for others, a part that can fail goes to
     `of_match`.
     """
@@ -194,7 +184,7 @@ def split(variable: Variable, is_first: bool, session: Session) -> SplitConditio
             of_match.append(part)
         else:
             of_row.append(rewritten)
-    rest = MatchedExpression(_conjoin(of_match), references) if of_match else None
+    rest = nodes.MatchedExpression(_conjoin(of_match), references) if of_match else None
     return SplitCondition(_conjoin(of_row) if of_row else None, rest)
 
 
@@ -202,17 +192,17 @@ def _conjoin(parts: Sequence[Typed]) -> Typed:
     return parts[0] if len(parts) == 1 else FunctionCall(BooleanType(), "AND", tuple(parts))
 
 
-def _over_columns(part: Typed, references: Sequence[RowReference]) -> Typed | None:
+def _over_columns(part: Typed, references: Sequence[nodes.RowReference]) -> Typed | None:
     """Return a part as an expression over the input columns; None if it reads other rows than the current one."""
     read = [references[node.index] for node in part.walk() if isinstance(node, Field)]
-    if not all(isinstance(reference, Navigation) and reference.is_current for reference in read):
+    if not all(isinstance(reference, nodes.Navigation) and reference.is_current for reference in read):
         return None
 
     def column(node: Typed) -> Typed:
         if not isinstance(node, Field):
             return node
         reference = references[node.index]
-        assert isinstance(reference, Navigation)
+        assert isinstance(reference, nodes.Navigation)
         return replace(node, index=reference.column)
 
     return transformed(part, column)
@@ -235,7 +225,11 @@ class Conditions:
     """The `of_match` conditions of all variables, by their positions in the pattern."""
 
     def __init__(
-        self, variables: Sequence[Variable], parts: Sequence[SplitCondition], kept_rows: KeptRows, session: Session
+        self,
+        variables: Sequence[nodes.Variable],
+        parts: Sequence[SplitCondition],
+        kept_rows: KeptRows,
+        session: Session,
     ) -> None:
         names = [variable.name for variable in variables]
         self._of_match: dict[int, MatchedValues] = {}
@@ -281,19 +275,19 @@ class MatchSpecification:
     names: tuple[str, ...]
     types: tuple[DataType, ...]
     partition: tuple[int, ...]
-    order: tuple[SortKey, ...]
-    pattern: tuple[Variable, ...]
+    order: tuple[nodes.SortKey, ...]
+    pattern: tuple[nodes.Variable, ...]
     strategy: SkipStrategy
     within_ms: int | None
-    measures: tuple[MatchedExpression, ...]
+    measures: tuple[nodes.MatchedExpression, ...]
 
 
-def build_pattern(variables: Sequence[Variable], within_ms: int | None) -> Pattern:
+def build_pattern(variables: Sequence[nodes.Variable], within_ms: int | None) -> Pattern:
     """Convert variables to stages of the pattern engine. Rows of one variable are strictly contiguous."""
     return Pattern(tuple(_stage(number, variable) for number, variable in enumerate(variables)), within_ms)
 
 
-def _stage(number: int, variable: Variable) -> Stage:
+def _stage(number: int, variable: nodes.Variable) -> Stage:
     is_fixed = variable.least == variable.most or (variable.least, variable.most) == (0, 1)
     times = Times(
         max(1, variable.least),
@@ -360,20 +354,22 @@ class MatchProgram:
         return self._measures(matches)
 
 
-def _partition(specification: MatchSpecification) -> list[MatchedExpression]:
+def _partition(specification: MatchSpecification) -> list[nodes.MatchedExpression]:
     """Return the partition columns, which are the same in all rows of a match."""
     expressions = []
     for index in specification.partition:
         kind = specification.types[index]
-        expressions.append(MatchedExpression(Field(kind, 0), (Navigation(ALL_ROWS, index, kind, True),)))
+        expressions.append(
+            nodes.MatchedExpression(Field(kind, 0), (nodes.Navigation(nodes.ALL_ROWS, index, kind, True),))
+        )
     return expressions
 
 
-def _joined(expressions: Sequence[MatchedExpression]) -> tuple[list[Typed], list[RowReference]]:
+def _joined(expressions: Sequence[nodes.MatchedExpression]) -> tuple[list[Typed], list[nodes.RowReference]]:
     """Rewrite expressions over one combined list of references. Returns both."""
-    references: list[RowReference] = []
+    references: list[nodes.RowReference] = []
 
-    def moved(expression: MatchedExpression) -> Typed:
+    def moved(expression: nodes.MatchedExpression) -> Typed:
         for reference in expression.references:
             if reference not in references:
                 references.append(reference)

@@ -12,16 +12,7 @@ from typing import Final, TypeGuard
 
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.analyzer.select import find_origin_column, find_window_edges, group_keys, is_of_windows
-from penstock.sql.data.types import (
-    LENGTH_MAX,
-    BigIntType,
-    CharType,
-    DataType,
-    IntType,
-    SmallIntType,
-    TinyIntType,
-    VarCharType,
-)
+from penstock.sql.data import types
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.nodes import INSERTS, Changes, JoinType, TimeAttribute
 from penstock.sql.optimizer.pushdown import Calc, extract_join_keys
@@ -32,7 +23,12 @@ Keys = frozenset[frozenset[int]]
 _TELLING: Final = {"TUMBLE": (0, 1, 2), "HOP": (0, 1, 2), "CUMULATE": (1, 2), "SESSION": (1, 2)}
 _NONE: Keys = frozenset()
 #: integer types, the shortest first
-_WHOLE: Final[tuple[type[DataType], ...]] = (TinyIntType, SmallIntType, IntType, BigIntType)
+_WHOLE: Final[tuple[type[types.DataType], ...]] = (
+    types.TinyIntType,
+    types.SmallIntType,
+    types.IntType,
+    types.BigIntType,
+)
 
 
 class UpsertKeys:
@@ -185,17 +181,17 @@ def find_column(expression: Typed) -> Field | None:
     return expression if isinstance(expression, Field) else None
 
 
-def _tells_apart(source: DataType, to: DataType) -> bool:
+def _tells_apart(source: types.DataType, to: types.DataType) -> bool:
     """Return whether a cast keeps distinct values distinct."""
     if source.nullable() == to.nullable():
         return True
     if type(source) in _WHOLE:
-        return type(to) in _WHOLE[_WHOLE.index(type(source)) :] or _is_text(to, LENGTH_MAX)
-    return isinstance(source, CharType | VarCharType) and _is_text(to, source.length)
+        return type(to) in _WHOLE[_WHOLE.index(type(source)) :] or _is_text(to, types.LENGTH_MAX)
+    return isinstance(source, types.CharType | types.VarCharType) and _is_text(to, source.length)
 
 
-def _is_text(kind: DataType, length: int) -> bool:
-    return isinstance(kind, VarCharType) and kind.length >= length
+def _is_text(kind: types.DataType, length: int) -> bool:
+    return isinstance(kind, types.VarCharType) and kind.length >= length
 
 
 def _joined(node: logical.Join, left: Keys, right: Keys, calls: Calls) -> Keys:

@@ -23,14 +23,7 @@ from penstock.runtime.operators.columnar.windows import (
     read_times,
 )
 from penstock.runtime.records import Batch
-from penstock.runtime.windowing.assigners import (
-    AlignedAssigner,
-    CumulativeEventTimeWindows,
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    time_of_sessions,
-)
+from penstock.runtime.windowing import assigners
 from penstock.sql.data.arrow import arrow_type, milliseconds
 from penstock.sql.data.datetimes import to_moments
 from penstock.sql.data.types import DataType
@@ -198,7 +191,7 @@ class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOpera
     """Aggregates of SESSION windows. `gap`: the gap that ends a session, in ms."""
 
     def __init__(self, windows: ColumnWindows, gap: int) -> None:
-        ColumnarSessionOperator.__init__(self, windows.key(), EventTimeSessionWindows(gap), [])
+        ColumnarSessionOperator.__init__(self, windows.key(), assigners.EventTimeSessionWindows(gap), [])
         self.begin(windows, False)
 
     def next_end(self) -> int | None:
@@ -208,7 +201,7 @@ class ColumnSessionAggregateOperator(ColumnWindowsOperator, ColumnarSessionOpera
     def process_watermark(self, timestamp: int) -> None:
         """See `ColumnWindowsOperator`."""
         is_processing = self._windows.time.is_processing
-        super().process_watermark(timestamp if is_processing else time_of_sessions(timestamp))
+        super().process_watermark(timestamp if is_processing else assigners.time_of_sessions(timestamp))
 
     def fire_until(self, timestamp: int) -> None:
         """See `ColumnWindowsOperator`."""
@@ -271,11 +264,11 @@ class ColumnWindowsOfRowsOperator(ColumnWindowsOperator):
             self.emit(table.take(pa.array(order)), read_times(table, START)[order], ends[order])
 
 
-def _assigner(kind: str, sizes: Sequence[int], offset: int) -> AlignedAssigner:
+def _assigner(kind: str, sizes: Sequence[int], offset: int) -> assigners.AlignedAssigner:
     if kind == TUMBLE:
         (size,) = sizes
-        return TumblingEventTimeWindows(size, offset % size)
+        return assigners.TumblingEventTimeWindows(size, offset % size)
     step, size = sizes
     if kind == "HOP":
-        return SlidingEventTimeWindows(size, step, offset % step)
-    return CumulativeEventTimeWindows(size, step, offset % size)
+        return assigners.SlidingEventTimeWindows(size, step, offset % step)
+    return assigners.CumulativeEventTimeWindows(size, step, offset % size)

@@ -34,12 +34,7 @@ from penstock.sql.stream.aggregates.accumulators import check_windowed
 from penstock.sql.stream.aggregates.kernels import GROUPED, is_by_kernel
 from penstock.sql.stream.planning.options import Optimization
 from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, by_columns, name_columns
-from penstock.sql.stream.windows.columnar import (
-    ColumnSessionAggregateOperator,
-    ColumnWindowAggregateOperator,
-    ColumnWindows,
-    ColumnWindowsOfRowsOperator,
-)
+from penstock.sql.stream.windows import columnar
 from penstock.sql.stream.windows.session_table import EmittingWindowOperator, SessionTableOperator
 from penstock.sql.stream.windows.window_aggregate import WindowAggregateOperator, WindowTableOperator, WindowTime
 from penstock.sql.typed import Field, Typed, transformed
@@ -135,7 +130,7 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
         rows = table_stream(window, planning) if is_right_above else planning.stream(node.input, retracts)
         return _by_row(node, rows, planning, changes, wants_before)
     keys = tuple(-1 - edges[key] if key in edges else key for key in node.keys)
-    windows = ColumnWindows(
+    windows = columnar.ColumnWindows(
         keys,
         WindowTime.of(window),
         node.calls,
@@ -147,11 +142,11 @@ def aggregate_stream(node: Aggregate, planning: Planning, wants_before: bool) ->
     edge_keys = {edge: key for key, edge in edges.items()}
     operator: Factory
     if not is_right_above:
-        operator = partial(ColumnWindowsOfRowsOperator, windows, edge_keys[0], edge_keys[1])
+        operator = partial(columnar.ColumnWindowsOfRowsOperator, windows, edge_keys[0], edge_keys[1])
     elif window.kind == "SESSION":
-        operator = partial(ColumnSessionAggregateOperator, windows, window.sizes[0])
+        operator = partial(columnar.ColumnSessionAggregateOperator, windows, window.sizes[0])
     else:
-        operator = partial(ColumnWindowAggregateOperator, windows, window.kind, window.sizes, window.offset)
+        operator = partial(columnar.ColumnWindowAggregateOperator, windows, window.kind, window.sizes, window.offset)
     return _added(node, operator, inner, windows.groups(), planning)
 
 
