@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from penstock.base.options import RUNTIME_MODE
@@ -10,7 +11,6 @@ from penstock.plan.stream_graph import Plan
 from penstock.sql.executor import CollectingJob, Executor, Job
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import Node, Write
-from penstock.sql.spark.executor import BatchExecutor
 from penstock.sql.stream.executor import StreamExecutor
 from penstock.sql.tables.connector import Connectors
 
@@ -20,7 +20,13 @@ class ExecutorOfMode:
 
     def __init__(self, connectors: Connectors) -> None:
         self._streams: Executor = StreamExecutor(connectors)
-        self._batches: Executor = BatchExecutor(connectors)
+        self._connectors = connectors
+
+    @cached_property
+    def _batches(self) -> Executor:
+        from penstock.sql.spark.executor import BatchExecutor  # imports PySpark
+
+        return BatchExecutor(self._connectors)
 
     def _select_executor(self, options: Mapping[str, str]) -> Executor:
         return self._batches if options.get(RUNTIME_MODE.key(), "").upper() == "BATCH" else self._streams

@@ -14,7 +14,6 @@ from typing import Any
 from penstock.base.errors import WrongTypeError
 from penstock.base.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from penstock.base.types import RowKind
-from penstock.drivers.spark.frames import arrow_schema
 from penstock.plan.transformation import Upstream
 from penstock.sql.analyzer.calls import Calls
 from penstock.sql.analyzer.select import project
@@ -390,5 +389,7 @@ def _form(type_info: TypeInformation) -> tuple[Form, RowType]:
 
 def frame_type(frame: Any) -> RowTypeInfo:
     """Return the type of a data frame's rows. Raises `UnsupportedError` for a column that tables do not support."""
+    from penstock.drivers.spark.frames import arrow_schema  # imports PySpark
+
     schema = arrow_schema(frame.schema)
     return row_type_info(schema.names, [logical_type(column_type) for column_type in schema.types])

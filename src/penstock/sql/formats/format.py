@@ -144,30 +144,40 @@ class TableFormat:
 
 
 class Formats:
-    """Formats by name."""
+    """Formats by name.
 
-    def __init__(self, *formats: TableFormat) -> None:
-        self._formats = {table_format.name: table_format for table_format in formats}
+    Args:
+        built_in: creates the format of a name when a table first uses it.
+    """
+
+    def __init__(self, built_in: Mapping[str, Callable[[], TableFormat]]) -> None:
+        self._built_in = built_in
+        self._formats: dict[str, TableFormat] = {}
 
     def __iter__(self) -> Iterator[TableFormat]:
-        return iter(self._formats.values())
+        return (table_format for name in self._built_in if (table_format := self._get(name)) is not None)
+
+    def _get(self, name: str) -> TableFormat | None:
+        if name not in self._formats and name in self._built_in:
+            self._formats[name] = self._built_in[name]()
+        return self._formats.get(name)
 
     def find(self, options: TableOptions) -> tuple[TableFormat, TableOptions]:
         """Return the format of a table, and the format's options. Raises `ValidationError` for an unknown format."""
         name = options.required(FORMAT)
-        if name not in self._formats:
+        if (table_format := self._get(name)) is None:
             raise ValidationError(
                 f"Could not find any format '{name}' for table {options.title}: there are "
-                f"{', '.join(sorted(self._formats))}"
+                f"{', '.join(sorted(self._built_in))}"
             )
-        table_format, below = self._formats[name], options.below(f"{name}.")
+        below = options.below(f"{name}.")
         for option in table_format.options:
             below.read(option)
         return table_format, below
 
     def option_keys(self, options: TableOptions) -> list[str]:
         """Return the prefixed option keys of a table's format; empty if the format is unknown."""
-        table_format = self._formats.get(options.get(FORMAT.key(), ""))
+        table_format = self._get(options.get(FORMAT.key(), ""))
         return (
             [] if table_format is None else [f"{table_format.name}.{option.key()}" for option in table_format.options]
         )

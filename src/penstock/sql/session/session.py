@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from functools import cache, partial
@@ -40,8 +40,6 @@ from penstock.sql.logical.explain import plan_text
 from penstock.sql.logical.nodes import Node, PlanColumn, RowSchema, Write
 from penstock.sql.logical.properties import allow_plans
 from penstock.sql.session.result import RawContent, ResultKind, Tableau, TableResult
-from penstock.sql.spark.relations import TYPE as SPARK
-from penstock.sql.spark.relations import spark_catalog
 from penstock.sql.user_functions.declare import define, load
 from penstock.sql.user_functions.definition import UserFunction
 
@@ -284,6 +282,12 @@ def _key(path: FunctionPath) -> FunctionPath:
 IN_MEMORY: Final = "generic_in_memory"
 
 
+def _create_spark_catalog(settings: Callable[[], Mapping[str, str]], name: str, options: dict[str, str]) -> Catalog:
+    from penstock.sql.spark.relations import spark_catalog  # imports PySpark
+
+    return spark_catalog(settings, name, options)
+
+
 def _in_memory(name: str, options: dict[str, str]) -> Catalog:
     unknown = sorted(options.keys() - {"type", "default-database"})
     if unknown:
@@ -311,7 +315,7 @@ class TableSession:
         self.catalog_factories: dict[str, CatalogFactory] = {
             IN_MEMORY: _in_memory,
             FILE: file_catalog,
-            SPARK: partial(spark_catalog, config.to_map),
+            "spark": partial(_create_spark_catalog, config.to_map),
         }
         self.catalog_descriptors = {catalog.name: CatalogDescriptor(catalog.name, {"type": IN_MEMORY})}
         #: the inserts since BEGIN STATEMENT SET, until END

@@ -548,17 +548,28 @@ class TableConnector:
 
 
 class Connectors:
-    """Connectors by name."""
+    """Connectors by name.
 
-    def __init__(self, *connectors: TableConnector) -> None:
+    Args:
+        connectors: connectors, which replace built-in ones of the same name.
+        built_in: creates the built-in connector of a name when a table first uses it. A connector's module imports
+            the client library of its system, and most programs use one or two connectors.
+    """
+
+    def __init__(
+        self, *connectors: TableConnector, built_in: Mapping[str, Callable[[], TableConnector]] | None = None
+    ) -> None:
         self._connectors = {connector.name: connector for connector in connectors}
+        self._built_in = {} if built_in is None else built_in
 
     def names(self) -> list[str]:
         """Return the possible values of the option `connector`."""
-        return sorted(self._connectors)
+        return sorted({*self._connectors, *self._built_in})
 
     def find(self, name: str) -> TableConnector | None:
         """Return the connector with this name."""
+        if name not in self._connectors and name in self._built_in:
+            self._connectors[name] = self._built_in[name]()
         return self._connectors.get(name)
 
     def scan(self, node: Scan) -> TableScan:
@@ -618,9 +629,9 @@ class Connectors:
                 f"Table options of {options.title} do not contain an option key 'connector' for discovering a "
                 f"connector. Set it in WITH; there are {known}"
             )
-        if name not in self._connectors:
+        if (connector := self.find(name)) is None:
             raise ValidationError(f"Could not find any connector '{name}' for table {options.title}: there are {known}")
-        return self._connectors[name]
+        return connector
 
 
 def _check_metadata(title: str, node: Scan | Write, known: Mapping[str, DataType], *, is_read: bool) -> None:
