@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java postgres browser page page-images check format test demo bench bench-guard sim reference options connectors functions lock clean
+.PHONY: help env java postgres browser page page-images check format test demo bench bench-guard sim docs options connectors functions lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so four processes are worth having on two cores.
@@ -16,6 +16,7 @@ TEST_RUN := $(if $(PACKAGES),scripts/packages $(PACKAGES),$(RUN))
 STAMP := .venv/.up-to-date
 BENCH_STAMP := .venv/.has-bench
 CLASSES := build/spark-classes$(PACKAGES:%=-%).jsa
+DOCS := build/docs-environment/.made
 SERVERS := build/servers
 REWRITTEN := build/tests-rewritten
 
@@ -67,6 +68,9 @@ $(REWRITTEN): $(STAMP)
 	@mkdir -p $(@D)
 	@touch $@
 
+$(DOCS): requirements-docs.lock scripts/docs
+	@scripts/docs --install
+
 $(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/cli/trial/*.py)
 	@$(RUN) python -m tests.servers.install
 	@mkdir -p $(@D)
@@ -76,7 +80,7 @@ test: env java postgres ## all checks, then all tests (PYTEST_ARGS="-k window" n
 	@scripts/page --if-possible
 	@scripts/browser --install >/dev/null || true
 	@$(TEST_RUN) true
-	@$(MAKE) -j 2 check $(REWRITTEN) $(CLASSES) $(SERVERS)
+	@$(MAKE) -j 2 check $(REWRITTEN) $(CLASSES) $(SERVERS) $(DOCS)
 	@$(TEST_RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 demo: env java ## a real job on Spark that loses a worker and still comes out right
@@ -91,8 +95,8 @@ bench-guard: $(BENCH_STAMP) java ## fail when throughput fell (BENCH_ARGS='--bas
 sim: env ## simulated clusters, one a seed (SEEDS=1000)
 	@$(RUN) penstock-sim --seeds $(SEEDS)
 
-reference: env ## the API reference as HTML, in build/reference
-	@$(RUN) python scripts/reference.py build/reference
+docs: ## build the documentation site with the API reference, and check its links
+	@scripts/docs
 
 options: env ## write the page of all options from the code
 	@$(RUN) python scripts/options.py docs/options.md
