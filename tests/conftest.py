@@ -31,7 +31,7 @@ LONG = (
     "tests/datastream/test_tempos_agree.py",
     "tests/examples/",
     "tests/server/page/",
-    "tests/test_reference.py",
+    "tests/test_docs_site.py",
     "tests/cli/trial/",
 )
 
