@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help env java postgres browser page page-images check format test demo bench bench-guard sim docs options connectors functions lock clean
+.PHONY: help env java postgres browser page page-images check format ready test test-all demo bench bench-guard sim docs options connectors functions lock clean
 
 PYTEST_ARGS ?=
 # Much of a test on Spark is waiting, so four processes are worth having on two cores.
@@ -13,6 +13,9 @@ SEEDS ?= 100
 PACKAGES ?=
 RUN := scripts/run
 TEST_RUN := $(if $(PACKAGES),scripts/packages $(PACKAGES),$(RUN))
+PYTEST := $(TEST_RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+# A full run is one of all tests with the packages of the lock, see tests/selection.
+RECORD := $(if $(strip $(PYTEST_ARGS)$(PACKAGES)),,--record)
 STAMP := .venv/.up-to-date
 BENCH_STAMP := .venv/.has-bench
 CLASSES := build/spark-classes$(PACKAGES:%=-%).jsa
@@ -76,12 +79,17 @@ $(SERVERS): $(STAMP) $(wildcard tests/servers/*.py src/penstock/cli/trial/*.py)
 	@mkdir -p $(@D)
 	@touch $@
 
-test: env java postgres ## all checks, then all tests (PYTEST_ARGS="-k window" narrows them)
+ready: env java postgres
 	@scripts/page --if-possible
 	@scripts/browser --install >/dev/null || true
 	@$(TEST_RUN) true
 	@$(MAKE) -j 2 check $(REWRITTEN) $(CLASSES) $(SERVERS) $(DOCS)
-	@$(TEST_RUN) pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+test: ready ## all checks, then the tests that a change can break (PYTEST_ARGS="-k window" names others)
+	@$(PYTEST) $(PYTEST_ARGS)
+
+test-all: ready ## all checks, then all tests; records that they pass
+	@$(PYTEST) --all $(RECORD) $(PYTEST_ARGS)
 
 demo: env java ## a real job on Spark that loses a worker and still comes out right
 	@$(RUN) penstock demo

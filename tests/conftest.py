@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import uuid
-import zlib
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -17,13 +16,16 @@ from hypothesis import HealthCheck, settings
 from tests.class_archive import ARCHIVE, options
 from tests.many_runs import keep_temporary_files_in_memory
 from tests.servers.s3 import S3Server, s3_server
-from tests.simulation.fresh_seeds import commit_number, fresh_seeds
+from tests.simulation.fresh_seeds import fresh_seeds
 from tests.stores import OPTIONS_OF_STORE, STORES, at, is_proof_on_s3
 
 from penstock.base.secrets import known_secrets
 
 if TYPE_CHECKING:
     from tests.servers.kafka import KafkaCluster
+
+#: Chooses the tests of a run.
+pytest_plugins = ["tests.selection.plugin"]
 
 #: Files that take long though they start no Spark.
 LONG = (
@@ -41,10 +43,9 @@ TIMEOUT_ON_S3_S = 600
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--store s3`, `--whole`."""
+    """`--store s3`."""
     help = "where checkpoints and savepoints lie; with s3 only the tests run that keep theirs in `store_directory`"
     parser.addoption("--store", choices=STORES, default="local", help=help)
-    parser.addoption("--whole", action="store_true", help="run what most commits leave out, too (`one_in`)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,8 +77,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if is_proof_on_s3(item)]
         for item in items:
             item.add_marker(pytest.mark.timeout(TIMEOUT_ON_S3_S))
-    elif not config.getoption("--whole"):
-        items[:] = of_this_commit(config, items)
     on_spark = dict.fromkeys(_file(item) for item in items if item.get_closest_marker("spark"))
     long = dict.fromkeys(file for item in items if (file := _file(item)).startswith(LONG) and file not in on_spark)
     ranks = {file: (number + 0.5) / len(files) for files in (on_spark, long) for number, file in enumerate(files)}
@@ -86,20 +85,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _file(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
-
-
-def of_this_commit(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
-    """Without those of the tests marked `one_in(n)` that it is other commits' turn to run; who names a test runs it."""
-    named = [one for one in config.args if "::" in one]
-    left_out = {
-        item
-        for item in items
-        if (mark := item.get_closest_marker("one_in")) is not None
-        and (commit_number() + zlib.crc32(item.nodeid.encode())) % mark.args[0]
-        and not any(item.nodeid.startswith(one) for one in named)
-    }
-    config.hook.pytest_deselected(items=list(left_out))
-    return [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -18,7 +18,7 @@ from benchmarks.sweeps import maps, numbers
 from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 SPEC = EventsSpec(30_000)
 FIGURES = Figures("map + filter", "bare loop", 1_000, 2e6, 1e6, [0.5], [0.8, 0.7, 0.9], 0.2, 0.3, None, None)

@@ -16,7 +16,7 @@ from penstock.base.errors import OperationError
 from penstock.cli.main import main
 from penstock.cli.package_env import OWN, PACKAGES, chosen, installed, interpreter, list_distribution_files
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 SMALL = ["click", "xxhash"]
 #: What Penstock needs of others; without them the archive is quickly made.

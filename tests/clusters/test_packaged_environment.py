@@ -48,7 +48,7 @@ def master(tmp_path: Path) -> Iterator[str]:
             yield found[1]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 def test_executors_run_the_archives_python(packed: Packed, master: str, tmp_path: Path) -> None:
     """E8, G9: the command that was printed runs a job with checkpoints; its modules lie where Spark unpacked them."""
     settings = {

@@ -31,7 +31,7 @@ RECEIVE = (
 )
 SEND = "import socket, sys; socket.create_connection((sys.argv[1], 4000)).sendall(sys.argv[2].encode())"
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 apart = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
@@ -96,7 +96,6 @@ def test_who_listens_between_workers_reads_nothing(cluster: Standalone, finished
 
 
 @apart
-@pytest.mark.one_in(5)
 @pytest.mark.timeout(420)
 def test_output_is_equal_after_a_worker_a_link_and_the_driver_have_failed(cluster: Standalone) -> None:
     """E7, G8, G9: `tests.clusters.chaos` in short; who stood by on another host goes on from the last checkpoint."""
@@ -107,7 +106,6 @@ def test_output_is_equal_after_a_worker_a_link_and_the_driver_have_failed(cluste
     assert {fault.kind for fault in done.faults} == {*kinds}, said
 
 
-@pytest.mark.one_in(5)
 def test_micro_batches_run_on_a_local_cluster(tmp_path: Path) -> None:
     """E8, G9: its executors are processes of their own. Each record is made once, though several tasks read it."""
     settings = {**SPARK_SETTINGS, "spark.cores.max": "2", "restart-strategy.type": "none"}

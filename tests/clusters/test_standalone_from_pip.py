@@ -27,7 +27,7 @@ env.execute("words")
 #: The daemons and the session serve on loopback alone, and without pages.
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_MASTER_WEBUI_PORT": "0", "SPARK_WORKER_WEBUI_PORT": "0"}
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(8)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def commands_of_page() -> list[str]:

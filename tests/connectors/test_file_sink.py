@@ -30,7 +30,7 @@ from penstock.formats.json import JsonLinesEncoder, JsonLinesFormat
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.testing.connectors import SinkHost, read_source
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 BASE = BucketAssigner.base_path_bucket_assigner()
 
@@ -139,7 +139,6 @@ POLICIES = [
 ]
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("parallelisms", [[1], [2], [3, 1, 2]])
 def test_a_kill_before_any_call_changes_nothing_visible(

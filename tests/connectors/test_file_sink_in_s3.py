@@ -19,7 +19,7 @@ from penstock.connectors.file.sink import FileSink
 from penstock.formats.parquet import ParquetWriterFactory
 from penstock.testing.connectors import SINK_CASES, SinkHost, SinkUnderTest, check_sink
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.slow
 
 LARGE = "x" * (1 << 20)
 

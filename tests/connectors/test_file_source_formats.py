@@ -27,7 +27,7 @@ from penstock.formats.parquet import ParquetFormat
 from penstock.runtime.records import Batch
 from penstock.testing.connectors import ReaderHost, read_source
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.slow
 
 HUGE = "x" * 400_000
 

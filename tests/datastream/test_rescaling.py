@@ -34,7 +34,7 @@ from penstock.state.snapshot import read_operator
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.slow
 
 CHAINS = [(1, 4, 2, 3, 1), (4, 3, 1, 2)]
 BACKENDS = {"heap": ("hashmap",), "rocksdb": ("rocksdb",), "by turns": ("rocksdb", "hashmap")}

@@ -19,7 +19,7 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.runtime.batch.exchange import Rows
 from penstock.runtime.batch.task import BatchTask
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: Epochs of a pipeline at most, but for the last one.
 EPOCHS_MAX = 20

@@ -205,7 +205,7 @@ def check_nothing_stays(counted: list[tuple[str, Counter[str]]], *statuses: str)
     assert ended == [(status, {}) for status in statuses]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_a_failed_attempt_leaves_nothing(backend: str, counted: list[tuple[str, Counter[str]]]) -> None:
     """E6: whatever its operators are, and wherever their state is; so memory does not grow with the restarts."""
@@ -216,7 +216,7 @@ def test_a_failed_attempt_leaves_nothing(backend: str, counted: list[tuple[str, 
     check_nothing_stays(counted, *["CREATED"] * (1 + FAILURES), "FINISHED")
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_a_failed_attempt_of_queries_leaves_nothing(backend: str, counted: list[tuple[str, Counter[str]]]) -> None:
     """E6: as the DataStream API."""

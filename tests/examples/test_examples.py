@@ -20,7 +20,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "target", "parallelism", "tempo"), RUNS)
 def test_the_final_result_is_the_same_in_every_tempo(
     name: str, target: str, parallelism: int, tempo: str, tmp_path: Path

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.examples.pages import PAGES, ROOT, blocks_of, run_page, runs_on
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("page", runs_on("local"))

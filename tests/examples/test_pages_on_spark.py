@@ -11,7 +11,7 @@ from tests.examples.pages import PAGES, run_page, runs_on
 from tests.examples.shared_jvm import SharedJvm
 from tests.examples.test_wheel import OWN_JVM
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(8)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.examples.pages import PAGES, ROOT, TIMEOUT_S, run_page
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: What somebody reads first who has installed Penstock.
 FIRST_PAGES = ["README.md", "docs/quickstart.md", "docs/connectors.md"]

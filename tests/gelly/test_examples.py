@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.examples.tempos import TEMPOS, compare
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[2] / "examples" / "gelly"
 SCRIPTS = sorted(FOLDER.glob("[!_]*.py"))

@@ -21,7 +21,7 @@ def env_of() -> StreamExecutionEnvironment:
     return env.set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_functions_of_vertices() -> None:
     graph = Graph.from_collection(ROADS, env_of(), vertex_value_initializer=far)
     found = graph.run_vertex_centric_iteration(Compute(), Combine(), 10).get_vertices()

@@ -50,7 +50,7 @@ def test_bugs_in_modules_are_programs(seed: int) -> None:
             ast.parse(mutation.applied(every[path]))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_tests_of_a_module_import_it_or_are_beside_it() -> None:
     assert select_tests("src/penstock/sql/stream/joins/temporal.py")[0] == "tests/table/streaming/test_versions.py"
     for path in modules():

@@ -12,7 +12,7 @@ def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
     return [message.value() for message in kafka.read(topic)]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 def test_a_broker_serves_again_with_what_it_had_after_it_was_killed_and_after_it_was_stopped(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path, 1) as kafka:
         topic = kafka.create_topic()
@@ -43,7 +43,7 @@ def test_a_transaction_is_seen_when_it_is_committed(kafka: KafkaCluster) -> None
     assert values(kafka, topic) == [b"committed"]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 def test_three_brokers_serve_while_one_of_them_is_down(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path) as kafka:
         topic = kafka.create_topic(partitions=3)

@@ -17,7 +17,7 @@ from penstock.drivers.simulation.cli import main
 from penstock.drivers.simulation.invariants import WORDS
 from penstock.drivers.simulation.tempo_changes import TEMPOS, run_changing_seed
 
-pytestmark = pytest.mark.one_in(9)
+pytestmark = pytest.mark.slow
 
 FRESH_SEEDS = tries(30)
 A_TEST = 15
@@ -88,7 +88,6 @@ def test_command_replays_a_seed() -> None:
     assert "0 with violations" in shown.output
 
 
-@pytest.mark.one_in(9)
 @pytest.mark.parametrize("mutant", MUTANTS_OF_TEMPOS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant) -> None:
     kinds, first = MUTANTS_OF_TEMPOS[mutant]

@@ -16,7 +16,7 @@ from penstock.drivers.simulation.scenario import MODES
 from penstock.runtime.checkpoint import coordinator
 from penstock.runtime.checkpoint.savepoints import garbage
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 PAIRS = tries(30)
 #: Another job and other pairs for each commit.

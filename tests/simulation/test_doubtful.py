@@ -10,14 +10,13 @@ from tests.effort import tries
 from tests.simulation.doubtful import KINDS, PLANTED, run_doubtful
 from tests.simulation.fresh_seeds import commit_number
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: From 0 on, a planted bug is found in one of these.
 SEEDS_MAX = 60
 A_TEST = tries(40)
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_when_a_write_has_no_certain_end(kind: str) -> None:
     """G8, G9, G11: the job revokes the checkpoint before it begins again, so no job master ever begins from it."""

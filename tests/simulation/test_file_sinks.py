@@ -26,7 +26,7 @@ from penstock.drivers.simulation.outside_world import Outside, present
 from penstock.drivers.simulation.simulation import History, Simulation, run_seed
 from penstock.drivers.simulation.stepwise_history import run_batch_seed, run_stepwise_seed
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: Enough for every fault that concerns files.
 SEEDS = range(1, 260)
@@ -71,7 +71,6 @@ def test_bug_planted_in_epochs_and_batches_is_found(mutant: Mutant) -> None:
     assert not found_by.run(found_by.seed).violations
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("run", [run_stepwise_seed, run_batch_seed])
 def test_epochs_and_batches_write_files(run: Callable[[int], History]) -> None:
     """G9: tasks die or write late, the power fails, others are at work in the directories, and files vanish."""

@@ -17,7 +17,7 @@ from penstock.drivers.simulation.participants import KINDS
 from penstock.drivers.simulation.scenario import MODES, with_latency_markers
 from penstock.drivers.simulation.simulation import Simulation, run_seed
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: Enough for each kind of fault to happen.
 SEEDS = (*range(1_100, 1_200), 1_255)
@@ -92,7 +92,6 @@ def test_without_faults_nothing_is_lost_or_repeated() -> None:
         assert any(counter.total() for counter in expected.values()) or not history.commits
 
 
-@pytest.mark.one_in(3)
 def test_histories_keep_their_promises_and_meet_every_kind_of_fault() -> None:
     seen = set[str]()
     events = set[str]()

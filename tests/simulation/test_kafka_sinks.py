@@ -12,7 +12,7 @@ from tests.simulation.planting import Mutant
 
 from penstock.drivers.simulation import simulation
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: In the last ones a job that follows dies before it has looked for what the job before left open. In 57 a job begins
 #: from a savepoint that is older than a cancelled job. It does not know the transactions that the cancelled job has
@@ -22,7 +22,6 @@ STEPWISE_SEEDS = range(1, 61)
 STEPS_MAX = 10_000
 
 
-@pytest.mark.one_in(3)
 def test_histories_whose_sinks_write_to_kafka() -> None:
     """G9: jobs stop, change and go on; workers and job masters die, and some live on unknown to the others."""
     seen = Counter[str]()

@@ -14,7 +14,7 @@ from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("mutant", FOUND_IN_STREAMS, ids=lambda mutant: mutant.__name__)

@@ -13,7 +13,7 @@ from penstock.base import options
 from penstock.drivers.simulation.scenario import Leaving, draw_scenario, fault_free
 from penstock.drivers.simulation.simulation import Simulation
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 SEEDS = range(tries(40))
 
@@ -35,7 +35,6 @@ def test_no_record_is_lost_and_a_worker_that_leaves_gets_no_tasks() -> None:
     assert {"leaving", "left in order"} <= events.keys()
 
 
-@pytest.mark.one_in(5)
 def test_without_other_faults_tasks_that_have_the_time_leave_without_a_restart() -> None:
     """E2: a restart is what a failure leads to."""
     events = Counter[str]()

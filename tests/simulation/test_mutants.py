@@ -8,7 +8,7 @@ from tests.simulation.planting import Mutant
 from penstock.drivers.simulation import simulation
 from penstock.drivers.simulation.simulation import run_seed
 
-pytestmark = pytest.mark.one_in(9)
+pytestmark = pytest.mark.slow
 
 #: From the seed on that is known to find a mutant.
 SEEDS_MAX = 100
@@ -20,7 +20,6 @@ def test_there_are_enough_mutants() -> None:
     assert len(MUTANTS) >= 40
 
 
-@pytest.mark.one_in(12)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds, first = MUTANTS[mutant]

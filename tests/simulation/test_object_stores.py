@@ -14,7 +14,7 @@ from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
 from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 TEMPOS = {"streaming": run_seed, "epochs": run_stepwise_seed, "changing": run_changing_seed}
 

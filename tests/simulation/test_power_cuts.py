@@ -15,7 +15,7 @@ from penstock.drivers.simulation.simulation import run_seed
 from penstock.drivers.simulation.stepwise_history import run_stepwise_seed
 from penstock.drivers.simulation.tempo_changes import run_changing_seed
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 RUNS = {"sim": run_seed, "stepwise": run_stepwise_seed, "changing": run_changing_seed}
 #: Enough for cuts within a step of the store and after one.

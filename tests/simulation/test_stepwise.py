@@ -24,7 +24,7 @@ from penstock.drivers.simulation.stepwise_history import (
 )
 from penstock.runtime.master import steps
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: Enough for everything to happen.
 SEEDS = range(1, 61)

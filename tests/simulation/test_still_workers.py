@@ -12,12 +12,11 @@ from tests.effort import tries
 from penstock.drivers.simulation.scenario import Stillness, draw_scenario
 from penstock.drivers.simulation.simulation import Simulation
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 SEEDS = range(tries(40))
 
 
-@pytest.mark.one_in(5)
 def test_no_record_is_lost_and_no_other_worker_is_called_stuck() -> None:
     """E2, G8: whether the job waits for them or replaces them, beside all other faults."""
     events = Counter[str]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.store_failures import JOBS, KINDS, run_all
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("job", JOBS)

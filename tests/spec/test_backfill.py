@@ -35,7 +35,7 @@ from penstock.connectors.split_reader import SplitQueue
 from penstock.datastream.functions import MapFunction
 from penstock.storage.file_store import FileCheckpointStore
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 KEYS = 7
 #: Events of the history, of what comes while the job streams, and of each run of what is there by then.

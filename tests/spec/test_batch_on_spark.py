@@ -19,7 +19,7 @@ from penstock.datastream.connectors.file_system import FileSink
 from penstock.drivers.spark.batch_job import slots
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def batch(parallelism: int = 1) -> StreamExecutionEnvironment:

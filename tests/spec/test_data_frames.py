@@ -18,7 +18,7 @@ from penstock.common import Configuration, Row, Types
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 SALES = [("tea", 3, 10), ("rye", 5, 20), ("tea", 4, 30), ("oat", 1, 40), ("rye", 2, 50), ("tea", 1, 60)]

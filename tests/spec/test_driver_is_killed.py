@@ -19,7 +19,7 @@ from tests.spec.kill_driver import kill_and_check
 
 from penstock.base.errors import ConfigurationError
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 COUNT = 3_000
 PROGRAM = """
@@ -104,7 +104,6 @@ def test_kill(store_directory: Path) -> None:
     assert "/chk-" in check_that_it_goes_on(store_directory)
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.parametrize("mode", ["STREAMING", "MICRO_BATCH", "BATCH"])
 def test_nothing_is_left_of_drivers_that_were_killed(mode: str) -> None:
     """E7, G8, G9: no process, no checkpoint, no hidden file; `tests.spec.kill_driver` kills a hundred."""

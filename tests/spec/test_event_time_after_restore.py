@@ -248,7 +248,7 @@ def lose_a_worker(job: VirtualJob) -> None:
     job._cluster.inbox.append(WorkerLost(worker_id, "the test took it"))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", RESTARTS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_late_record_is_late_after_a_restart(

@@ -73,7 +73,7 @@ def executors_at_work(view: JobView) -> set[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(8)
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # seven JVMs start
 def test_its_tasks_move_and_each_record_counts_once(tmp_path: Path, master: str) -> None:
     """E2, G8, G9: and the executor ends by itself, since nothing is left for it to do."""

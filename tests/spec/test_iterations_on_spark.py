@@ -26,7 +26,7 @@ from penstock.common import Configuration
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EDGES = [(0, 1), (1, 2), (4, 5)]
 

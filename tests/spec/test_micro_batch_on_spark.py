@@ -19,7 +19,7 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.drivers.spark.handle import SparkHandle
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 MICRO, STREAMING = RuntimeExecutionMode.MICRO_BATCH, RuntimeExecutionMode.STREAMING
 RECORDS = 20_000
 

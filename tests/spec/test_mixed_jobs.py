@@ -68,7 +68,7 @@ def by_uid(operators: Iterable[OperatorState]) -> dict[str | None, OperatorState
     return {o.uid: o for o in operators}
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "hours"), [("connect", 3), ("keyed", 1), ("union", 1)])
 def test_checkpoints_go_on_for_hours_after_one_source_has_ended(how: str, hours: int) -> None:
     """G10, F6: a bounded source joined to an endless one: for hours every checkpoint completes, on time, and holds the

@@ -26,7 +26,7 @@ def test_a_program_gives_the_answer_of_plain_python(job: Job, parallelism: int) 
     assert sorted(job.build(env).execute_and_collect(job.name)) == sorted(job.expected())
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["aligned", "unaligned", "aligned with a time-out"])
 def test_sigkill_of_workers_never_changes_the_committed_output(mode: str) -> None:
     """G5, G8, G9: workers die at random moments; what was committed is what plain Python computes."""
@@ -40,7 +40,7 @@ def test_sigkill_of_workers_never_changes_the_committed_output(mode: str) -> Non
         kills += run_with_kills(chance, 2 - kills, 60_000, 10_000, (1.5, 2.5), configuration)[0]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_checkpoints_and_output_in_s3() -> None:
     """G5, G8, G9: the same with a store that has neither renaming nor appending, with settings in the environment."""
     command = [sys.executable, "-m", "tests.spec.kill_loop", "--kills", "1", "--records", "40000", "--store", "s3"]

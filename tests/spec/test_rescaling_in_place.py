@@ -20,7 +20,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.job.view import RescaleCause
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.slow
 
 RECORDS = 9_000
 RATE = 1_500
@@ -87,7 +87,6 @@ def test_what_cannot_be_is_told_to_who_asked(tmp_path: Path, store_directory: Pa
         job.rescale({"count": 1}).result(PATIENCE_S)
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.spark
 def test_a_job_takes_the_slots_that_there_are(tmp_path: Path, store_directory: Path) -> None:
     """E3: it begins with two of the three that it wants, and takes the third when another job has let go of it."""

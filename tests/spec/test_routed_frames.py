@@ -14,7 +14,7 @@ from penstock.common import Types
 from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.drivers.spark.session import hand_back, obtain_spark
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SALES = [("tea", 3, 10), ("rye", 5, 20), ("tea", 4, 10), (None, 1, 40), ("rye", 2, 5), ("tea", 1, 60)]
 DDL = "name STRING, amount BIGINT, at BIGINT"

@@ -20,7 +20,7 @@ from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 from penstock.base.errors import ConfigurationError, OperationError
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 KEY = "high-availability.zookeeper."
 #: How long a session lasts where a test waits for its end, and where it does not.

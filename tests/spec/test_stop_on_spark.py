@@ -12,7 +12,7 @@ from penstock.cli.demo.flights import Flights, prepare
 from penstock.drivers.running_job import RunningJob
 from penstock.runtime.job.job_master import JobMaster
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FLIGHTS = 20_000
 #: So slow that no job comes to its end before it is stopped.

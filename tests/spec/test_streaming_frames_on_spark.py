@@ -24,7 +24,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.drivers.spark.session import hand_back, obtain_spark
 from penstock.storage.leadership import DeposedError
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 MICRO, STREAMING, BATCH = (
     RuntimeExecutionMode.MICRO_BATCH,
     RuntimeExecutionMode.STREAMING,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.spec.test_driver_is_killed import COUNT, lines, started
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 
 def wait_for_output(directory: Path, process: subprocess.Popen[str]) -> None:

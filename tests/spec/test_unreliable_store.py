@@ -24,7 +24,7 @@ def busy() -> Iterator[S3Server]:
         yield server
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_a_job_goes_on_in_a_store_that_often_fails(busy: S3Server) -> None:
     """G6, G9, H1, H2: each line is read once and written once, through a savepoint, though requests are refused,
     connections break, and answers of what was done are lost, with source, sink and checkpoints there."""

@@ -66,7 +66,7 @@ def is_one(one: Any, other: Any) -> bool:
     return len({without_nan(one): 0, without_nan(other): 0}) == 1
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @settings(deadline=None, max_examples=1500)
 @given(KEYS, KEYS)
 @example(frozenset({"a", "b"}), frozenset({"asb"}))

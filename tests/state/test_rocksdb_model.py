@@ -26,7 +26,7 @@ from penstock.state.states import (
     ValueStateDescriptor,
 )
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 ALL = (0, GROUPS - 1)
 

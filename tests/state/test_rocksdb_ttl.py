@@ -31,7 +31,7 @@ from penstock.state.ttl_config import StateTtlConfig
 from penstock.testing import operator_harness
 from penstock.testing.operator_harness import VirtualClock
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 ALL = (0, GROUPS - 1)
 TTL_MS = 1_000

@@ -15,7 +15,7 @@ from penstock.drivers.spark.session import hand_back, obtain_spark, stop_spark
 from penstock.state.errors import StateError
 from penstock.state_processor import SavepointReader, SavepointWriter, decode
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 USERS = by_user()
 
 

@@ -220,7 +220,7 @@ def check(job: SmallJob, changed: dict[str, bytes | None], what: str) -> str:
     return "the newest" if newest == max(job.uses) else "an older one"
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_random_damage(job: SmallJob) -> None:
     """G11: 2,000 mutations: truncated, flipped, swapped, emptied, removed, stale and grown files: every one is found,
     recovery falls back with a report, and what it reads is never silently wrong."""
@@ -281,7 +281,7 @@ def recovery_of(job: SmallJob) -> Recovery:
     return recovery
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_random_damage_before_a_takeover(job: SmallJob) -> None:
     """G8, G11: a new job master reads what is there: only whole metadata, oldest first, with a report of the rest; its
     attempts and ids are above all that came before."""

@@ -15,7 +15,7 @@ from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import lists_exactly
 from penstock.storage.leadership import BEGUN, DeposedError, Found, JobMark, checkpoint_counts, mark_counts
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.slow
 
 NAME = "words"
 

@@ -21,7 +21,7 @@ from tests.tutorial.reader import Reader
 from penstock.base.errors import MissingPathError
 from penstock.server.page import files
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

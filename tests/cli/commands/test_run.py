@@ -64,7 +64,7 @@ def test_a_program_runs_as_it_is_and_prints_flinks_lines(program: Path) -> None:
     assert "after" in rest
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_options_come_from_flags_then_from_the_file(program: Path, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("parallelism.default: 3\n")
     conf = {"PENSTOCK_CONF_DIR": str(tmp_path)}
@@ -80,7 +80,7 @@ def test_a_program_ends_as_it_would_alone(program: Path) -> None:
     assert "ZeroDivisionError: integer division or modulo by zero" in lines
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_a_detached_program_goes_on_by_itself(program: Path, tmp_path: Path) -> None:
     lines = penstock("run", "-d", *LOCAL, "--log-dir", str(tmp_path / "logs"), str(program))
     assert lines[0].startswith("Job has been submitted with JobID ")
@@ -128,7 +128,7 @@ def test_info_refuses_its_options_behind_the_program(program: Path) -> None:
     penstock("info", str(program), "--", "exit", code=7)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_info_shows_a_plan_and_runs_nothing(program: Path, tmp_path: Path) -> None:
     lines = penstock("info", "-p", "2", str(program))
     assert lines[0] == "numbers.py"

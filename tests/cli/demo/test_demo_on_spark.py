@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main", "demo"]
 

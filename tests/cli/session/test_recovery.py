@@ -13,7 +13,7 @@ from penstock.cli.client.rest_client import sessions
 from penstock.cli.session.uploads import Definitions
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_a_terminated_session_leaves_its_jobs_to_the_next(tmp_path: Path) -> None:
     """E7: SIGTERM ends its processes at once, cancels no job, and leaves no address behind."""
     options = {
@@ -47,7 +47,7 @@ def is_alive(process: int) -> bool:
         return False
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_a_killed_sessions_jobs_go_on_in_the_next(tmp_path: Path) -> None:
     """E7: from their last checkpoints; what has finished or was cancelled does not come back."""
     options = {

@@ -31,7 +31,7 @@ def penstock(session: SessionRig, *args: str, code: int = 0) -> str:
     return result.output
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_programs_have_processes_of_their_own_and_one_server(session: SessionRig, tmp_path: Path) -> None:
     """Two at a time; each is found by its id and its name; one that crashes leaves the others and the session."""
     file, session.file = session.file, tmp_path / "crash"

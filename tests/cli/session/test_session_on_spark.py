@@ -11,7 +11,7 @@ from tests.cli.session.sessions import SessionRig, session_in, until
 from penstock.cli.program.launch import ProgramSpec
 from penstock.cli.session.client import SubmittedProgram
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 QUERIES = """
 import sys

@@ -111,7 +111,7 @@ def commands_of(page: str) -> Iterator[tuple[str, str]]:
             yield command, shown
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_the_page_runs_and_prints_what_it_says(folder: Path) -> None:
     """A2, E1, G9: each order is counted once, through a kill -9 of the job; nothing is left of the servers."""
     try:

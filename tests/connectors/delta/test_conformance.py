@@ -25,7 +25,7 @@ from penstock.testing.connectors import (
     last_of_each,
 )
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.slow
 
 FEED = {"delta.enableChangeDataFeed": "true"}
 #: Unlike any other, and several of each key.

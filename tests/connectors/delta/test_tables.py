@@ -14,7 +14,7 @@ from penstock.common import Configuration
 from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 STREAMING = {"execution.target": "local", "parallelism.default": "2", "execution.checkpointing.interval": "100 ms"}
 NO_RESTART = {"restart-strategy.type": "none"}

@@ -23,7 +23,7 @@ from penstock.testing.connectors import (
     last_of_each,
 )
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.slow
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ROWS = [(number, f"row {number}") for number in range(12)]

@@ -37,7 +37,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.connectors.iceberg.source import IcebergSource
 from penstock.testing.connectors import read_source
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.slow
 
 COLUMNS = "id BIGINT, k STRING, v BIGINT"
 NO_PARTITION = PartitionSpec()

@@ -11,7 +11,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.sql.data.errors import ValidationError
 from penstock.table import EnvironmentSettings, TableEnvironment
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 COLUMNS = (
     "id BIGINT, b BOOLEAN, ti TINYINT, f FLOAT, d DOUBLE, de DECIMAL(20, 5), s STRING, v VARCHAR(20), y BYTES, "
@@ -187,7 +187,6 @@ def test_options_that_are_not_built(lake: Lake) -> None:
         tables.execute_sql("INSERT INTO t VALUES (1)")
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.spark
 def test_batches_on_spark_replace_and_add(lake: Lake) -> None:
     """G9: one snapshot for the whole batch; INSERT OVERWRITE replaces the partitions that it writes."""

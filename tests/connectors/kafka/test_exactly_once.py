@@ -14,7 +14,7 @@ import pytest
 from tests.connectors.kafka.programs import KEYS, STEPS, check
 from tests.servers.kafka import KafkaCluster, kafka_cluster, kafka_server
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 RECORDS = 3_000
@@ -35,7 +35,6 @@ def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
     return [message.value() for message in kafka.read(topic)]
 
 
-@pytest.mark.one_in(6)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_program_that_dies_at_any_step_is_followed_by_one_that_makes_it_whole(
     kafka: KafkaCluster, tmp_path: Path, step: str
@@ -51,7 +50,6 @@ def test_a_program_that_dies_at_any_step_is_followed_by_one_that_makes_it_whole(
     check(RECORDS, values(kafka, topic))
 
 
-@pytest.mark.one_in(5)
 def test_a_broker_that_is_killed_and_comes_back_changes_nothing(tmp_path: Path) -> None:
     with kafka_server(tmp_path / "kafka") as kafka:
         topic = kafka.create_topic(partitions=2)
@@ -66,7 +64,6 @@ def test_a_broker_that_is_killed_and_comes_back_changes_nothing(tmp_path: Path) 
         check(RECORDS, values(kafka, topic))
 
 
-@pytest.mark.one_in(6)
 def test_three_brokers_are_killed_one_after_another(tmp_path: Path) -> None:
     """So coordinators and leaders move; what was written survives on the two others."""
     with kafka_cluster(tmp_path / "kafka") as kafka:

@@ -22,7 +22,7 @@ from penstock.testing.connectors import (
     check_source,
 )
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.slow
 
 
 class KeptModel(KafkaModel):

@@ -16,7 +16,7 @@ from penstock.connectors.kafka.partitions import KafkaPartitionSplit
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaTopicPartition
 from penstock.testing.connectors import SourceRun
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 # The harness waits for the search for partitions, a job does not.
 LOOKS_ONCE = {"partition_discovery_interval_ms": "-1"}
@@ -176,7 +176,6 @@ def test_brokers_that_stay_away_fail_the_source_in_the_end(own: KafkaCluster) ->
     cluster.close()
 
 
-@pytest.mark.one_in(5)
 def test_a_partition_is_read_on_from_another_broker_when_its_leader_dies(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path) as three:
         topic = three.create_topic(partitions=3)

@@ -20,7 +20,7 @@ from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.kafka import KafkaSource, KafkaSourceBuilder
 from penstock.datastream.functions import ProcessFunction
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 BEHIND = WatermarkStrategy.no_watermarks()
 

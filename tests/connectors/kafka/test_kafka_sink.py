@@ -40,7 +40,7 @@ from penstock.datastream.connectors.kafka import (
 )
 from penstock.testing.connectors import SinkHost
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 EXACTLY_ONCE, AT_LEAST_ONCE, NONE = DeliveryGuarantee
 TEXT = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())

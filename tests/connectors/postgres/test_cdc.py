@@ -19,7 +19,7 @@ from penstock.connectors.postgres.cdc.source import PostgresSource, PostgresSour
 from penstock.runtime.connector import InputStatus
 from penstock.testing.connectors import SourceRun
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.slow
 
 PEOPLE = (
     "CREATE TABLE people (id int PRIMARY KEY, name text); ALTER TABLE people REPLICA IDENTITY FULL; "

@@ -25,7 +25,7 @@ from penstock.testing.connectors import (
     last_of_each,
 )
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("case", SOURCE_CASES)

@@ -13,7 +13,7 @@ from tests.servers.postgres import postgres_server
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 def test_a_worker_and_the_server_are_killed(tmp_path: Path) -> None:
     """G8, G9: the joined table is the join, and every version of an order was inserted once."""
     with postgres_server() as server:

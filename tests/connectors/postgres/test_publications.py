@@ -11,7 +11,7 @@ from tests.connectors.postgres.test_cdc import PEOPLE, Following, builder, kinds
 from penstock.base.errors import ConfigurationError
 from penstock.connectors.postgres.cdc.source import PostgresSourceBuilder
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.slow
 
 PARTITIONED = """
     CREATE TABLE people (id int PRIMARY KEY, name text) PARTITION BY RANGE (id);

@@ -236,7 +236,7 @@ def test_one_that_stands_by_comes_back_with_a_new_session(server: ZooKeeperServe
             assert outcome.result() is not None
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_a_leader_without_connection_leads_no_longer(tmp_path: Path) -> None:
     """E7: unless that is tolerated; then it speaks for the job when the server is back."""
     with (

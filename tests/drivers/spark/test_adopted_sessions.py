@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(6)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = """
 import os, sys

@@ -28,7 +28,7 @@ def environment(**options: str) -> StreamExecutionEnvironment:
     return env.set_parallelism(2)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_calls_that_were_out_when_a_worker_died_are_made_again(spark: SparkHandle, store_directory: Path) -> None:
     """G8: every result is there once; the calls of both workers."""
     options = {
@@ -52,7 +52,7 @@ def test_calls_that_were_out_when_a_worker_died_are_made_again(spark: SparkHandl
     assert len({process for _, process in collected}) >= 2
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_batch_jobs_wait_for_calls(spark: SparkHandle) -> None:
     """I1: the same in batch execution, on Spark's own tasks."""
     env = environment().set_runtime_mode(RuntimeExecutionMode.BATCH)

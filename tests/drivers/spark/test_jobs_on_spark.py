@@ -25,7 +25,7 @@ from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 from penstock.storage.leadership import DeposedError
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def settings(directory: Path) -> Configuration:
@@ -40,7 +40,6 @@ def settings(directory: Path) -> Configuration:
     )
 
 
-@pytest.mark.one_in(3)
 def test_output_is_exactly_once_through_the_death_of_a_worker(
     spark: SparkHandle, tmp_path: Path, store_directory: Path
 ) -> None:
@@ -142,7 +141,6 @@ submit(counting_job(None, 100, 1), Configuration(), CollectingListener())
 SOCKETS_OF_SPARK = "ignore:unclosed <socket.socket:ResourceWarning"
 
 
-@pytest.mark.one_in(5)
 def test_a_program_of_its_own_is_quiet_and_leaves_nothing_behind() -> None:
     """From start to end, with a job left running, Spark itself says nothing, and all processes are gone after."""
     root = Path(__file__).parents[3]

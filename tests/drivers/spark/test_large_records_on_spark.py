@@ -20,7 +20,7 @@ def options(**more: str) -> Configuration:
     return Configuration.from_dict({"penstock.network.max-frame-bytes": "65536", "parallelism.default": "2", **more})
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_what_is_larger_than_a_message_gets_there(spark: SparkHandle) -> None:
     """B3: on the way to the source, from worker to worker, and to the client; each among small ones, in order."""
     env = StreamExecutionEnvironment.get_execution_environment(options()).enable_checkpointing(200)

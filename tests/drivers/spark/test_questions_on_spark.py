@@ -35,7 +35,7 @@ def stuck(is_over: Callable[[], bool]) -> Callable[[int], tuple[int, int]]:
     return nap
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_a_stuck_worker_shows_stacks_logs_output_and_a_flame_graph(spark: SparkHandle, tmp_path: Path) -> None:
     """While its function sleeps; secrets of the options are in none of it, and lines are JSON where that is wanted."""
     over = tmp_path / "over"

@@ -17,7 +17,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import MapFunction
 from penstock.drivers.spark.handle import SparkHandle
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FAILURES = 3
 LAST = 999
@@ -79,7 +79,6 @@ def test_a_worker_keeps_nothing_of_failed_attempts(spark: SparkHandle, tmp_path:
         assert counts["HeapKeyedStateBackend" if backend == "hashmap" else "_OwnDirectory"] == 2
 
 
-@pytest.mark.one_in(5)
 def test_a_worker_keeps_nothing_of_earlier_epochs(spark: SparkHandle, tmp_path: Path) -> None:
     """E6, I1: Spark runs the tasks of many epochs in one process."""
     function = Counts(tmp_path / "notes", 0)

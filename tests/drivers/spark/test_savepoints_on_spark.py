@@ -24,7 +24,7 @@ from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import SparkJobClient, submit
 from penstock.storage.metadata import METADATA_NAME
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(3)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 #: So many that no job comes to its end before it is asked; those that go on from a savepoint are not paced.
 COUNT = 30_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 UNSENDABLE = """
 import threading
@@ -45,7 +45,6 @@ def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.spark
 def test_classes_of_a_script_cross_in_every_tempo_and_live_on_in_its_state(tmp_path: Path) -> None:
     """A2, H4: as those of a module do; a function is given instances of the very classes that it names."""

@@ -14,7 +14,7 @@ from penstock.drivers.client.submit import submit as submit_any
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.job import submit
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def spinning(marker: Path) -> Callable[[int], tuple[int, int]]:
@@ -32,7 +32,6 @@ def leave(number: int) -> tuple[int, int]:
     sys.exit(3)
 
 
-@pytest.mark.one_in(5)
 def test_a_loop_that_does_not_end_is_named_and_ended_when_asked_twice(spark: SparkHandle, tmp_path: Path) -> None:
     """F4: the worker's process is ended by force, and the job ends in order."""
     conf = {"heartbeat.interval": "100 ms", "task.cancellation.interval": "1 s"}

@@ -12,7 +12,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.drivers.spark.handle import SparkHandle
 from penstock.drivers.spark.python_workers import DAEMON, DAEMON_SETTING, LOADED, warm_settings, without_archives
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: What a fork would lose, or share though it must not: threads, sockets, and numbers drawn alike in all workers.
 LOOK = f"""

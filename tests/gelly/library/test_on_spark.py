@@ -10,7 +10,7 @@ from tests.gelly.library.cases import cases_of, check_case, check_together
 from tests.gelly.library.graphs import real_graphs
 from tests.gelly.random import environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 GIVEN = {given.name: given for given in real_graphs()}
 

@@ -38,7 +38,7 @@ def build_metadata(checkpoint_id: int, paths: list[str]) -> CheckpointMetadata:
     return CheckpointMetadata(checkpoint_id, "job", "name", 0, False, operators)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(st.data())
 def test_against_the_definition(data: st.DataObject) -> None:

@@ -40,7 +40,7 @@ from penstock.runtime.records import Watermark
 from penstock.state.errors import StateError
 from penstock.testing import OneInputOperatorHarness, Record
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 LATE = OutputTag("late")
 ASSIGNERS: dict[str, Any] = {

@@ -13,7 +13,7 @@ from tests.runtime.patterns.naive import holding, matches_of, naive_matches
 from penstock.runtime.patterns.matcher import NO_LINK, Matcher, Memory, Skip, SkipError, SkipStrategy, TimedOut
 from penstock.runtime.patterns.pattern import Contiguity, Group, Pattern, Stage, Times
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 STRICT, RELAXED, ANY = Contiguity.STRICT, Contiguity.RELAXED, Contiguity.NON_DETERMINISTIC
 A = Stage("a", 0)
@@ -186,7 +186,6 @@ def patterns(draw: Any, contiguities: tuple[Contiguity, ...], has_greedy: bool, 
     return Pattern(tuple(parts), draw(st.sampled_from([None, None, 2, 4])) if has_window else None)
 
 
-@pytest.mark.one_in(5)
 @settings(max_examples=1500, deadline=None)
 @given(patterns((STRICT, RELAXED, ANY), False), events)
 def test_all_matches_are_found_once(pattern: Pattern, given_events: list[str]) -> None:

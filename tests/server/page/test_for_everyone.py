@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.server.page.browser import AXE
 from tests.server.page.mock.server import World
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 Opens = Callable[..., Page]
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}

@@ -147,7 +147,7 @@ def traceback_of(page: Page, folder: Path) -> None:
     assert page.locator(".figure", has_text="Started").inner_text() == started
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_watch_a_job_take_a_savepoint_see_it_fail_and_cancel_it(opened: Opens, job: RunningJob, tmp_path: Path) -> None:
     page = opened(job)
     rates_move(page)
@@ -171,7 +171,7 @@ def with_token(token: str) -> Iterator[str]:
         server.stop()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_a_browser_that_has_logged_in_needs_no_token_to_see_and_cancel_a_job(browser: Browser, job: RunningJob) -> None:
     token = "a-token-that-nobody-guesses"
     refused: list[str] = []
@@ -246,7 +246,7 @@ def to_spark_and_back(page: Page, job: RunningJob) -> None:
     page.evaluate("address => { location.hash = address }", f"#/jobs/{job.get_job_id()}/graph")
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 @pytest.mark.spark
 def test_rescale_and_stop_a_job_on_spark(opened: Opens, tmp_path: Path) -> None:
     with ended(start("spark", tmp_path, 1, {"spark.master": "local[2]", **SPARK_UI})) as job:

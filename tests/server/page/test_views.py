@@ -11,7 +11,7 @@ from tests.server.page.mock import answers
 from tests.server.page.mock.jobs import Job, failure
 from tests.server.page.mock.server import World
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.slow
 
 Opens = Callable[..., Page]
 

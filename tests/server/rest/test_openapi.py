@@ -17,7 +17,7 @@ from tests.server.rest.rig import COUNT, JOB, SOURCE, Handle, a_view, serving
 
 from penstock.server.rest.application import ROUTES, document
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: What an answer must keep; positive and negative data are refused or taken by rules that a schema cannot tell.
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"

@@ -40,7 +40,7 @@ def test_without_faults_the_sink_has_the_windows() -> None:
         assert not simulation.invariants.found
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_everything_happens() -> None:
     """Attempts and jobs begin from all kinds of checkpoints and savepoints."""
     resumed: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def test_everything_happens() -> None:
     assert {"all", "other parallelism", "from a checkpoint", "with records in flight"} <= {*+resumed}
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_planted_bug_is_found(mutant: Mutant) -> None:
     first = MUTANTS[mutant]

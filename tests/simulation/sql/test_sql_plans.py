@@ -11,7 +11,7 @@ from tests.simulation.sql.histories import SqlSimulation, run_sql_seed, world_of
 from tests.simulation.sql.mutants import MUTANTS
 from tests.simulation.sql.worlds import SHAPES, SINK, draw_topology
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 #: Seeds that once found a fault: a normaliser over RocksDB; rows that came ahead of the one that they take back, in
 #: plans with and without state that expires; rows that were late because they were dealt out; keys of full joins.

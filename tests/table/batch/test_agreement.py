@@ -25,7 +25,7 @@ from penstock.sql.data.types import (
 )
 from penstock.table import EnvironmentSettings, TableEnvironment
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 STRING = VarCharType(2**31 - 1)
 SALES = Rows(
@@ -120,7 +120,6 @@ QUERIES = [
 ]
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.parametrize("sql", QUERIES)
 def test_a_query_gives_the_same_in_a_stream_and_in_batch(sql: str) -> None:
     check_agrees(sql, sales=SALES, people=PEOPLE)

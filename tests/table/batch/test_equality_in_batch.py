@@ -26,7 +26,7 @@ from penstock.sql.data.types import (
 )
 from penstock.sql.stream.rows.rows import RowEquality
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 INT, DOUBLE, STRING = IntType(), DoubleType(), VarCharType(10)
 NAN = math.nan

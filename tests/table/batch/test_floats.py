@@ -146,7 +146,7 @@ def test_queries_over_floats_in_a_stream(sql: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_conditions_over_floats_in_batch() -> None:
     """One query of all conditions without queries, because each query costs a second of Spark."""
     scalar = {sql: wanted for sql, wanted in CONDITIONS.items() if "SELECT" not in sql}
@@ -157,14 +157,14 @@ def test_conditions_over_floats_in_batch() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", [one for one in CONDITIONS if "SELECT" in one])
 def test_subqueries_over_floats_in_batch(sql: str) -> None:
     assert batch_rows(f"SELECT id FROM t WHERE {sql}") == Counter((number,) for number in CONDITIONS[sql])
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", QUERIES)
 def test_queries_over_floats_in_batch(sql: str) -> None:
     assert batch_rows(sql) == Counter(QUERIES[sql])

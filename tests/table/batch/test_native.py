@@ -37,7 +37,7 @@ from penstock.sql.functions.definition import Session
 from penstock.sql.spark.native import native_text
 from penstock.sql.typed import Constant, Field, Typed
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 CALLS = Calls(Session(now=lambda: NOW_NS))
 STRING = VarCharType(2**31 - 1)

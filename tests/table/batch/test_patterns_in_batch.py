@@ -102,7 +102,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("clauses", list(ANSWERS))
 def test_matches_in_spark(clauses: str) -> None:

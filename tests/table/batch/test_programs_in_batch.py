@@ -62,7 +62,7 @@ def test_the_mode_is_read_when_a_query_starts(tables: TableEnvironment) -> None:
     assert read_rows(tables, "SELECT COUNT(*) FROM orders") == [(2,)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_a_query_as_data_frames(tables: TableEnvironment) -> None:
     found = tables.sql_query("SELECT who AS `the name`, ROW(id, who) AS r FROM orders ORDER BY id")
     assert found.to_pandas()["the name"].tolist() == ["Anna", "Ben"]

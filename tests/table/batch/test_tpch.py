@@ -18,7 +18,7 @@ from tests.table.batch.batches import SETTINGS, spark_of_tests
 
 from penstock.table import TableEnvironment
 
-pytestmark = [pytest.mark.spark, pytest.mark.one_in(5)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NATIONS = ("BRAZIL", "CANADA", "FRANCE", "GERMANY", "SAUDI ARABIA", "INDIA")
 REGIONS = ("AMERICA", "EUROPE", "ASIA")

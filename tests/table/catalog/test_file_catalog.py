@@ -238,7 +238,7 @@ print(won)
 """
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 def test_of_two_processes_one_makes_each_table(tmp_path: Path) -> None:
     """And whoever reads meanwhile sees whole documents."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]

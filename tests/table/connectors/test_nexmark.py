@@ -22,7 +22,7 @@ from penstock.sql.tables.tables import ProjectionPushDown
 from penstock.table import EnvironmentSettings, TableEnvironment
 from penstock.testing.connectors import ReaderHost, SourceRun
 
-pytestmark = pytest.mark.one_in(5)
+pytestmark = pytest.mark.slow
 
 PERSON = (
     "ROW<id BIGINT, name VARCHAR, emailAddress VARCHAR, creditCard VARCHAR, city VARCHAR, state VARCHAR, "

@@ -43,7 +43,7 @@ def test_fresh_queries_give_the_rows_of_duckdb_in_every_setting(fresh_seed: int,
     check(fresh_seed, range(part * QUERIES_OF_A_PART, (part + 1) * QUERIES_OF_A_PART))
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, FIXED_QUERIES, 20))
 def test_the_queries_of_a_fixed_seed_do_so(first: int) -> None:
     check(FIXED_SEED, range(first, first + 20))

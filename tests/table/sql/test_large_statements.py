@@ -133,7 +133,7 @@ QUERIES: dict[str, tuple[str, list[tuple[object, ...]]]] = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_runs_in_a_stream(name: str) -> None:
     sql, rows = QUERIES[name]
@@ -141,7 +141,7 @@ def test_a_large_statement_runs_in_a_stream(name: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_runs_in_batch(name: str) -> None:
     """K1: batch gives the rows of the stream."""
@@ -149,7 +149,7 @@ def test_a_large_statement_runs_in_batch(name: str) -> None:
     assert sorted(run_batch(sql, t=T), key=repr) == sorted(rows, key=repr)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_large_statement_is_printed_explained_and_identified(name: str) -> None:
     sql, _ = QUERIES[name]
@@ -168,7 +168,7 @@ def test_a_large_statement_is_printed_explained_and_identified(name: str) -> Non
     assert rows_text(one) == rows_text(other)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_lists_of_a_hundred_thousand_constants() -> None:
     """A list takes time in proportion to its length: were it to its square, this would take hours."""
     numbers = listed(100_000)

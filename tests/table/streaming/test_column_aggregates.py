@@ -66,7 +66,7 @@ def in_groups(table: pa.Table) -> list[Any]:
     return sorted(table.to_pylist(), key=lambda row: row["time"])
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("shares_panes", [False, True])
 @given(rows=ROWS, in_order=st.booleans())
 def test_runs_of_rows_give_what_their_groups_give(shares_panes: bool, rows: list[Any], in_order: bool) -> None:

@@ -97,7 +97,7 @@ def test_groups_of_nothing_without_aggregates_are_one_row(group: str, table: str
 
 
 @pytest.mark.spark
-@pytest.mark.one_in(6)
+@pytest.mark.slow
 def test_batch_has_the_same_answers() -> None:
     """K1: EXISTS of an aggregate says the same in a stream and in batch."""
     selected = ", ".join(f"EXISTS ({query})" for query in (*WITH_ROWS, *WITHOUT_ROWS))

@@ -532,7 +532,7 @@ def test_a_table_that_is_only_read_takes_no_rows(tmp_path: Path) -> None:
 # --- in batch ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 @pytest.mark.spark
 def test_batch_drops_rows_and_refuses_to_route_them(tmp_path: Path) -> None:
     """K1, K3: the rows are the same as in streams, and nothing is ignored silently."""

@@ -146,7 +146,7 @@ SELECTS = st.sampled_from(
 )
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(select=SELECTS, conditions=st.lists(CONDITIONS, max_size=3))
 def test_results_are_the_same_as_without(folder: Path, select: str, conditions: list[str]) -> None:

@@ -40,7 +40,7 @@ def test_answers_are_those_of_the_table(batches: list[list[int]], max_keys: int,
         assert len(cache) <= max_keys
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.slow
 def test_rows_of_keys_that_have_left_leave() -> None:
     cache = RowCache(CacheSettings(4), lambda: 0)
     reader = CachedReader(Reader(), cache)

@@ -1,0 +1,151 @@
+"""The table from source rooms to test rooms; the longest row that a path begins with counts.
+
+A row is for what imports do not show: the folder that mirrors a room, pages, data, programs that a test starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+#: in place of test rooms: what everything is built on, or may depend on
+EVERYTHING: Final = ("tests/",)
+NOTHING: Final[tuple[str, ...]] = ()
+
+#: rules of the whole repository, which look at every file: they run after any change
+RULES: Final = ("tests/test_", "tests/parity/")
+
+#: rooms in which a slow test has in its id the page or example that it is about, and is selected by nothing else
+BY_ID: Final = ("tests/examples/",)
+
+_SQL: Final = "src/penstock/sql/"
+
+ROOMS: Final[dict[str, tuple[str, ...]]] = {
+    # --- what everything is built on ---
+    **{
+        f"src/penstock/{name}": EVERYTHING
+        for name in ("__init__.py", "base/", "codecs/", "moved_modules", "plan/", "py.typed", "runtime/", "state/")
+    },
+    "src/penstock/storage/": EVERYTHING,
+    "src/penstock/wire/": EVERYTHING,
+    "pyproject.toml": EVERYTHING,
+    "requirements": EVERYTHING,
+    "Makefile": EVERYTHING,
+    "scripts/": EVERYTHING,
+    "tests/conftest.py": EVERYTHING,
+    "tests/selection/": EVERYTHING,
+    "tests/servers/": EVERYTHING,
+    "tests/simulation/fresh_seeds.py": EVERYTHING,
+    # --- the package ---
+    "src/penstock/cep/": ("tests/cep/", "tests/simulation/cep/"),
+    "src/penstock/cli/": ("tests/cli/test_",),
+    "src/penstock/cli/client/": ("tests/cli/commands/",),
+    "src/penstock/cli/commands/": ("tests/cli/commands/",),
+    "src/penstock/cli/demo/": ("tests/cli/demo/",),
+    "src/penstock/cli/program/": ("tests/cli/commands/", "tests/drivers/spark/test_scripts_on_spark.py"),
+    "src/penstock/cli/session/": ("tests/cli/session/",),
+    "src/penstock/cli/sql_shell/": ("tests/cli/sql_shell/",),
+    "src/penstock/cli/trial/": ("tests/cli/trial/",),
+    "src/penstock/common/": ("tests/common/",),
+    "src/penstock/connectors/": ("tests/connectors/test_",),
+    "src/penstock/connectors/delta/": ("tests/connectors/delta/",),
+    "src/penstock/connectors/iceberg/": ("tests/connectors/iceberg/",),
+    "src/penstock/connectors/kafka/": ("tests/connectors/kafka/", "tests/simulation/test_kafka_sinks.py"),
+    "src/penstock/connectors/postgres/": ("tests/connectors/postgres/",),
+    "src/penstock/connectors/file/": ("tests/connectors/test_file", "tests/simulation/test_file_sinks.py"),
+    "src/penstock/datastream/": ("tests/datastream/",),
+    "src/penstock/drivers/": ("tests/drivers/test_", "tests/drivers/election/", "tests/drivers/settings/"),
+    "src/penstock/drivers/client/": ("tests/drivers/test_",),
+    "src/penstock/drivers/local/": ("tests/drivers/test_",),
+    "src/penstock/drivers/simulation/": ("tests/simulation/test_",),
+    "src/penstock/drivers/spark/": ("tests/drivers/spark/",),
+    "src/penstock/drivers/stepwise/": (
+        "tests/simulation/test_stepwise.py",
+        "tests/spec/test_batch_on_spark.py",
+        "tests/spec/test_micro_batch_on_spark.py",
+        "tests/spec/test_mixed_jobs.py",
+    ),
+    "src/penstock/formats/": ("tests/formats/", "tests/connectors/test_file_source_formats.py"),
+    "src/penstock/gelly/": ("tests/gelly/",),
+    "src/penstock/metrics/": ("tests/server/metrics/",),
+    "src/penstock/server/": ("tests/server/test_",),
+    "src/penstock/server/attachment/": ("tests/server/session/", "tests/cli/session/"),
+    "src/penstock/server/metrics/": ("tests/server/metrics/",),
+    "src/penstock/server/page/": ("tests/server/page/",),
+    "src/penstock/server/reporters/": ("tests/server/reporters/",),
+    "src/penstock/server/rest/": ("tests/server/rest/",),
+    "src/penstock/server/session/": ("tests/server/session/", "tests/cli/session/"),
+    _SQL: ("tests/table/sql/",),
+    f"{_SQL}analyzer/": ("tests/table/analyser/",),
+    f"{_SQL}catalogs/": ("tests/table/catalog/",),
+    f"{_SQL}connectors/": ("tests/table/connectors/",),
+    f"{_SQL}expressions/": ("tests/table/built_in/",),
+    f"{_SQL}formats/": ("tests/table/connectors/",),
+    f"{_SQL}functions/": ("tests/table/built_in/", "tests/table/test_functions_page.py"),
+    f"{_SQL}optimizer/": ("tests/table/streaming/", "tests/simulation/sql/"),
+    f"{_SQL}spark/": ("tests/table/batch/",),
+    f"{_SQL}stream/": ("tests/table/streaming/", "tests/simulation/sql/"),
+    f"{_SQL}tables/": ("tests/table/connectors/",),
+    f"{_SQL}user_functions/": ("tests/table/udf/",),
+    "src/penstock/state_processor/": ("tests/state_processor/",),
+    "src/penstock/table/": ("tests/table/api/", "tests/table/seams/"),
+    "src/penstock/testing/": ("tests/testing/",),
+    # --- pages, programs, tools; RULES run for all of them ---
+    "docs/": ("tests/examples/", "tests/clusters/test_submit_commands.py"),
+    "docs/images/": NOTHING,
+    "docs/architecture.md": ("tests/runtime/task/test_phases.py",),
+    "docs/formats.md": ("tests/examples/", "tests/table/connectors/test_connectors_page.py"),
+    "docs/kafka-sink.md": ("tests/connectors/kafka/test_sink_page.py",),
+    "docs/kafka-to-postgresql.md": ("tests/cli/trial/test_recipe_page.py",),
+    "docs/metrics.md": ("tests/server/test_metrics_of_a_job.py",),
+    "docs/postgresql.md": ("tests/connectors/postgres/test_page.py",),
+    "docs/running.md": ("tests/examples/", "tests/clusters/"),
+    "docs/sql-functions.md": ("tests/table/test_functions_page.py",),
+    "docs/sql-shell.md": ("tests/cli/sql_shell/test_page.py",),
+    "docs/table-connectors.md": ("tests/examples/", "tests/table/connectors/test_connectors_page.py"),
+    "docs/ten-minutes.md": ("tests/tutorial/",),
+    "README.md": ("tests/examples/",),
+    "examples/": ("tests/examples/", "tests/clusters/test_submit_commands.py"),
+    "examples/gelly/": ("tests/gelly/test_examples.py",),
+    "benchmarks/": ("tests/test_benchmarks.py", "tests/test_nexmark_beside_flink.py"),
+    "web/": ("tests/server/page/", "tests/server/rest/test_security.py"),
+    "scripts/connectors.py": ("tests/table/connectors/test_connectors_page.py",),
+    "scripts/functions.py": ("tests/table/test_functions_page.py",),
+    "scripts/hatch_page.py": ("tests/server/page/", "tests/examples/test_wheel.py"),
+    "scripts/page": ("tests/server/page/",),
+    "scripts/reference.py": ("tests/test_reference.py",),
+    "scripts/lock": NOTHING,
+    "scripts/walks.py": NOTHING,
+    "tests/simulation/pinned_seeds.txt": ("tests/simulation/test_histories.py",),
+    # --- what only readers and other tools see ---
+    ".ci/": NOTHING,
+    ".editorconfig": NOTHING,
+    ".gitignore": NOTHING,
+    "CHANGELOG.md": NOTHING,
+    "CONTRIBUTING.md": NOTHING,
+    "LICENSE": NOTHING,
+    "findings/": NOTHING,
+}
+
+
+def find_rooms(path: str) -> tuple[str, ...] | None:
+    """The test rooms of a changed path; None if no row knows it."""
+    rows = [row for row in ROOMS if path.startswith(row)]
+    return ROOMS[max(rows, key=len)] if rows else None
+
+
+def is_test(path: str) -> bool:
+    """Whether a path is a file of tests."""
+    return path.startswith("tests/") and path.rpartition("/")[2].startswith("test_") and path.endswith(".py")
+
+
+def is_shared_helper(path: str) -> bool:
+    """Whether a path is a helper of all tests, beside their rooms."""
+    return path.startswith("tests/") and path.count("/") == 1 and not is_test(path)
+
+
+def find_folders(path: str) -> Iterator[str]:
+    """The folder of a path and the folders above it, below the root; each ends with a slash."""
+    parts = path.split("/")[:-1]
+    for end in range(len(parts), 0, -1):
+        yield "/".join(parts[:end]) + "/"
