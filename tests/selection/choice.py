@@ -106,9 +106,10 @@ def choose(root: Path) -> Choice:
 
 
 def _concerns_all(path: str) -> bool:
-    if path.startswith("tests/") and not is_shared_helper(path):
-        return find_rooms(path) == EVERYTHING
-    return find_rooms(path) in (None, EVERYTHING) or is_shared_helper(path)
+    rooms = find_rooms(path)
+    if rooms is None:
+        return is_shared_helper(path) or not path.startswith("tests/")
+    return rooms == EVERYTHING
 
 
 def _choose_files(changed: Iterable[str], imports: Imports) -> set[str]:

@@ -158,7 +158,7 @@ def test_nothing_is_selected_where_nothing_changed(repository: Repository) -> No
 
 def test_changes_that_no_commit_holds_count(repository: Repository) -> None:
     repository.write("src/penstock/gelly/graph.py")
-    repository.write("tests/cep/test_new.py", text="")
+    repository.write("tests/cep/test_new.py", text="import penstock.cep.pattern\n")
     assert {GELLY, "tests/cep/test_new.py"} <= set(repository.choose().files)
 
 
