@@ -1,15 +1,11 @@
-"""Quantifiers: how often a stage of a pattern takes an event, and which events may lie in between.
-
-Errors for rejected patterns.
-
-Patterns: sequences of stages, each with a condition, a quantifier, and rules for the events before it.
+"""Patterns of complex event processing: stages with conditions, their quantifiers, and after-match skip strategies.
 
     Pattern.begin("start").where(lambda event: event.kind == "a").next("end").where(lambda event: event.kind == "b")
 
-As in Flink, a stage's methods modify the stage and return it; `next`, `followed_by` and the like start a new stage, and
-the returned stage represents the whole pattern up to there.
-
-After-match skip strategies: how a match affects other matches.
+A `Pattern` is a sequence of stages. Each stage has a condition, a quantifier (how often it takes an event), and a
+`ConsumingStrategy` (which events may lie before the one that it takes). As in Flink, a stage's methods modify the stage
+and return it; `next`, `followed_by` and the like start a new stage, and the returned stage represents the whole pattern
+up to there. An `AfterMatchSkipStrategy` decides how a match affects other matches.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Pattern matching on streams.
+"""`CEP` and `PatternStream`: search a stream for a pattern, and turn its matches into records.
 
-A stream that is searched for a pattern.
-
-The order of events with equal timestamps.
-
-Conversion of the API's patterns to the engine's, with validation.
+`build_search` validates the API's pattern and converts it to the engine's. An `EventComparator` orders events with
+equal timestamps.
 """
 
 from __future__ import annotations

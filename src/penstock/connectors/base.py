@@ -1,10 +1,8 @@
-"""The delivery guarantees of sinks.
+"""Helpers that connectors share: delivery guarantees, optional libraries, decoding of messages, and changes by key.
 
-Imports optional dependencies on use; the error says how to install them.
-
-Decoding of messages in source readers: many at once, with handling of malformed ones.
-
-Changes of rows by key: the last change of each key, and the rows of a table that have one of the keys.
+`require` imports an optional dependency on use; its error says how to install it. `decode_messages` decodes many
+messages at once and handles malformed ones. `last_of_each` finds the last change of each key, and `has_key` the rows of
+a table that have one of the keys.
 """
 
 from __future__ import annotations

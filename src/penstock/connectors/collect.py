@@ -1,11 +1,11 @@
-"""The sink of `execute_and_collect`, and its client side.
+"""Sinks that return records to the client: `CollectSink` for `execute_and_collect`, and the print and discarding sinks.
 
-A *payload* is a pickled list of records. It is sent to the client in a frame with the subtask index and an increasing
-sequence number. A commit that is repeated after a recovery resends the frame with the same number, and the client drops
-it (G9). If another job starts from a savepoint, its client does not know which records the previous client received. It
-may therefore receive the records of the last commit again.
+`CollectSink` commits a *payload*, a pickled list of records. It is sent to the client in a frame with the subtask index
+and an increasing sequence number. A commit that is repeated after a recovery resends the frame with the same number,
+and the client (`CollectedRecords`) drops it (G9). If another job starts from a savepoint, its client does not know
+which records the previous client received. It may therefore receive the records of the last commit again.
 
-Sinks that print records at the client, or discard them.
+`PrintSink` prints records at the client, and `DiscardingSink` discards them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A source of an in-memory collection.
-
-A source of in-memory columns.
-"""
+"""Sources of in-memory data: the values of a collection (`CollectionSource`) and Arrow columns (`ColumnsSource`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A source that generates each record from its index.
-
-A source of consecutive integers.
-"""
+"""Generating sources: `DataGeneratorSource` calls a function with each index; `NumberSequenceSource` emits integers."""
 
 from __future__ import annotations
 

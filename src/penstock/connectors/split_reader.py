@@ -1,10 +1,8 @@
-"""Readers for sources that generate a split's records from a position: collections, numbers, generators.
+"""Readers and enumerators for sources whose splits are known from the start, and readers that read ahead in a thread.
 
-Enumerators for sources whose splits are known from the start.
-
-Reads ahead in a thread, so that the task does not block while a server responds.
-
-A reader for sources that read a split in a thread, some rows ahead of the task.
+`PositionedReader` and `SeriesReader` generate a split's records from a position: collections, numbers, generators.
+`SplitQueue` and `SeriesQueue` are their enumerators. `ReadAheadReader` reads a split in a thread (`Background`), some
+rows ahead, so that the task does not block while a server responds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Two streams of different types, handled by one function that may share state between them (A1, A2).
+"""Connected streams: two streams of different types in one function (A1, A2), and broadcast streams with state.
 
-Broadcast streams with state, and streams connected to them (A1, D2).
+The function of `Connected` streams may share state between both. A `BroadcastConnected` stream reads the state of a
+broadcast stream (A1, D2).
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""The environment of a program: sources, settings, execution (E1).
+"""`Environment`: the sources, settings and execution of a program (E1), its dependencies, and its unfinished work.
 
 Environments create streams, and streams reference their environment. So that neither module needs the other, an
 environment is generic in its stream type, and `build_stream` creates the streams. Everything else that creates streams
 (windows, joins, loops, …) is generic in the same way, and gets them from the environment.
 
-Dependencies of a program's functions on the machines that run them: Python files, archives, interpreter, jars.
+`Dependencies` declares the files that a program's functions need on the machines that run them: Python files, archives,
+interpreter, jars.
 
-Support for showing a program's plan without running it: the first `execute()` takes the plan and ends the program.
+`PlanTaken` supports showing a program's plan without running it: the first `execute()` takes the plan and ends the
+program. `penstock info` sets the callback in a process of its own. The exception that ends the program is not an
+`Exception`, so the program's own `except Exception` does not catch it.
 
-`penstock info` sets the callback in a process of its own. The exception that ends the program is not an `Exception`, so
-the program's own `except Exception` does not catch it.
-
-Warnings at the end of a program about unfinished work: pipelines never executed, jobs still running.
+At the end of a program, warnings report unfinished work: pipelines never executed (`Unexecuted`), jobs still running
+(`watch`).
 
 Only scripts warn. Notebooks and interactive interpreters do not, because their users inspect objects there. Test runs
 do not, because tests build programs only to inspect them. Forked processes do not, and neither do programs that fail,

@@ -1,7 +1,4 @@
-"""The base class of user-defined functions.
-
-Functions that wait for the response of an external service.
-"""
+"""Base classes of user-defined functions: `Function`, and `AsyncFunction`, which waits for an external service."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""Window joins and co-groups of two streams by key and window (A2, C1).
+"""Joins and co-groups of two streams by key and window (A2, C1), and interval joins of two keyed streams (A2).
 
     orders.join(payments).where(order_id).equal_to(paid_order).window(TumblingEventTimeWindows.of(...)).apply(Pay())
     orders.co_group(payments).where(...).equal_to(...).window(...).apply(Compare())
     people.join(cities).where(lives_in).equal_to(name).apply(Tell())
 
-Both streams are tagged with their number, merged, and windowed like any keyed stream, so late records and triggers
-behave as in other windows. A join emits every pair of each key and window, and nothing for records without a partner. A
-window keeps the records of a key until it fires. Bounded streams need no window: without one, all records of a key meet
-at the end of both streams.
+For a window join or a co-group, both streams are tagged with their number, merged, and windowed like any keyed stream,
+so late records and triggers behave as in other windows. A join emits every pair of each key and window, and nothing for
+records without a partner. A window keeps the records of a key until it fires. Bounded streams need no window: without
+one, all records of a key meet at the end of both streams.
 
-Interval joins of two keyed streams (A2).
+`KeyedPair` begins an interval join:
 
-pairs = orders.key_by(order_id).interval_join(payments.key_by(order_id))
-paid = pairs.between(Time.seconds(0), Time.minutes(10)).process(Pay())
+    pairs = orders.key_by(order_id).interval_join(payments.key_by(order_id))
+    paid = pairs.between(Time.seconds(0), Time.minutes(10)).process(Pay())
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Settings of the operator that produces a stream, or of a sink: name, ids, parallelism, chaining.
-
-The end of a stream, with its name and settings.
-"""
+"""Settings of a stream's operator or of a sink: name, ids, parallelism, chaining; and `DataStreamSink`."""
 
 from __future__ import annotations
 

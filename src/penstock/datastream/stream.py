@@ -1,12 +1,9 @@
-"""The base class of streams: the operator that produces a stream, its type, its environment, and adding operators.
+"""Base classes of streams: `Stream`, `Keyed` with its running aggregates (A1, A2), and `Partitioning` (A2, B1).
 
-Keyed streams: the key, and running aggregates of each key's records (A1, A2).
-
-Checks for functions that need a key on streams without one.
-
-Partitioning: how records travel from the subtasks of one operator to the next operator's (A2, B1).
-
-The type of records projected to some of their fields.
+A `Stream` has the operator that produces it, its type and its environment, and adds operators. `check_needs_no_key`
+rejects functions that need a key on a stream without one. `Partitioning` determines how records travel from the
+subtasks of one operator to the next operator's. `projected_type` is the type of records projected to some of their
+fields.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The outputs of a stream: sinks, the program itself, data frames (A2, I2).
+"""Outputs of a stream: sinks, the program itself, data frames (A2, I2).
 
-A sink that commits in one place, as two operators: its writers and its committer.
+A sink that commits in one place (`GlobalSink`) consists of two operators: its writers and its committer.
 """
 
 from __future__ import annotations

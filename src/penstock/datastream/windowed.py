@@ -1,10 +1,8 @@
-"""Windowed streams and their aggregations (C1).
+"""Windowed streams, with or without keys, and their aggregations (C1).
 
-Windows over a stream without keys (C1).
-
-Such a stream is a keyed stream with a single key, in one subtask. State, timers and snapshots therefore work as for
-keyed windows, and batch execution sorts its records by time, as for any key. The operator is limited to one subtask,
-because all records share its windows.
+A stream of `AllWindows` is a keyed stream with a single key, in one subtask. State, timers and snapshots therefore work
+as for keyed windows, and batch execution sorts its records by time, as for any key. The operator is limited to one
+subtask, because all records share its windows.
 """
 
 from __future__ import annotations

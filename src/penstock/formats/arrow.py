@@ -1,8 +1,7 @@
-"""Base of columnar formats: which columns to read, and the type of their records.
+"""Columnar formats: the columns to read, the type of their records, and the formats that Arrow reads and writes.
 
-Writes records as Arrow tables, for formats that Arrow writes.
-
-Reads Arrow IPC files, also known as Feather version 2.
+`ColumnarFormat` and `ArrowWriter` are the bases of these formats. `ArrowIpcFormat` reads Arrow IPC files, also known as
+Feather version 2.
 """
 
 from __future__ import annotations

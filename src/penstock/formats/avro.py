@@ -1,8 +1,6 @@
-"""Avro object container files: the schema, then blocks of records.
+"""Avro: object container files (the schema, then blocks of records), schemas, and compression of blocks.
 
-Avro schemas for file formats: parsed once, and as Arrow types for Parquet.
-
-Compresses the blocks of Avro files, by the codec names of Avro's specification.
+An `AvroSchema` is parsed once, and also serves Parquet as Arrow types. Codecs have the names of Avro's specification.
 """
 
 from __future__ import annotations

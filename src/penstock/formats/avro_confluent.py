@@ -1,7 +1,6 @@
 """Avro records whose schemas are in a registry, in Confluent's format: a zero byte, the schema id, the record.
 
-Client of a schema registry with Confluent's HTTP API: looks up schemas by id, and ids of schemas.
-
+`SchemaRegistry` is the client of a registry with Confluent's HTTP API: it looks up schemas by id, and ids of schemas.
 An id never changes its meaning, so answers are cached for the life of the process. A registry that cannot be reached is
 an error of the job, not of a message: the restart strategy decides what follows.
 """

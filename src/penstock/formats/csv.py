@@ -1,19 +1,15 @@
-"""`CsvSchema`: PyFlink's description of CSV, for readers and writers of files.
+"""CSV: readers of records and of columns, writers, and `CsvSchema`, PyFlink's description of CSV files.
 
-Reads CSV files.
-
-A block becomes columns in one of three ways. Each is used only if it gives the same result as the next. The first
-splits the text at every delimiter (no quotes, each line has the right width). The second runs Python's `csv` over the
-whole block (each line is one record). The third runs `csv` line by line; it is the reference, and reports malformed
-lines with the reason.
+**Blocks.** `CsvFormat` turns a block into columns in one of three ways. Each is used only if it gives the same result
+as the next. The first splits the text at every delimiter (no quotes, each line has the right width). The second runs
+Python's `csv` over the whole block (each line is one record). The third runs `csv` line by line; it is the reference,
+and reports malformed lines with the reason.
 
 **Line feeds in quotes.** By default a record is a line: a file can be read from the middle, and a quote that is not
 closed on its line is malformed. With `multiline=True`, quoted fields may contain line feeds. The middle of a file does
 not show whether a line feed is within quotes, so one reader reads such a file from its start.
 
-Reads CSV as columns, parsed by Arrow.
-
-Writes CSV files.
+**Columns.** `CsvColumnsFormat` reads CSV as columns, parsed by Arrow.
 """
 
 from __future__ import annotations

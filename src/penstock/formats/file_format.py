@@ -1,20 +1,21 @@
-"""Line-based formats: the interface that a format implements and its guarantees; and text, where each line is a record.
+"""Interfaces of file formats, by lines or in large units; errors for malformed records; conversion of text columns.
 
-A reader cuts a file into *blocks*, runs of whole lines, and passes each to a `LineDecoder`. A decoder keeps nothing
-from one block to the next, and its result for a line depends on that line alone. A position is therefore simply the
-offset of a block and a number of records after it (G8). Reading again from there, in blocks of any other size, gives
-the same records in the same order.
+**Lines.** A reader cuts a file into *blocks*, runs of whole lines, and passes each to a `LineDecoder`. A decoder keeps
+nothing from one block to the next, and its result for a line depends on that line alone. A position is therefore simply
+the offset of a block and a number of records after it (G8). Reading again from there, in blocks of any other size,
+gives the same records in the same order.
 
 Lines end with a line feed, or a carriage return and a line feed. A lone carriage return does not end a line. A charset
 must therefore write the line feed as the byte 10 and use that byte for nothing else: UTF-8, ASCII, Latin-1, not UTF-16.
 
-Formats that are read and written in large units, such as Parquet's row groups.
+`TextLineFormat` reads text, where each line is a record.
 
-Errors for malformed records, with enough detail to find the line.
+**Units.** A `BulkFormat` is read and written in large units, such as Parquet's row groups.
 
-Converts columns of text to columns of values, and columns to records.
+**Errors.** `MalformedRecordError` has enough detail to find the line.
 
-A whole column is converted at once, at a fraction of the cost of converting row by row.
+**Conversion.** `converter` converts a whole column of text to values at once, at a fraction of the cost of converting
+row by row. `assembler` and `to_records` convert columns to records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reads and writes JSON lines: one JSON value a line.
-
-Files whose lines are messages, so that one codec reads both.
-"""
+"""JSON lines (one JSON value a line), and files whose lines are messages, so that one codec reads both."""
 
 from __future__ import annotations
 

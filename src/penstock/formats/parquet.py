@@ -1,9 +1,8 @@
-"""Reads and writes Parquet files.
+"""Parquet files: reader and writer, and INT96, the old timestamp type.
 
-INT96, the old timestamp type of Parquet, which Flink, Hive and Spark write unless an option says otherwise.
-
-A value is a day and the nanoseconds of that day. Arrow combines both in one number of 64 bits, without a check. Two
-reads of the same column, in microseconds and in nanoseconds, show which values are right:
+Flink, Hive and Spark write INT96 unless an option says otherwise. A value is a day and the nanoseconds of that day.
+Arrow combines both in one number of 64 bits, without a check. `OldTimes` reads the same column in microseconds and in
+nanoseconds, which shows which values are right:
 
 - In nanoseconds, years outside 1678 to 2261 turn into other years.
 - In microseconds, all years are right if the nanoseconds of the day are above 0. Flink writes a negative number for

@@ -1,26 +1,20 @@
-"""Building blocks of graph algorithms, each for `Graph.run`: degrees, simple graphs, translation of ids and values.
+"""Building blocks of graph algorithms: neighbours by degree, partial aggregates, degrees, simple graphs, translations.
 
-Degrees of vertices.
+The algorithms are for `Graph.run`.
 
-Edges with the degrees of the vertices at their ends.
+`higher_neighbours` finds the neighbours of each vertex, and directs each edge from its end of lower degree to the
+other. Directions, loops and repeated edges do not affect who is a neighbour. An undirected graph has each edge in both
+directions, so its edges need not be reversed. Edges go from low to high degree because triangles are found by pairing
+the edges that leave a vertex. A vertex of high degree then has few outgoing edges, at most the square root of twice the
+number of edges, so no vertex produces a quadratic number of pairs of its neighbours.
 
-Finds the neighbours of each vertex, and directs each edge from its end of lower degree to the other.
+`PartialsOperator` aggregates within a subtask, so that few records leave it: counts, sums and maxima of its input. It
+passes each batch to a `Partial`, and emits the contents when they have grown, and before every checkpoint and
+watermark. So it has no state, its records are never late, and the reader merges the partial aggregates.
 
-Directions, loops and repeated edges do not affect who is a neighbour. An undirected graph has each edge in both
-directions, so its edges need not be reversed.
-
-Edges go from low to high degree because triangles are found by pairing the edges that leave a vertex. A vertex of high
-degree then has few outgoing edges, at most the square root of twice the number of edges, so no vertex produces a
-quadratic number of pairs of its neighbours.
-
-Partial aggregates within a subtask, so that few records leave it: counts, sums and maxima of its input.
-
-An operator passes each batch to a `Partial`, and emits the contents when they have grown, and before every checkpoint
-and watermark. So it has no state, its records are never late, and the reader merges the partial aggregates.
-
-Removes loops, repeated edges and vertices of high degree from graphs.
-
-Replaces the ids or values of graphs, as algorithms for `Graph.run`.
+`Degrees` are the degrees of vertices; further algorithms return edges with the degrees of the vertices at their ends.
+`Simplify` removes loops and repeated edges, and `MaximumDegree` vertices of high degree. `TranslateGraphIds` and its
+like replace the ids or values of a graph.
 """
 
 from __future__ import annotations

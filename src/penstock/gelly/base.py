@@ -1,36 +1,28 @@
-"""Foundations of graphs: elements, streams, operators in lockstep.
+"""Foundations of graphs: stream operations, partitioning by id, operators in lockstep, graph elements, algorithms.
 
-A graph is two bounded streams, and its methods join and co-group them (`streams`). Iterations over vertices are
-not made of batch jobs, because each superstep would read, shuffle and write data that never changes. They run
-in lockstep: one operator holds the graph, each subtask a partition of it, and between supersteps only messages
-move.
+A graph (`GraphBase`) is two bounded streams, and its methods join and co-group them. The operations on bounded streams
+give the same results in every execution mode.
 
-- Such an operator (`penstock.runtime.operators.base`) has a generator, `rounds`, that begins when its input
-  has ended. It yields what goes to each other subtask and a small report, and gets what arrived and all
-  reports. So a loop of supersteps is written as a loop, without IO.
+Iterations over vertices are not made of batch jobs, because each superstep would read, shuffle and write data that
+never changes. They run in lockstep: one operator holds the graph, each subtask a partition of it, and between
+supersteps only messages move. `in_step` makes such an operator a bounded stream: it runs as a separate batch job, once
+(I3).
+
+- The operator (`penstock.runtime.operators.base`) has a generator, `rounds`, that begins when its input has ended. It
+  yields what goes to each other subtask and a small report, and gets what arrived and all reports. So a loop of
+  supersteps is written as a loop, without IO.
 - The driver does the exchange. In the local driver the subtasks take turns and hand objects over. On Spark they
   are a barrier stage with sockets (`penstock.drivers.spark.lockstep`).
-- The loop is a batch job of its own, and its result a cached stream, as after an iteration without supersteps.
-- Edges and vertices are distributed once, to the owner of their id (`streams.assign_owner`).
+- The result of the loop is a cached stream, as after an iteration without supersteps.
+- Edges and vertices are distributed once, to the owner of their id: a hash, the same for all streams of a graph
+  (`assign_owner`).
 
 Two operators are built on it. One calls users' functions for each active vertex, with its edges and messages
 (`penstock.gelly.supersteps`). The other runs kernels over arrays (`penstock.gelly.columnar`).
 
-Elements of graphs: vertices, edges, and both together.
-
-Base of all parts of `Graph`: two streams, and how to make another graph from others.
-
-Arguments of `Graph.run`: algorithms, which return a graph or a stream, and analytics, which return one result.
-
-`Graph` belongs to a higher layer than this module, so it is `Any` here; implementations say `Graph`.
-
-Checks of the arguments of algorithms.
-
-Operations on bounded streams that graph methods are made of; all give the same results in every execution mode.
-
-Assigns vertices to partitions by a hash of their ids, the same for all streams of a graph.
-
-An operator whose subtasks work in lockstep, as a bounded stream: it runs as a separate batch job, once (I3).
+A `GraphAlgorithm` returns a graph or a stream, and a `GraphAnalytic` one result; both are arguments of `Graph.run`.
+`Graph` belongs to a higher layer than this module, so it is `Any` here; implementations say `Graph`. `whole`, `number`
+and `flag` check the arguments of algorithms.
 """
 
 from __future__ import annotations

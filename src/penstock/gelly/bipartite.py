@@ -1,9 +1,9 @@
-"""Graphs of two kinds of vertices, top and bottom, whose edges all lead from one kind to the other.
+"""`BipartiteGraph`: vertices of two kinds, top and bottom; all edges lead from one kind to the other.
 
-graph = BipartiteGraph.from_data_stream(people, films, seen)
-graph.projection_top_simple()  # people with an edge for each film that both have seen
+    graph = BipartiteGraph.from_data_stream(people, films, seen)
+    graph.projection_top_simple()  # people with an edge for each film that both have seen
 
-`BipartiteGraph`, and its projections on one kind of vertices.
+A projection is a graph on the vertices of one kind.
 """
 
 from collections.abc import Iterable, Iterator

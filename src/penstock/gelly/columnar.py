@@ -1,24 +1,17 @@
-"""Graph algorithms as kernels over the arrays of a partition: see `kernel`, and `run_kernel` there.
+"""Graph algorithms that run in numpy: a superstep costs a few passes over arrays, and no call for each vertex.
 
-A partition is a few arrays (`arrays`). Vertices have numbers, and edges are sorted by target. At the beginning,
-each partition sends every owner the list of its vertices that will get values, in order. A superstep is then a
+A `Kernel` does the work of a partition in each superstep, and `KernelOperator` runs it superstep by superstep, in
+lockstep with its other subtasks. `Combine` combines the values that arrive at one vertex. A column of vertex ids is an
+Arrow array of integers or text, or a list of any other keys.
+
+The arrays of a partition are `GraphArrays`: its vertices by number, 0 to n - 1, and their edges, sorted by target. A
+partition has a *slot* for each vertex of any partition that its edges lead to; slots are ordered by the partitions that
+own the vertices. At the beginning, it sends each owner the ids of the vertices in its slots, in order. From then on
+only values travel, and an owner knows where they belong: neither ids nor hashes are needed again. A superstep is a
 gather (`values[sources]`), a `reduceat` over the edges, one array for each other partition, and at the owner
-`values[places] = combine(values[places], part)`. Neither ids nor hashes are needed again.
+`values[places] = combine(values[places], part)`.
 
-The arrays of one partition of a graph, and the flow of values along its edges.
-
-Edges are sorted by target. A partition has a *slot* for each vertex of any partition that its edges lead to; slots are
-ordered by the partitions that own the vertices. At the beginning, it sends each owner the ids of the vertices in its
-slots, in order. From then on only values travel, and an owner knows where they belong.
-
-Combination of the values that arrive at one vertex.
-
-Columns of vertex ids: Arrow arrays of integers or text, or lists of any other keys.
-
-Graph algorithms that run in numpy: a superstep costs a few passes over arrays, and no call for each vertex.
-
-A `Kernel` does the work of a partition in each superstep. The arrays of a partition are `GraphArrays`: its vertices by
-number, 0 to n - 1, and their edges. A kernel keeps its own arrays of n values in attributes.
+A kernel keeps its own arrays of n values in attributes.
 
     class Components(Kernel):                              # the least number that reaches a vertex
         direction, combine = EdgeDirection.ALL, Combine.MIN
@@ -49,10 +42,6 @@ Sums over all partitions: `graph.add("name", number)` in `begin`, `send` or `rec
 previous sums from the following `receive` on; `is_converged` sees them first.
 
 An array that `send` has returned must not be modified: it may travel by reference. Make new ones in `receive`, or copy.
-
-Runs a kernel over a graph.
-
-The operator that runs a kernel superstep by superstep, in lockstep with its other subtasks.
 """
 
 from __future__ import annotations

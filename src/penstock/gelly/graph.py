@@ -1,8 +1,7 @@
-"""`Graph`: vertices and edges as bounded streams, with their operations.
+"""`Graph`: vertices and edges as bounded streams, with their operations, iterations and validators.
 
-Graph methods that run user-defined functions of vertices superstep by superstep.
-
-Graph validators; see `Graph.validate`.
+`GraphIterations` has the methods that run user-defined functions of vertices superstep by superstep. `Graph.validate`
+takes a validator such as `InvalidVertexIdsValidator`.
 """
 
 from __future__ import annotations

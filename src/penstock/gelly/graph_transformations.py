@@ -1,8 +1,8 @@
-"""Graph methods that change the values of vertices and edges or their ids, or select a part of the graph.
+"""Methods of `Graph` that transform it, by topic: values, added and removed elements, neighbourhoods.
 
-Graph methods that add or remove vertices and edges, and set operations on graphs.
-
-Graph methods on each vertex with its edges or neighbours: reductions and degrees.
+`GraphValues` changes the values of vertices and edges or their ids, or selects a part of the graph. `GraphChanges` adds
+or removes vertices and edges, and has the set operations on graphs. `Neighbourhoods` handles each vertex with its edges
+or neighbours: reductions and degrees.
 """
 
 from __future__ import annotations

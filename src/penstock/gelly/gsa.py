@@ -9,9 +9,7 @@
 
 In superstep 1 all vertices are neighbours; later only vertices whose value was set in the previous superstep.
 
-The functions and settings of gather-sum-apply iterations.
-
-The superstep of a gather-sum-apply iteration.
+`GatherSumApply` is the superstep; the other classes are the functions and settings of an iteration.
 """
 
 from __future__ import annotations

@@ -12,9 +12,7 @@
 In superstep 1 all vertices are active, without messages; later only vertices that received messages. The iteration ends
 when none did.
 
-The functions and settings of vertex-centric iterations.
-
-The superstep of a vertex-centric iteration.
+`VertexCentric` is the superstep; the other classes are the functions and settings of an iteration.
 """
 
 from __future__ import annotations

@@ -15,9 +15,7 @@
 
 In superstep 1 all vertices send; later only vertices whose value was set in the previous superstep.
 
-The functions and settings of scatter-gather iterations.
-
-The superstep of a scatter-gather iteration.
+`ScatterGather` is the superstep; the other classes are the functions and settings of an iteration.
 """
 
 from __future__ import annotations

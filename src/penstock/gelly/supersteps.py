@@ -1,17 +1,13 @@
-"""Settings of an iteration over the vertices of a graph.
+"""Iterations over the vertices of a graph: settings, user-defined functions, aggregators, and their operator.
 
-The base of user-defined functions for supersteps.
+`IterationConfiguration` has the settings that all kinds of iterations share, and `SuperstepFunction` is the base of
+their functions. `Aggregates` holds the aggregators of a superstep; see `penstock.common.aggregators`. A `Partition` has
+the vertices of one partition with their edges, as functions see them, and `Outboxes` the messages between partitions. A
+`Model` is the superstep of a kind of iteration.
 
-Aggregators of an iteration over the vertices of a graph; see `penstock.common.aggregators`.
-
-The vertices of one partition with their edges, as functions see them, and the messages between partitions.
-
-The superstep of a kind of iteration, for the operator that runs it.
-
-The operator that runs user-defined functions superstep by superstep, in lockstep with its other subtasks.
-
-It holds a partition of the graph: vertices by id, each with its edges. Subtasks exchange only messages, and two small
-reports in each superstep. The loop ends after the superstep that leaves no vertex active, or at the maximum.
+`SuperstepOperator` runs the functions superstep by superstep, in lockstep with its other subtasks. It holds a partition
+of the graph: vertices by id, each with its edges. Subtasks exchange only messages, and two small reports in each
+superstep. The loop ends after the superstep that leaves no vertex active, or at the maximum.
 """
 
 from __future__ import annotations

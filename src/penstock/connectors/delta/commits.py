@@ -56,9 +56,7 @@ numbers. Otherwise a deletion that matched no row could be repeated later, when 
 **Cost.** Each checkpoint costs one listing and one new file in the log, and a check of the files that restored state
 names. The committer holds an upsert's changes between two checkpoints in memory.
 
-Keyed changes, which are written to separate files and merged into the table on commit.
-
-The target table of a sink: creates it if missing, and compares its columns with those to write.
+**Target.** `prepare` creates the target table if it is missing, and compares its columns with the columns to write.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Reads the log of a table: the files of a version, and the changes that a version makes.
+"""The log of a Delta Lake table: files and changes of a version, supported table features, splits, and file pruning.
 
-Decides which tables can be read and written, by the features of their protocol.
+**Table features.** The features of a table's protocol decide whether it can be read and written. Reader features change
+how files are interpreted, and writer features define rules for new files. An unknown feature is rejected by name,
+because ignoring it would produce wrong rows.
 
-Reader features change how files are interpreted, and writer features define rules for new files. An unknown feature is
-rejected by name, because ignoring it would produce wrong rows.
-
-A split of a table: a file, and the meaning of its rows.
-
-Skips files and row groups by their column statistics.
+**Splits.** A `DeltaSplit` is a file together with the meaning of its rows. `FilePruning` skips files and row groups by
+their column statistics.
 """
 
 from __future__ import annotations

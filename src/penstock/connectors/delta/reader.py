@@ -1,12 +1,11 @@
-"""Reads the files of a table as columns.
+"""Reads the files of a Delta Lake table as columns, and finds the rows that a version actually changes.
 
-An open data file of a table and the columns to read from it.
+`OpenFile` is an open data file with the columns to read from it. `DeltaReader` reads one file after another.
 
-Finds the rows that a version actually removes and adds when it replaces files and has no change file.
-
-A writer that updates one row replaces that row's whole file, and some writers do so even if no row changes. Rows that
-one version both removes and adds did not change, so a change feed must not emit them. Rows are compared by the columns
-that are read. The comparison is exact: floats are compared by their bits, and NULL equals NULL.
+`find_changed_rows` finds the rows that a version removes and adds when it replaces files and has no change file. A
+writer that updates one row replaces that row's whole file, and some writers do so even if no row changes. Rows that one
+version both removes and adds did not change, so a change feed must not emit them. Rows are compared by the columns that
+are read. The comparison is exact: floats are compared by their bits, and NULL equals NULL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`DeltaSink`: appends or upserts rows into a Delta Lake table, exactly once.
 
-Writes the rows of one subtask to files that are not yet part of the table.
+A `DeltaWriter` writes the rows of one subtask to files that are not yet part of the table; `DeltaCommitter` adds them.
 """
 
 from __future__ import annotations

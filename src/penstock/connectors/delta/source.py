@@ -1,10 +1,9 @@
 """`DeltaSource`: reads one version of a Delta Lake table, or follows the table.
 
-Discovers the files of a table and hands them out: the files of one version, then the files that later versions add.
-
-Versions are numbered consecutively, and each is one file in the log. The enumerator therefore finds the next version by
-checking for the file of that number, without a listing. Its state is the next version number and the files that have
-not been assigned.
+`DeltaEnumerator` discovers the files of a table and hands them out: the files of one version, then the files that later
+versions add. Versions are numbered consecutively, and each is one file in the log. The enumerator therefore finds the
+next version by checking for the file of that number, without a listing. Its state is the next version number and the
+files that have not been assigned.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""The location of a Delta Lake table and its files.
+"""A Delta Lake table: its location, errors, column types, partition values, column statistics and data files.
 
-Imports delta-rs, an optional dependency, on use; the error says how to install it.
+delta-rs is an optional dependency, imported on use; the error says how to install it. The errors of a table would recur
+in another attempt, so they fail the job without a restart.
 
-Delta Lake's column types, a subset of Arrow's.
+Delta Lake's column types are a subset of Arrow's. The value of a partition column is constant in a data file, and
+stored as text in the table's log. So are the column statistics of a data file: minimum, maximum and NULL count.
 
-Partition column values, which are constant in a data file and stored as text in the table's log.
-
-Errors of a table that would recur in another attempt, so they fail the job without a restart.
-
-Writes data files that are not yet part of the table, one per partition until it reaches the target size.
-
-Column statistics of data files in the log: minimum, maximum and NULL count.
+`DataFilesWriter` writes data files that are not yet part of the table, one per partition until it reaches the target
+size.
 """
 
 from __future__ import annotations

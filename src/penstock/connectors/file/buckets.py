@@ -1,7 +1,4 @@
-"""Buckets: the directories below a file sink's base path to which records are written.
-
-Rolling policies and names of a file sink's part files.
-"""
+"""Buckets (the directories below a file sink's base path), rolling policies, and the names of part files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Makes part files visible: the second phase of a file sink's commit (G9).
+"""The second phase of a file sink's commit, which makes part files visible, and the commit log of batch jobs (G9).
 
-Atomic commits of batch jobs: a file beside the part files lists the files that a run is about to make visible (G9).
-
-A run of a batch has two files in the directory `.penstock` of a sink's base path, named after the job and the run:
+`FileCommitLog` makes the commit of a batch job atomic: a file beside the part files lists the files that a run is about
+to make visible. A run of a batch has two files in the directory `.penstock` of a sink's base path, named after the job
+and the run:
 
 - `….run`, locked by the process that drives the job for as long as it lives (`filesystem.create_held`);
 - `….commit`, written atomically before the first part file becomes visible, and removed once all of them are visible.

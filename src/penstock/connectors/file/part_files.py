@@ -1,4 +1,4 @@
-"""Names a file sink's part files, and identifies the leftover files that a new writer may remove.
+"""Part files of a file sink: their names, their leftovers, and their way from creation until they become visible (G9).
 
 A part file is written to the *staging* directory of its job and operator, below the base path, and committed by
 renaming it:
@@ -35,17 +35,15 @@ Once the lock is released, any job may remove the file. A closed file is renamed
 local file systems. Object stores create no file before it is closed; in S3 the hidden file then names an upload, see
 below. In other file systems nothing shows which process has died, so leftover files must be removed manually.
 
-Part files from creation until they become visible, adapted to the file system (G9).
-
-Where files can be renamed, a hidden file is the part file itself under another name. In S3, renaming copies the object.
-There a part is sent as a multipart upload to its final key, which stays invisible until the upload is completed, and
-the hidden file is a small object that names the upload and its parts. It is written after the last part. Completing an
-upload makes the object visible atomically, without a copy, and any process can do it.
+**How a part file becomes visible.** Where files can be renamed, a hidden file is the part file itself under another
+name. In S3, renaming copies the object. There a part is sent as a multipart upload to its final key, which stays
+invisible until the upload is completed, and the hidden file is a small object that names the upload and its parts. It
+is written after the last part. Completing an upload makes the object visible atomically, without a copy, and any
+process can do it.
 
 If a writer dies before it writes the hidden file, its upload is orphaned. S3 keeps the parts until a lifecycle rule of
 the bucket removes them (`AbortIncompleteMultipartUpload`). The rule must keep uploads for longer than a job may be
 stopped, because uploads that a checkpoint names are still to be committed.
-
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
-"""Splits of files, and the read positions in them.
+"""Splits of files, the enumerator that discovers files and hands splits out, and the readers of the splits.
 
-Discovers the files of a file source and hands out their splits.
+A `FileSplit` is a byte range of a file with a read position. `FileEnumerator` assigns splits in order of path and
+offset, each to the next reader that requests one. If files are named by time, readers therefore stay close together in
+time.
 
-Splits are assigned in order of path and offset, each to the next reader that requests one. If files are named by time,
-readers therefore stay close together in time.
+`LineSplitReader` reads a split of a line-based file, block by block. A line belongs to the split that contains its
+first byte. A reader that starts in the middle of a file therefore steps back one byte and looks for the end of that
+line. Every reader finishes the line at which its range ends. `BulkSplitReader` reads a split of a file that consists of
+large units, such as Parquet row groups.
 
-The reader of a file source: reads splits one after the other and returns their records in batches.
-
-Reads one split of a line-based file, block by block.
-
-A line belongs to the split that contains its first byte. A reader that starts in the middle of a file therefore steps
-back one byte and looks for the end of that line. Every reader finishes the line at which its range ends.
-
-Reads one split of a file that consists of large units, such as Parquet row groups.
+`FileSourceReader` reads splits one after the other and returns their records in batches.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """`FileSink`: writes files to any file system that fsspec supports, exactly once.
 
-Writes hidden part files: the first phase of a file sink's commit (G9).
-
-A new writer removes the files that earlier attempts left and no snapshot names. `part_files` has the rules and explains
-why they are safe.
+`FileWriter` writes hidden part files: the first phase of the commit (G9). A new writer removes the files that earlier
+attempts left and no snapshot names. `part_files` has the rules and explains why they are safe.
 """
 
 from __future__ import annotations

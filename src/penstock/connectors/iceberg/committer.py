@@ -1,4 +1,4 @@
-"""Exactly-once commits to an Iceberg table: how commits are named, and where the names are remembered.
+"""Exactly-once commits to an Iceberg table: the names of commits, the ledger that keeps them, and changes by key.
 
 Writers store the data of a checkpoint where no reader sees it, and name it by the run of the writer (a string unique to
 the run) and a number that the run counts. One committer per sink takes everything that the writers prepared for a
@@ -42,18 +42,14 @@ two, and expiry does not remove the ledger.
   does, with an age above that of the savepoints from which jobs may still start. Changes by key leave nothing: they are
   in the checkpoint.
 
-Committables that writers hand to the committer: data files, or changes by key.
+**Lookup in snapshots.** `was_committed` looks up an earlier commit in the table's snapshots when the ledger does not
+contain it, or no longer does.
 
-Looks up an earlier commit in a table's snapshots when the ledger does not know it, or no longer does.
-
-Commits everything prepared for a checkpoint as one snapshot; `ledger` explains why that is exactly once.
-
-Changes by key: data files that contain a changed key are rewritten without its rows.
-
-pyiceberg cannot write equality deletes, which Flink's sink uses to delete rows without reading them. Candidate files
-are therefore found by their partitions and column bounds, and their keys are read. Files that contain a changed key are
-replaced by files without its rows, in the same snapshot that adds the new rows. The cost depends on the number of files
-with changed keys: partitioning or clustering the table so that rows that change together share files keeps it low.
+**Changes by key.** Data files that contain a changed key are rewritten without its rows. pyiceberg cannot write
+equality deletes, which Flink's sink uses to delete rows without reading them. Candidate files are therefore found by
+their partitions and column bounds, and their keys are read. Files that contain a changed key are replaced by files
+without its rows, in the same snapshot that adds the new rows. The cost depends on the number of files with changed
+keys: partitioning or clustering the table so that rows that change together share files keeps it low.
 """
 
 from __future__ import annotations

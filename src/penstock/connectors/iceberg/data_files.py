@@ -1,19 +1,17 @@
-"""Arrow columns in Iceberg's types: type mapping, type compatibility, and conversion of records to columns.
+"""Arrow columns in Iceberg's types, data files as plain values, their writer, and equality deletes.
 
-Iceberg has integers of 32 and 64 bits, and timestamps and times of day in microseconds. Narrower types are widened to
-these, and types without a counterpart are rejected before anything is written.
+**Written types.** Iceberg has integers of 32 and 64 bits, and timestamps and times of day in microseconds. Narrower
+types are widened to these, and types without a counterpart are rejected before anything is written.
 
-Conversion of a table's columns to other types: Iceberg types that SQL lacks, and times with fewer digits.
+**Read types.** A column can be read as another type: Iceberg has types that SQL lacks, and a declared time may have
+fewer digits. A uuid is read as bytes, as in Flink's connector, or as text, as in Spark's. Digits of a time beyond the
+declared precision are truncated towards the past. All other values are preserved or rejected.
 
-A uuid is read as bytes, as in Flink's connector, or as text, as in Spark's. Digits of a time beyond the declared
-precision are truncated towards the past. All other values are preserved or rejected.
+**Data files.** Checkpoints hold data files as plain values (`stored`), because a savepoint must not depend on the
+classes of one pyiceberg version. `FileWriting` writes rows with pyiceberg's own writer: partitioned, with field ids and
+column metrics.
 
-Data files as plain values for checkpoints: a savepoint must not depend on the classes of one pyiceberg version.
-
-Writes rows as data files with pyiceberg's own writer: partitioned, with field ids and column metrics.
-
-Equality deletes: a file holds values of some columns, and every older row with these values is deleted.
-
+**Equality deletes.** A delete file holds values of some columns, and every older row with these values is deleted.
 Flink's sink writes such files for changes by key. pyiceberg does not read them, so it plans scans without them, and the
 deleted rows are filtered out here. A delete file applies to data files with a smaller sequence number, in its own
 partition, or in the whole table if it has no partition.

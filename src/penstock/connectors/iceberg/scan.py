@@ -1,12 +1,10 @@
-"""The snapshots and columns that a source reads, and the splits for its readers.
-
-Selects the snapshots of a table to read, and the files of each, from the table's metadata.
+"""The scan of an Iceberg table: its columns and splits, and the snapshots and files to read, from the table's metadata.
 
 A table is followed along the ancestors of its branch: each snapshot after the last one that was read, once. A snapshot
 that appends contributes its files. One that only rearranges rows (a compaction) contributes nothing. One that replaces
 or removes rows cannot be expressed as appended rows, so it fails the job unless an option skips it.
 
-Rejects tables that cannot be read, with errors that name the columns or files at fault.
+A table that cannot be read is rejected with an error that names the columns or files at fault.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`IcebergSink`: writes records to an Iceberg table exactly once, with one snapshot per checkpoint.
 
-Writers, which buffer and write the rows of a subtask before a checkpoint completes.
+Before a checkpoint completes, its writers buffer and write the rows of a subtask: `AppendWriter` appends rows, and
+`ChangesWriter` hands over the last change of each key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`IcebergSource`: reads the rows of an Iceberg table as columns, once or with everything appended later.
 
-Finds the data files of a table, once or repeatedly, and assigns them to readers.
-
-Reads data files as columns, on a thread that reads ahead.
+`IcebergEnumerator` finds the data files of the table, once or repeatedly, and assigns them to readers. `IcebergReader`
+reads data files on a thread that reads ahead.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Loaders of Iceberg catalogs and tables by name and properties, so that every process can load its own.
+"""Loaders of Iceberg catalogs and tables, creation and evolution of a sink's table, and the settings of a sink.
 
-Creates tables and adds columns for a sink, and checks a table before anything is written.
+Loaders hold names and properties, so that every process can load its own catalog and table.
 
-Every writer does this when it starts, and the first one wins: the others find its result. A missing column is added
-only on request; columns are never removed, renamed or narrowed.
-
-Settings of an Iceberg sink.
+Every writer creates the table or adds columns when it starts, and the first one wins: the others find its result. A
+missing column is added only on request; columns are never removed, renamed or narrowed. The table is checked before
+anything is written.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The optional client library: imported on use, with a clear error if it is missing.
+"""Kafka's client libraries: import on use, clear errors, limited logging, and properties of consumers and producers.
 
-Logging of Kafka's client libraries: a logger passes on each kind of line once a minute.
+The libraries are optional; the error for a missing one says how to install it.
 
-librdkafka logs every attempt to connect, ten times a second, and aiokafka every second. The connector logs unavailable
-brokers itself.
+**Logging.** librdkafka logs every attempt to connect, ten times a second, and aiokafka every second. A logger therefore
+passes on each kind of line once a minute; the connector logs unavailable brokers itself.
 
-Properties of a source: its own, and the properties of Kafka's Java consumer or of librdkafka.
-
-Translates the properties of Kafka's Java producer to settings of librdkafka.
+**Properties.** A source accepts its own properties, and the properties of Kafka's Java consumer or of librdkafka.
+`producer_settings` translates the properties of Kafka's Java producer to settings of librdkafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A sink's requests about transactions to a real cluster, on a dedicated thread; see `transactions.Brokers`.
+"""`KafkaCluster`: a sink's requests about transactions to a real cluster, on a dedicated thread.
 
-Kafka protocol requests that the client libraries lack, in the versions that the sink relies on.
+It implements `producer.Brokers`. The module also defines the Kafka protocol requests that the client libraries lack, in
+the versions that the sink relies on.
 """
 
 from __future__ import annotations

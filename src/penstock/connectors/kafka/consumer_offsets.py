@@ -1,11 +1,12 @@
-"""The reading of one partition, and recovery from offsets that no longer exist.
+"""Offsets of a Kafka consumer: the reading of one partition, recovery from lost offsets, and commits to the group.
 
-Commits the offsets of completed checkpoints to the consumer group, for others to see.
+`Reading` is a split and its progress. `Resetter` and `MissingPartitions` recover from offsets and partitions that no
+longer exist.
 
-The committed offsets are never read back: a job continues from its checkpoints.
-
-One commit is in flight at a time. The client does not order several: while one still looks for the group's coordinator,
-or is retried, a later one may overtake it, and the group would stay at the earlier offset.
+`OffsetCommits` commits the offsets of completed checkpoints to the consumer group, for others to see. The committed
+offsets are never read back: a job continues from its checkpoints. One commit is in flight at a time. The client does
+not order several: while one still looks for the group's coordinator, or is retried, a later one may overtake it, and
+the group would stay at the earlier offset.
 """
 
 from __future__ import annotations

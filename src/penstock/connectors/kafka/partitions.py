@@ -1,8 +1,8 @@
-"""Topic partitions, their splits, and the assignment of splits to readers.
+"""Topic partitions and their splits, the subscription of a source, and the offsets at which a source starts and stops.
 
-The partitions that a source reads: all of named topics, all of topics that match a pattern, or named ones.
-
-Where to start in each partition, and where to stop.
+`assign_reader` assigns the splits to readers. A `Subscription` selects all partitions of named topics, all of topics
+that match a pattern, or named partitions. `KafkaOffsetsInitializer` determines where to start in each partition, and
+where to stop.
 """
 
 from __future__ import annotations

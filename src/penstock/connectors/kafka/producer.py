@@ -1,10 +1,9 @@
-"""librdkafka's producer for sinks: sends batches, applies back-pressure, treats every failed delivery as an error.
+"""The transactions of an exactly-once Kafka sink, their committer, and the producers that send a sink's messages.
 
-The transactions of an exactly-once Kafka sink: who owns them, how they end, and why no record is lost or duplicated.
-
-Kafka's transaction coordinator keeps one transaction per *transactional id*. `InitProducerId` on an id returns a
-producer id and an *epoch* that is higher each time, and aborts the open transaction of the id. From then on no producer
-can write or end anything with an earlier epoch. Penstock's rules build on this alone:
+This text explains who owns the transactions, how they end, and why no record is lost or duplicated. Kafka's transaction
+coordinator keeps one transaction per *transactional id*. `InitProducerId` on an id returns a producer id and an *epoch*
+that is higher each time, and aborts the open transaction of the id. From then on no producer can write or end anything
+with an earlier epoch. Penstock's rules build on this alone:
 
 **One transaction per epoch.** A writer begins each transaction with a new producer, so a pair of producer id and epoch
 identifies one transaction permanently. librdkafka's approach of one producer for many transactions would not do: after
@@ -65,7 +64,8 @@ this very savepoint finds it aborted, and raises an error.
 
 **Two jobs with one prefix.** The job that starts later fences the other, whose next barrier or commit fails.
 
-Ends the transactions of an exactly-once Kafka sink: the second phase of its commit (G9).
+**Classes.** `KafkaCommitter` ends the transactions: the second phase of the commit (G9). `MessageProducer` wraps
+librdkafka's producer: it sends batches, applies back-pressure, and treats every failed delivery as an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads partitions with one consumer, batch by batch.
+"""`KafkaReader`: reads partitions with one consumer, batch by batch.
 
 The consumer gets its partitions by `assign`; it joins no group. Offsets are in the job's checkpoints. When a checkpoint
 completes they are also committed to the group, for others to see.
@@ -7,7 +7,7 @@ librdkafka prefetches on its own threads, so a poll takes the available records 
 come from several partitions; they are split into runs of one partition each and emitted run by run, because each
 partition has its own watermark.
 
-Tracks whether brokers are available, from a consumer's callbacks.
+`BrokerWatch` tracks, from a consumer's callbacks, whether brokers are available.
 """
 
 from __future__ import annotations

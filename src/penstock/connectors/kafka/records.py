@@ -1,6 +1,6 @@
-"""Batches of records as fetched by a consumer, and the schemas that deserialize them.
+"""Kafka records in batches, and the schemas that deserialize them and serialize records to messages.
 
-Serializes records to Kafka messages: topic, partition, key, value and headers.
+A message consists of topic, partition, key, value and headers.
 """
 
 from __future__ import annotations

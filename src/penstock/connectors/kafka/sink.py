@@ -1,8 +1,7 @@
 """`KafkaSink`: writes records to Kafka topics, optionally exactly once.
 
-Writes records to Kafka without transactions: at least once, or without a guarantee.
-
-Writes records in transactions that the committer ends; `transactions` has the rules.
+`KafkaWriter` writes without transactions: at least once, or without a guarantee. `TransactionalWriter` writes in
+transactions that the committer ends; `producer` has the rules.
 """
 
 from __future__ import annotations

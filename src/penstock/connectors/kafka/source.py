@@ -3,12 +3,10 @@
 A split is a partition with a position and an optional stop offset. Positions are in the job's checkpoints, never in the
 consumer group, so a job that continues from a checkpoint resumes exactly where it stopped, at any parallelism.
 
-Discovers the partitions of a source, determines where each starts and stops, and assigns them to readers.
-
-A partition goes to the reader that Flink's rule names, once that reader has registered. Offsets are resolved to numbers
-when a partition is discovered, and never again, so that a source that restarts reads the same records.
-
-An enumerator's requests to the brokers, with retries while brokers do not answer.
+`KafkaEnumerator` discovers the partitions of a source, determines where each starts and stops, and assigns them to
+readers. A partition goes to the reader that Flink's rule names, once that reader has registered. Offsets are resolved
+to numbers when a partition is discovered, and never again, so that a source that restarts reads the same records. The
+requests to the brokers are retried while brokers do not answer.
 """
 
 from __future__ import annotations

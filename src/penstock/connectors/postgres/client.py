@@ -1,8 +1,6 @@
-"""Connections to PostgreSQL, and helpers for building SQL text.
+"""PostgreSQL connections, quoting of SQL names, sink options, and table definitions from a database's catalog.
 
-Options of PostgreSQL sinks: PyFlink's `JdbcConnectionOptions` and `JdbcExecutionOptions`.
-
-Table definitions, read from the catalog of a database.
+The options of sinks are PyFlink's `JdbcConnectionOptions` and `JdbcExecutionOptions`, and `JdbcExactlyOnceOptions`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`JdbcSource`: reads the rows of a table once, as columns, with up to one reader per split.
+"""PostgreSQL as a source: the bounded scan of a table in splits (`JdbcSource`), and lookups of rows by key.
 
-A bounded scan of a table in splits: the splits, and their queries.
+`JdbcSource` reads the rows of a table once, as columns, with up to one reader per split.
 
 **Positions.** A reader resumes where it stopped (G8), so the rows of a split need an order. With a primary key, rows
 are in its order, and a position is the key of the last row: the query continues after it. Without one (a view, a table
@@ -15,7 +15,8 @@ comes twice, and no row is lost unless it was written in the meantime; without o
 table that changes. Outside STREAMING mode, the enumerator ends before the parts are read, and each part has a snapshot
 of its own.
 
-Looks up rows by key: many keys per query for lookup joins, and single keys with a cache for functions.
+**Lookups.** `KeyLookup` finds the rows of many keys per query, for lookup joins. `JdbcLookup` finds rows by single keys
+with a cache, for functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Exactly-once writes to PostgreSQL: rows are held until their checkpoint is complete, and a ledger records commits.
+"""`JdbcSink`: writes records to PostgreSQL with an SQL statement, at least once, or exactly once through a ledger.
 
-Rows must stay invisible until the checkpoint that covers them is complete, and must be written exactly once, although
-after a failure it is unknown whether a commit succeeded. Two designs were considered.
+**Exactly once.** Rows must stay invisible until the checkpoint that covers them is complete, and must be written
+exactly once, although after a failure it is unknown whether a commit succeeded. Two designs were considered.
 
 **PREPARE TRANSACTION** (used by Flink's `JdbcExactlyOnceOptions`, through XA). A writer inserts into an open
 transaction and prepares it at the barrier; the prepared transaction survives any failure and is committed when the
@@ -44,14 +44,11 @@ implemented here.
 The cost: the rows between two checkpoints are kept in memory and in the checkpoint. Checkpoints every few seconds bound
 it. For more rows than fit into memory, use the sink that writes immediately, with an idempotent statement.
 
-Write buffers of PostgreSQL sinks: they hold rows, or parts with columns (`ledger.Writing`).
+**Buffers.** `GatheringWriter` buffers rows, or parts with columns (`Writing`).
 
-`JdbcSink`: writes records to PostgreSQL with an SQL statement, at least once or exactly once.
-
-JDBC statements and their rows: how `?` is parsed, and how many rows are written quickly.
-
-Most sink statements are plain: `INSERT INTO table (columns) VALUES (?, …)`, perhaps with an ON CONFLICT that does
-nothing or replaces the whole row. Many rows of such a statement are written with COPY, which takes a tenth of the time:
+**Statements.** `Statement` parses the `?` of a JDBC statement, and `Execution` writes many rows quickly. Most sink
+statements are plain: `INSERT INTO table (columns) VALUES (?, …)`, perhaps with an ON CONFLICT that does nothing or
+replaces the whole row. Many rows of such a statement are written with COPY, which takes a tenth of the time:
 
 - without ON CONFLICT, straight into the table;
 - with ON CONFLICT, into a temporary table of the session, followed by one INSERT … SELECT. An INSERT may not touch a

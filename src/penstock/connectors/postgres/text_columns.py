@@ -1,6 +1,6 @@
-"""Converts values in PostgreSQL's text form to Arrow columns and back. Sessions must be set to UTC and ISO.
+"""Conversion between PostgreSQL's text form of values and Arrow columns. Sessions must be set to UTC and ISO.
 
-PostgreSQL values that a declared type cannot hold, and how they are read.
+**Unrepresentable values.** A declared type may not hold every value of the server's type:
 
 | value | declared as | becomes |
 | --- | --- | --- |
@@ -15,9 +15,8 @@ PostgreSQL values that a declared type cannot hold, and how they are read.
 An unrepresentable value fails the job, or becomes NULL if the option says so. A column declared as STRING holds each
 value in the server's text form.
 
-Compares key types here and in the database: do keys that differ here always differ there?
-
-A database column may store less than the written value: fewer digits of a number or a timestamp, or a text without its
+**Keys.** `has_exact_keys` compares key types here and in the database: do keys that differ here always differ there? A
+database column may store less than the written value: fewer digits of a number or a timestamp, or a text without its
 trailing spaces. Or its comparison ignores differences: citext ignores case, and a uuid in capitals is the same uuid.
 Two keys of a batch then become one row.
 """

@@ -1,13 +1,11 @@
-"""Lists the triangles of a graph.
+"""Triangles of a graph, and clustering coefficients: local for each vertex, average and global for the graph.
 
-All triangles of a graph, each once, with the directions of its edges.
+`triangles` lists all triangles, each once, with the directions of its edges. The middle vertex of a triangle, in the
+order of degrees and ids, finds the triangle: the lowest vertex sends each higher neighbour the neighbours above it, and
+the middle vertex knows which of these are its own.
 
-The middle vertex of a triangle, in the order of degrees and ids, finds the triangle: the lowest vertex sends each
-higher neighbour the neighbours above it, and the middle vertex knows which of these are its own.
-
-The local clustering coefficient: how many of a vertex's neighbours are neighbours of each other.
-
-Analytics for how densely a graph is connected: the average and the global clustering coefficient.
+The local clustering coefficient is how many of a vertex's neighbours are neighbours of each other. The average and the
+global clustering coefficient are analytics for how densely a graph is connected.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
-"""Connected components: connected vertices share the smallest of their values.
+"""Components, distances and communities, by values that spread from vertex to vertex; and summarization by groups.
 
-Connected components under Gelly's name for the gather-sum-apply variant.
+`ConnectedComponents`: connected vertices share the smallest of their values.
 
-The distance from one vertex to each other one, along edges with lengths.
+`SingleSourceShortestPaths`: the distance from one vertex to each other one, along edges with lengths.
 
-Communities by labels: each vertex takes the most frequent label among its in-neighbours (Raghavan and others).
+`LabelPropagation`: each vertex takes the most frequent label among its in-neighbours (Raghavan and others).
 
-Communities by labels with scores that fade with each step (Leung and others).
+`CommunityDetection`: labels with scores that fade with each step (Leung and others).
 
-A graph of groups: vertices of equal value become one, and so do edges of equal value between the same groups.
+`Summarization`: a graph of groups: vertices of equal value become one, and so do edges of equal value between the same
+groups.
+
+Classes with the prefix `GSA` are aliases, under Gelly's names for the gather-sum-apply variants.
 """
 
 from __future__ import annotations

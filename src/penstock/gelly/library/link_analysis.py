@@ -1,6 +1,8 @@
-"""PageRank: how often a random walk along edges visits a vertex.
+"""Scores of vertices by their links: PageRank and HITS.
 
-HITS: hubs, which lead to good authorities, and authorities, to which good hubs lead (Kleinberg).
+`PageRank` scores how often a random walk along edges visits a vertex.
+
+`HITS` finds hubs, which lead to good authorities, and authorities, to which good hubs lead (Kleinberg).
 
 An iteration computes the hub scores from the authority scores, then the authority scores from the hub scores, and
 divides both by their Euclidean norms. The first iteration begins with the in-degrees as authority scores.

@@ -1,10 +1,7 @@
-"""The base of analytics. The result of the graph is computed once, on first request.
+"""Metrics of a graph, which derive from the degrees of its vertices or of both ends of its edges, and a checksum.
 
-Metrics of a graph that derive from the degrees of its vertices.
-
-Metrics of a graph that derive from the degrees at both ends of its edges.
-
-A fingerprint of a graph, to compare graphs.
+`Analytic` is their base: the result for a graph is computed once, on first request. `Checksum` is a fingerprint, to
+compare graphs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The Jaccard index: the fraction of two vertices' neighbours that they share.
+"""Similarity of vertices by shared neighbours: the Jaccard index and the Adamic-Adar index.
 
-The Adamic-Adar index: shared neighbours, which count more the fewer neighbours they have.
+`pairs` finds pairs of vertices that share neighbours. Each vertex notifies its neighbours of each other: of two
+neighbours, the one with the smaller id receives the other. Everything that a vertex receives is collected there. A
+vertex of high degree has many neighbours to notify, so its list is cut into groups for several subtasks.
 
-Pairs of vertices that share neighbours.
-
-Each vertex notifies its neighbours of each other: of two neighbours, the one with the smaller id receives the other.
-Everything that a vertex receives is collected there. A vertex of high degree has many neighbours to notify, so its list
-is cut into groups for several subtasks.
+`JaccardIndex` scores the fraction of two vertices' neighbours that they share. `AdamicAdar` sums over shared
+neighbours, which count more the fewer neighbours they have.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Converts log messages into row changes, and tracks the log position after each. No connection, no clock.
+"""Conversion of log messages into row changes with the log position after each, and the settings of a CDC source.
 
-The settings of a CDC source: the table to read, and how.
+`ChangeReader` converts messages without a connection and without a clock. `CdcSettings` names the table to read, and
+how.
 """
 
 from __future__ import annotations

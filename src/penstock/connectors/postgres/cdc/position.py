@@ -1,6 +1,7 @@
-"""Read positions: key ranges with the transactions their snapshots saw, and a position in the log.
+"""Read positions of a CDC source (key ranges with their snapshots, and a position in the log), and the table to read.
 
-The table to read, as the catalog describes it: its columns, and the order of its keys.
+The snapshot of a key range records the transactions that it saw. `CdcTable` describes the table from the catalog: its
+columns, and the order of its keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reads a table and then its log.
+"""`CdcReader`: reads a table and then its log.
 
-Reads a table in chunks in key order, each chunk with the snapshot it was read in.
+`ChunkReading` reads the table in chunks in key order, each chunk with the snapshot it was read in.
 """
 
 from __future__ import annotations

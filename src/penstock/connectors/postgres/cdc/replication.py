@@ -1,6 +1,7 @@
-"""The replication connection: requests the server's log, receives it, and confirms how far it may be discarded.
+"""The replication connection to PostgreSQL, and the decoder of pgoutput's messages.
 
-Decodes the messages of pgoutput, version 1, which describe changes of tables. Bytes in, values out.
+`decode` decodes messages of pgoutput, version 1, which describe changes of tables: bytes in, values out. `LogStream`
+requests the server's log, receives it, and confirms how far it may be discarded.
 """
 
 from __future__ import annotations

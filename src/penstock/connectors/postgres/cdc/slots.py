@@ -1,6 +1,7 @@
-"""Prepares a server for reading changes: checks its settings, and creates or checks the slot.
+"""Preparation of a server for reading changes: its settings, the publication, and the replication slot.
 
-Checks that a publication covers all changes of a table, because unpublished changes never reach the reader.
+`publish` and `check_publication` check that a publication covers all changes of a table, because unpublished changes
+never reach the reader. `prepared` checks the server's settings, and creates or checks the slot.
 """
 
 from __future__ import annotations
