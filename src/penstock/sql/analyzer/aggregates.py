@@ -1,7 +1,4 @@
-"""Scopes after GROUP BY and for calls with OVER: both replace aggregate calls by columns.
-
-Calls of user-defined aggregate functions.
-"""
+"""Aggregate calls, also of user-defined functions, and the scopes that turn them into columns: GROUP BY and OVER."""
 
 from __future__ import annotations
 

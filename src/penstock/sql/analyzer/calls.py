@@ -1,8 +1,7 @@
-"""Function calls: resolves the function, casts its operands and finds its result type.
+"""Typed function calls and literals: resolves the function, casts its operands and finds its result type.
 
-Calls of user-defined functions that are in no catalog: the Table API passes the function itself.
-
-Literals: the types and values of constants in SQL.
+An `InlineCall` calls a user-defined function that is in no catalog: the Table API passes the function itself.
+`constant` finds the type and value of an SQL literal.
 """
 
 from __future__ import annotations

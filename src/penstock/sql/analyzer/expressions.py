@@ -1,8 +1,7 @@
 """Scalar expressions: from syntax to typed expressions.
 
-Table API expressions that follow SQL's type rules: `call_sql`, and join keys.
-
-Rewriting of syntax expressions: replaces some of their nodes.
+`rewritten` replaces some nodes of a syntax expression. `SqlRules` marks Table API expressions that follow SQL's type
+rules: `call_sql`, and join keys. A `ScalarAnalyser` finds the types of expressions in one `Scope`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""FROM: tables, views, queries, joins and table functions, and the scopes that they create.
+"""FROM: tables, views, queries, joins and table functions, the scopes that they create, and hints.
 
-UNNEST and table functions in FROM: their columns, and the join with the calling rows.
+**Hints.** The known hints may appear only in certain places. A hint that nothing reads is rejected. The LOOKUP hint
+defines how a lookup join queries a table. The STATE_TTL hint sets the lifetime of the state of joins and aggregates, by
+the names of their inputs. It applies to the joins and the aggregate of its own SELECT, not to nested queries. See
+Flink's document "Hints".
 
-LATERAL queries: evaluated for each row of the preceding tables, whose columns they may use.
-
-The known hints and where they may appear. A hint that nothing reads is rejected.
-
-The LOOKUP hint: how a lookup join queries a table.
-
-The STATE_TTL hint: the lifetime of the state of joins and aggregates, by the names of their inputs.
-
-It applies to the joins and the aggregate of its own SELECT, not to nested queries. See Flink's document "Hints".
+**Relations that depend on rows.** UNNEST and table functions are joined with the calling rows. A LATERAL query is
+evaluated for each row of the preceding tables, whose columns it may use.
 """
 
 from __future__ import annotations

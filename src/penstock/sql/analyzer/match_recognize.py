@@ -1,6 +1,6 @@
 """MATCH_RECOGNIZE: from its clauses to a plan. Clauses that Flink rejects are rejected with Flink's messages.
 
-The scopes of DEFINE and MEASURES: names and calls refer to columns of rows of pattern variables.
+In the `PatternScope` of DEFINE and MEASURES, names and calls refer to columns of rows of pattern variables.
 """
 
 from __future__ import annotations

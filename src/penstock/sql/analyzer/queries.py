@@ -1,6 +1,6 @@
 """Queries: from syntax to a logical plan.
 
-Queries that are already planned, for the Table API, and the Table API's own type rules.
+The Table API passes queries that are already planned (`PlannedQuery`), and has its own type rules (`MethodCalls`).
 """
 
 from __future__ import annotations

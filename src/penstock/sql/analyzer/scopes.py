@@ -1,6 +1,6 @@
 """Names in a query: the columns of the relations in FROM, by name, with or without a qualifier.
 
-Interfaces between the parts of the analyser, and to the catalogs.
+`Tables` and `Queries` are interfaces to the catalogs and between the parts of the analyser.
 """
 
 from __future__ import annotations

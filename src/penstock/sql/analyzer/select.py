@@ -3,7 +3,8 @@
 Expressions, also of ORDER BY, may be added at any time before `build`. The parts that they need from earlier steps
 (keys, aggregates, calls over windows) are collected on the way, and placed when the plan is built.
 
-Origins of the columns of a node: which of them are edges of windows.
+`find_window` and the functions after it trace the columns of a node to their origins: which of them are edges of
+windows.
 """
 
 from __future__ import annotations

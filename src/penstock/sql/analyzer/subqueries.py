@@ -1,14 +1,13 @@
-"""Queries in expressions become joins.
+"""Queries in expressions, which become joins: scalar queries, IN, EXISTS, and comparisons with SOME or ALL.
 
 A query may use columns of the enclosing query (`OuterField`). Conditions with such columns are taken out of its plan
 and become conditions of the join. The columns of the query that they need are passed up to the top of its plan, through
 groups as additional keys.
 
-IN, EXISTS and comparisons with SOME or ALL of queries, nested in other expressions.
-
-`x IN (query)` asks how many rows of the query equal x. If x or the rows may be NULL, it also asks whether there are
-rows, and rows with NULL: then IN is neither true nor false. `x > SOME (query)` compares with the least value of the
-query, and `x > ALL (query)` is the negation of `x <= SOME (query)`. Each question is a scalar query, and so a join.
+`Test` represents IN, EXISTS, or a comparison with SOME or ALL, also nested in another expression. `x IN (query)` asks
+how many rows of the query equal x. If x or the rows may be NULL, it also asks whether there are rows, and rows with
+NULL: then IN is neither true nor false. `x > SOME (query)` compares with the least value of the query, and `x > ALL
+(query)` is the negation of `x <= SOME (query)`. Each question is a scalar query, and so a join.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""TUMBLE, HOP, CUMULATE and SESSION as table functions.
+"""Windows in queries: TUMBLE, HOP, CUMULATE and SESSION as table functions, and the legacy windows in GROUP BY.
 
-TUMBLE, HOP and SESSION in GROUP BY, the legacy window syntax: they become window tables.
-
-`GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)` groups by the start and the end of a window; TUMBLE_START, TUMBLE_END and
-TUMBLE_ROWTIME are its columns.
+The legacy syntax (TUMBLE, HOP and SESSION) becomes window tables. `GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)` groups by
+the start and the end of a window; TUMBLE_START, TUMBLE_END and TUMBLE_ROWTIME are its columns.
 """
 
 from __future__ import annotations

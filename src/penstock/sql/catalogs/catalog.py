@@ -1,8 +1,7 @@
-"""Catalogs, which find tables, views and functions by name. The base class is in memory.
+"""`Catalog`, which finds tables, views and functions by name; the objects in catalogs; and `CatalogDescriptor`.
 
-Objects in catalogs: databases, tables, views, functions, and their paths.
-
-`CatalogDescriptor`: the definition of a catalog in a program, as an alternative to CREATE CATALOG.
+The base class keeps its objects (databases, tables, views, functions, and their paths) in memory. A `CatalogDescriptor`
+defines a catalog in a program, as an alternative to CREATE CATALOG.
 """
 
 from __future__ import annotations

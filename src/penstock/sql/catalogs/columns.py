@@ -1,10 +1,7 @@
-"""Resolved columns, whose types and expressions are known.
+"""Columns of tables, as declared (`Schema`) and as resolved (`ResolvedSchema`).
 
-Resolves declared schemas: types of computed columns, time attributes, keys.
-
-The columns of a table as declared, before resolution.
-
-`TableSchema`: names and types of columns, for older programs.
+Before resolution, types and expressions are not known. `resolve` finds the types of computed columns, time attributes
+and keys. `TableSchema` has only names and types of columns, for older programs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Converts CREATE TABLE statements to catalog tables.
+"""Catalog tables from CREATE TABLE statements, and the options for rows with a NULL event time.
 
-The options for rows with a NULL event time: they fail the job, are dropped, or are routed into another table.
+Such rows fail the job, are dropped, or are routed into another table.
 """
 
 from __future__ import annotations

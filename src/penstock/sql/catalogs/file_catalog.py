@@ -3,9 +3,7 @@
 Each lookup reads the file, so all programs see a change by one of them at once. If two programs alter a table at the
 same time, the later change wins.
 
-Converts catalog objects to JSON and back. Types and expressions are stored as SQL text.
-
-Documents in files: one file each, written atomically, shared by several processes.
+A catalog object is stored as a JSON document; types and expressions in it are SQL text. Each document is one file:
 
     <directory>/<database>/database.json
     <directory>/<database>/tables/<name>.json

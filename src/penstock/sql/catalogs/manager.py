@@ -1,6 +1,6 @@
-"""The catalogs of a program, the current one, and temporary tables and views, which hide permanent ones.
+"""`CatalogManager`: a program's catalogs, the current one, and temporary tables and views, which hide permanent ones.
 
-Views created with the Table API: they have a plan but no SQL text.
+An `InlineView` is a view that the Table API creates: it has a plan but no SQL text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plans that write into a table: map a query's columns to the table's, with implicit casts.
 
-The types that a sink column accepts, and type comparison without NOT NULL.
+`accepts` decides which types a sink column accepts. `without_not_null` is for comparing types without NOT NULL.
 """
 
 from __future__ import annotations

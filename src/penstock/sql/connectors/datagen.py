@@ -1,16 +1,11 @@
-"""Random numbers that depend only on a seed and the row number (G8), for many rows at once.
-
-`datagen`: a table of generated rows, random or sequential, with the options of Flink's connector of this name.
+"""`datagen`: a table of generated rows, random or sequential, with the options of Flink's connector of this name.
 
 A table has the same rows in every run, except for dates and times, which follow the clock.
 
-The options of one field: `fields.<name>.kind`, `.min` and so on.
-
-A source of columns that a function generates from row numbers (G8: a position is a number).
-
-The values generated for a field, by its type and options.
-
-Random columns for each type.
+`Chance` draws random numbers that depend only on a seed and the row number (G8), for many rows at once. `FieldOptions`
+reads the options of one field: `fields.<name>.kind`, `.min` and so on. `GeneratedColumnsSource` emits the columns that
+a function generates from row numbers (G8: a position is a number). The functions after it generate random columns for
+each type, and `generator` selects one by the type and the options of a field.
 """
 
 from __future__ import annotations

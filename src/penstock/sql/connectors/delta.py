@@ -2,13 +2,9 @@
 
 A sink writes each row exactly once, in one table version per checkpoint; with a primary key it merges changes.
 
-The options of the connector `delta`, named as in Flink's connector where it has them.
-
-The scan of a Delta table, with its abilities.
-
-Selects the files of a Delta table that a query may skip, by the column statistics in the log.
-
-Writes rows of a query into a Delta table, or merges changes by primary key.
+The options have the names of Flink's connector where it has them. `FilterPruning` selects the files that a query may
+skip, by the column statistics in the log. `DeltaScan` has the abilities of a scan, and `TableDeltaSink` writes the rows
+or changes of a query.
 """
 
 from __future__ import annotations

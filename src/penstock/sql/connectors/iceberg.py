@@ -1,15 +1,10 @@
-"""`iceberg`: reads, follows and writes Iceberg tables.
+"""`iceberg`: reads, follows and writes Iceberg tables. The module has the options, the scan and the sink.
 
-The options of the connector `iceberg`.
+`to_row_filter` translates query conditions to pyiceberg expressions, which skip files and parts of files. They skip no
+row that satisfies a condition; the query evaluates every condition again. Only conditions with the same meaning in both
+systems are translated: comparisons of a column with constants of its own kind.
 
-The scan of an Iceberg table, with its abilities.
-
-Translates query conditions to pyiceberg expressions, which skip files and parts of files.
-
-They skip no row that satisfies a condition; the query evaluates every condition again. Only conditions with the same
-meaning in both systems are translated: comparisons of a column with constants of its own kind.
-
-Writes the rows of a table, or its changes by key, as columns.
+`TableIcebergSink` writes the rows of a table, or its changes by key, as columns.
 """
 
 from __future__ import annotations

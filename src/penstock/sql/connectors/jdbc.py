@@ -1,26 +1,20 @@
 """`jdbc`: reads, looks up and writes PostgreSQL tables.
 
-The options of the connector `jdbc`.
-
-The scan of a PostgreSQL table, with its abilities.
-
-Translates query conditions to PostgreSQL's SQL.
-
-Both systems agree on integers, decimals, booleans, dates and timestamps. They differ in part on strings (CHAR is padded
-with blanks here, but not in PostgreSQL) and on floats (PostgreSQL sorts NaN above all other numbers). Conditions on
-these are translated only if they exclude no matching row, and the query evaluates them again.
-
-Finds rows by key for lookup joins, with one query per batch of keys.
-
-Writes a table's changes into PostgreSQL: inserts, or upserts and deletes by primary key.
-
-Only the last change of each key in a batch is written: one INSERT … ON CONFLICT upserts rows, and one DELETE removes
-rows. Writing a batch again therefore changes nothing. Changes that were written before a failure and are not emitted
-again afterwards remain in the table; only a sink with a ledger avoids this.
+**Writing.** `JdbcTableSink` writes a table's changes: inserts, or upserts and deletes by primary key. Only the last
+change of each key in a batch is written: one INSERT … ON CONFLICT upserts rows, and one DELETE removes rows. Writing a
+batch again therefore changes nothing. Changes that were written before a failure and are not emitted again afterwards
+remain in the table; only a sink with a ledger avoids this.
 
 Keys that differ here may be equal in the database: in a column of type timestamp(0), citext, char(n), uuid or numeric
 with fewer digits. If the types of the key columns allow that, the database determines the last change of each key
 itself.
+
+**Conditions.** `to_sql_condition` translates query conditions to PostgreSQL's SQL. Both systems agree on integers,
+decimals, booleans, dates and timestamps. They differ in part on strings (CHAR is padded with blanks here, but not in
+PostgreSQL) and on floats (PostgreSQL sorts NaN above all other numbers). Conditions on these are translated only if
+they exclude no matching row, and the query evaluates them again.
+
+**Lookups.** `JdbcLookupReader` finds rows by key for lookup joins, with one query per batch of keys.
 """
 
 from __future__ import annotations

@@ -1,25 +1,14 @@
-"""`nexmark`: the auction events of the Nexmark benchmark, generated as columns.
+"""`nexmark`: the auction events of the Nexmark benchmark, with the options of Flink's `nexmark` connector.
 
-The settings of a stream of Nexmark events.
+The columns of the table are event_type (0, 1, 2) and one ROW each for persons, auctions and bids, only one of them not
+NULL.
 
-Computes which persons and auctions exist at an event, from the event's number.
+From an event's number, the module computes which persons and auctions exist at the event (`last_person`,
+`last_auction`). Random texts are generated for many events at once: the texts of a chunk of events lie side by side in
+a pool of letters that is generated once. A column is a slice of the pool, with the offsets of its texts, so no letter
+is copied. `person_columns`, `auction_columns` and `bid_columns` generate the events in batches.
 
-Random texts for many events at once.
-
-The texts of a chunk of events lie side by side in a pool of letters that is generated once. A column is a slice of the
-pool, with the offsets of its texts, so no letter is copied.
-
-Generates persons in columnar batches.
-
-Generates auctions in columnar batches.
-
-Generates bids in columnar batches.
-
-The `nexmark` connector: a table of Nexmark benchmark events, with the options of Flink's `nexmark` connector.
-
-Its columns are event_type (0, 1, 2) and one ROW each for persons, auctions and bids, only one of them not NULL.
-
-The source of Nexmark events: columns, in time order within each subtask (G8: a position is an event's number).
+`NexmarkColumnsSource` emits columns, in time order within each subtask (G8: a position is an event's number).
 """
 
 from __future__ import annotations

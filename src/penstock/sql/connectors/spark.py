@@ -1,10 +1,12 @@
-"""The `spark` connector: a table registered in Spark, or files that Spark reads. Batch jobs read it in place.
+"""The connectors `spark`, `print`, `blackhole` and `socket`.
 
-The `print` connector: prints rows to the program's standard output, in Flink's format.
+`SparkConnector`: a table registered in Spark, or files that Spark reads. Batch jobs read it in place.
 
-`blackhole`: discards all rows.
+`PrintConnector`: prints rows to the program's standard output, in Flink's format.
 
-The `socket` connector: rows that a server sends as text. For experiments only: a socket cannot replay its data.
+`BlackholeConnector`: discards all rows.
+
+`SocketConnector`: rows that a server sends as text. For experiments only: a socket cannot replay its data.
 """
 
 from __future__ import annotations

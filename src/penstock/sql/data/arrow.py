@@ -1,18 +1,17 @@
-"""The Arrow type of each logical type.
+"""Internal values, alone and in Arrow columns: Arrow types, Python objects, and NumPy arrays.
 
-Arrow has no interval of months, so it is stored as a number. Text and bytes lose their declared length, and times of
-day are milliseconds at any precision, as in Flink. The keys of Arrow maps are never NULL, so the keys of maps and
-multisets are structs of one field (`penstock.codecs.arrow_columns`); other programs exchange plain maps. Types that
-Arrow lacks are stored as bytes: bitmaps in the portable Roaring format, variants and Python objects as pickles.
+**Columns.** Each logical type has an Arrow type. Arrow has no interval of months, so it is stored as a number. Text and
+bytes lose their declared length, and times of day are milliseconds at any precision, as in Flink. The keys of Arrow
+maps are never NULL, so the keys of maps and multisets are structs of one field (`penstock.codecs.arrow_columns`); other
+programs exchange plain maps. Types that Arrow lacks are stored as bytes: bitmaps in the portable Roaring format,
+variants and Python objects as pickles.
 
-Single values, as Python objects outside of columns.
+**Single values.** Outside of columns, values are Python objects. Text is `str`, bytes are `bytes`, numbers are `int`,
+`float` and `Decimal`. Dates and times are integers, because Python's classes lack nanoseconds and some of Flink's
+years: days (DATE), milliseconds of the day (TIME), nanoseconds since 1970 (TIMESTAMP and TIMESTAMP_LTZ), months or
+milliseconds (intervals). An array is a list, a map or a multiset a list of pairs, a row a tuple. NULL is None.
 
-Text is `str`, bytes are `bytes`, numbers are `int`, `float` and `Decimal`. Dates and times are integers, because
-Python's classes lack nanoseconds and some of Flink's years: days (DATE), milliseconds of the day (TIME), nanoseconds
-since 1970 (TIMESTAMP and TIMESTAMP_LTZ), months or milliseconds (intervals). An array is a list, a map or a multiset a
-list of pairs, a row a tuple. NULL is None.
-
-Arrow columns as NumPy arrays and back, without copying numbers; NULLs are kept separately.
+**NumPy arrays.** Columns become NumPy arrays and back without copying numbers; NULLs are kept separately.
 """
 
 from __future__ import annotations

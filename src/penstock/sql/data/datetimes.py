@@ -1,14 +1,8 @@
-"""Timestamps and intervals as NumPy integers, and calendar functions for whole arrays of them.
+"""Dates, times, timestamps and intervals: calendar and time zones, text, and NumPy kernels for whole columns.
 
-The calendar is Gregorian for all years.
-
-Dates, times and timestamps as text, in integer arithmetic: Python's classes lack nanoseconds and the year 0.
-
-The calendar is Gregorian for all years, as in Java and in Flink.
-
-Converts whole columns between instants and local times.
-
-Time zones by their Java names.
+The calendar is Gregorian for all years, as in Java and in Flink. Text is parsed and formatted in integer arithmetic,
+because Python's classes lack nanoseconds and the year 0. In columns, timestamps and intervals are NumPy integers, and
+whole columns are converted between instants and local times. Time zones have their Java names.
 """
 
 from __future__ import annotations

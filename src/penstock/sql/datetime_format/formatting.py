@@ -1,13 +1,11 @@
-"""Formats points in time by a pattern, one column at once.
+"""Formats points in time by a pattern, one column at once, and parses text as points in time.
 
-Each run of letters becomes a column of texts, looked up in a small table of all possible texts; the columns are then
-joined. Rows that differ only in fields that the pattern does not show are formatted once.
+**Formatting.** Each run of letters becomes a column of texts, looked up in a small table of all possible texts; the
+columns are then joined. Rows that differ only in fields that the pattern does not show are formatted once.
 
-Parses text as points in time by a pattern.
-
-DateTimeFormatter (`MODERN`) is strict: the whole text must match, and the result is a local date-time. SimpleDateFormat
-(`SIMPLE`) is lenient: month 13 is the first month of the next year, and trailing text is ignored; the result is an
-instant.
+**Parsing.** DateTimeFormatter (`MODERN`) is strict: the whole text must match, and the result is a local date-time.
+SimpleDateFormat (`SIMPLE`) is lenient: month 13 is the first month of the next year, and trailing text is ignored; the
+result is an instant.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The parts of a pattern: literal text, runs of one letter, and optional sections.
+"""Patterns of dates and times: their parts, the fields of their letters, English names, and regular expressions.
 
-The fields that pattern letters refer to, for many points in time at once.
-
-The English names in patterns: months, days, quarters, eras, AM and PM.
-
-Regular expressions that parse text by the parts of a pattern.
+The parts of a pattern are literal text, runs of one letter, and optional sections. `Moments` has the fields that
+pattern letters refer to, for many points in time at once. The English names are of months, days, quarters and eras, and
+AM and PM. `compiled` turns the parts into a regular expression that parses text.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Converts Python values to SQL literals.
+"""Table API expressions, literals from Python values, and the kernel that joins rows with table functions or UNNEST.
 
-The base of all Table API expressions: an SQL syntax node with its column names and sort order.
+`Operand` is the base of all Table API expressions: an SQL syntax node with its column names and sort order.
+`to_literal` converts Python values to SQL literals.
 
-Joins each row of a batch with the rows that a table function or UNNEST produces from it.
-
-UNNEST: the elements of arrays and multisets, and the entries of maps, as rows, computed on whole columns.
+`Correlation` joins each row of a batch with the rows that a table function or UNNEST produces from it. UNNEST returns
+the elements of arrays and multisets, and the entries of maps, as rows, computed on whole columns.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""The columns of a batch of rows, as expressions read them.
+"""`Columns`, the columns of a batch as expressions read them, and operators that choose among their operands.
 
-Operators that choose among their operands: CASE, COALESCE, AND, OR.
+These operators are CASE, COALESCE, AND and OR. An operand that may fail is evaluated only for the rows that need it, as
+`CASE WHEN x <> 0 THEN 1 / x END` expects. An operand that cannot fail is evaluated for all rows at once, which is
+faster.
 
-An operand that may fail is evaluated only for the rows that need it, as `CASE WHEN x <> 0 THEN 1 / x END` expects. An
-operand that cannot fail is evaluated for all rows at once, which is faster.
+`first_that_holds` selects values from columns row by row, as CASE does, with NumPy if all values have the same fixed
+width. Arrow's `if_else` processes one row after another: for 65,536 rows it takes 0.2 ms if runs of rows are alike, and
+1 ms if they are not. NumPy takes a sixth and a third of that.
 
-Selects values from columns row by row, as CASE does, with NumPy if all values have the same fixed width.
-
-Arrow's `if_else` processes one row after another: for 65,536 rows it takes 0.2 ms if runs of rows are alike, and 1 ms
-if they are not. NumPy takes a sixth and a third of that.
-
-Explains the errors of kernels to the author of a query.
+`explained` explains the errors of kernels to the author of a query.
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
-"""Evaluates typed expressions on columns.
+"""`Evaluator`, which evaluates typed expressions on columns, and `Condition`, which selects the rows that satisfy one.
 
 An expression is compiled once to nested Python functions, which run for each batch. Constants become scalars at that
-time. Operators that choose among their operands are in `lazy`.
+time. Operators that choose among their operands are in `columns`.
 
-Selects the rows of a batch that satisfy a condition.
+**Stability.** `is_stable` and `is_pure` decide whether expressions give the same result at each evaluation.
 
-Evaluates repeated subexpressions of an operator once per batch.
-
-SPLIT_INDEX calls with the same text and separator share one split.
-
-Repeated calls of user-defined functions, evaluated once per row.
-
-`x BETWEEN a AND b` uses `x` twice, and CASE its operand at each WHEN. A function that is not deterministic would return
-a different result each time.
-
-Whether expressions give the same result at each evaluation.
+**Repeated parts.** SPLIT_INDEX calls with the same text and separator share one split. `Shared` evaluates a repeated
+subexpression of an operator once per batch. `Once` evaluates repeated calls of user-defined functions once per row: `x
+BETWEEN a AND b` uses `x` twice, and CASE its operand at each WHEN. A function that is not deterministic would return a
+different result each time.
 """
 
 from __future__ import annotations

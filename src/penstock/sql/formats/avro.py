@@ -1,8 +1,7 @@
-"""`avro`: records whose schema is derived from the table's columns, as messages and in object container files.
+"""`avro`, `avro-confluent` and `debezium-avro-confluent`: Avro records as messages and in object container files.
 
-Rows as Avro messages, read and written directly in the internal representation of values.
-
-`avro-confluent` and `debezium-avro-confluent`: Avro records whose schemas are in a schema registry.
+`avro` derives the schema from the table's columns. The other two have their schemas in a schema registry. Messages are
+read and written directly in the internal representation of values.
 """
 
 from __future__ import annotations

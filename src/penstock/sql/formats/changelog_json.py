@@ -1,20 +1,12 @@
-"""Changelog messages: the code that their formats share. A message describes the changes of some rows.
+"""JSON changelogs: `debezium-json`, `canal-json`, `maxwell-json` and `ogg-json`, with Flink's options.
 
-An update message contains the previous and the new row and is read as two changes: -U and +U. As in Flink, only inserts
-and deletes are written: an update becomes one of each.
+**Changelog messages.** A message describes the changes of some rows. An update message contains the previous and the
+new row and is read as two changes: -U and +U. As in Flink, only inserts and deletes are written: an update becomes one
+of each. A message is parsed only down to its rows, which stay bytes; the `json` decoder then turns all rows of all
+messages into columns at once.
 
-JSON changelogs: `debezium-json`, `canal-json`, `maxwell-json` and `ogg-json`, with Flink's options.
-
-A message is parsed only down to its rows, which stay bytes; the `json` decoder then turns all rows of all messages into
-columns at once.
-
-`debezium-json`: Debezium's change messages of a database.
-
-`canal-json`: Canal's change messages of a MySQL database.
-
-`maxwell-json`: Maxwell's change messages of a MySQL database.
-
-`ogg-json`: Oracle GoldenGate's change messages of a database.
+**Formats.** `DebeziumJsonFormat` reads and writes Debezium's change messages of a database, `CanalJsonFormat` Canal's
+and `MaxwellJsonFormat` Maxwell's of a MySQL database, and `OggJsonFormat` Oracle GoldenGate's of a database.
 """
 
 from __future__ import annotations

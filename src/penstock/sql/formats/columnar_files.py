@@ -1,24 +1,18 @@
-"""Columnar files that Arrow reads and writes: the code that their formats share.
+"""`parquet` and `orc`: columnar files that Arrow reads and writes, and the code that both formats share.
 
-Timestamps in files of programs that use Java's legacy date classes, in the time zone of the program.
+**Legacy timestamps.** Files of programs that use Java's legacy date classes have timestamps in the time zone of the
+program. Such a program has a local time, and stores the instant at which the clock in its zone shows this time. The
+legacy date classes have their own rules: before 1900 the offset of a zone from UTC is always today's, without daylight
+saving time, and before 15 October 1582 dates are in the Julian calendar.
 
-Such a program has a local time, and stores the instant at which the clock in its zone shows this time. The classes have
-their own rules: before 1900 the offset of a zone from UTC is always today's, without daylight saving time, and before
-15 October 1582 dates are in the Julian calendar.
-
-Selects the row groups of Parquet files that may have rows for a query, by their statistics.
-
-Files store the minimum, maximum and null count of each column in a row group. A condition is usable if it compares
-columns with constants. Arrow's own filters give up if a column has a NULL, so conditions are evaluated here. Statistics
-ignore NaN and may truncate strings, so an inequality (`<>`) on floats or strings is not usable; nor is a column whose
-type in the file differs from the table's.
+**Row groups.** `select_row_groups` selects the row groups of a Parquet file that may have rows for a query, by their
+statistics. Files store the minimum, maximum and null count of each column in a row group. A condition is usable if it
+compares columns with constants. Arrow's own filters give up if a column has a NULL, so conditions are evaluated here.
+Statistics ignore NaN and may truncate strings, so an inequality (`<>`) on floats or strings is not usable; nor is a
+column whose type in the file differs from the table's.
 
 A statistic is used only if it can be compared. Writers differ: some put NaN into the bounds, swap them, or count NULLs
 wrongly. Such a statistic excludes nothing, so the row group is read.
-
-`parquet`: columnar files, read and written by Arrow.
-
-`orc`: columnar files, read and written by Arrow.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """`csv`: values as text, in the order of the table's columns, with the options of Flink's format of this name.
 
-The options of CSV tables.
+**Reading.** Arrow splits blocks without quotes into fields; Python's `csv` splits the others and reports errors in a
+line. Quoted fields may contain line feeds, so a file is read from its beginning, by one reader.
 
-Reads CSV as columns.
-
-Arrow splits blocks without quotes into fields; Python's `csv` splits the others and reports errors in a line. Quoted
-fields may contain line feeds, so a file is read from its beginning, by one reader.
-
-Writes columns as CSV.
-
-The default text form of decimals in text formats.
+**Writing.** `CsvMessageEncoder` writes columns. `shortest` is the default text form of decimals in text formats.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The interface of table formats. The option `format` selects one; its own options are prefixed with its name.
+"""`TableFormat`, the interface of table formats, and the messages, files of lines and rows that formats share.
 
-A source of columns that a format decodes from the messages of another source.
-
-Files of messages, one per line, read and written as columns.
-
-Conversion between columns and rows of internal values (see `data.values`), for formats that read messages singly.
+The option `format` selects a format; its own options are prefixed with its name. `MessagesSource` emits columns that a
+format decodes from the messages of another source. `LinesFormat` reads files of messages, one per line, as columns, and
+`LinesWriterFactory` writes them. `columns_of_rows` and `rows_of_columns` convert between columns and rows of internal
+values (see `penstock.sql.data.arrow`), for formats that read messages singly.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """`json`: each row is an object, with the options of Flink's format of this name. In files each row is a line.
 
-The options shared by JSON formats.
-
-JSON messages as columns, many at once. A message gives the same rows or error alone as among others.
-
-Writes columns as JSON.
+`JsonMessageDecoder` reads many messages at once as columns. A message gives the same rows or error alone as among
+others. `JsonMessageEncoder` writes columns. `json_rules` reads the options that JSON formats share.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The options of JSON tables.
+"""JSON objects as columns, JSON values as internal values by type, and `JsonRules`, the options of JSON tables.
 
-JSON values as internal values (see `data.values`), by type.
-
-JSON objects as columns: msgspec parses each message to the columns' types, and the values become Arrow arrays.
-
-A message is read here only if every field has exactly the JSON type of its column. Any other message is left to
+`JsonColumns` reads messages as columns: msgspec parses each message to the columns' types, and the values become Arrow
+arrays. A message is read here only if every field has exactly the JSON type of its column. Any other message is left to
 `JsonMessageDecoder`, which reads it by itself, so the result for a message does not depend on its neighbours. Arrow's
-own JSON reader is not used: it aborts the process for some messages that are not objects.
+own JSON reader is not used: it aborts the process for some messages that are not objects. `value_reader` reads single
+JSON values (see `penstock.sql.data.arrow` for the internal values).
 """
 
 from __future__ import annotations

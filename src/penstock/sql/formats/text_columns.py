@@ -1,6 +1,6 @@
-"""Parses text columns to columns of values, and reports invalid texts.
+"""Text columns: parsing to columns of values with a report of invalid texts; and `raw`, messages of one value.
 
-`raw`: one column, whose value is the whole message; in files each line is a message.
+A `raw` table has one column, whose value is the whole message; in files each line is a message.
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 A sink writes each row exactly once: files become visible when the checkpoint that covers them completes, or at the end.
 
-The scan of a table stored in files, with its abilities.
-
-Reads the files of a table: the format's columns, and metadata on the origin of each row.
-
-Prunes row columns in files to the fields that are read, for formats that find fields by name.
+`TableFilesSource` reads the files of a table: the format's columns, and metadata on the origin of each row. `FilesScan`
+has the abilities of a scan. It prunes row columns in files to the fields that are read, for formats that find fields by
+name.
 """
 
 from __future__ import annotations

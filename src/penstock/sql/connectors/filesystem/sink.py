@@ -1,10 +1,7 @@
-"""Hive-style partition directories: `day=2020-12-30/hour=12`.
+"""Files that a `filesystem` table writes, each row exactly once; Hive-style partition directories; and the options.
 
-Selects the partitions that a query needs, by its conditions on partition columns.
-
-The options of the connector `filesystem`.
-
-Writes the rows of a table into files, each row exactly once, with a directory for each partition.
+A partition's directory has a name such as `day=2020-12-30/hour=12`. `WantedPartitions` are the partitions that a query
+needs, by its conditions on partition columns. `TableFilesSink` writes a directory for each partition.
 """
 
 from __future__ import annotations

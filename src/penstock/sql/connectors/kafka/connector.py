@@ -1,6 +1,6 @@
-"""The `kafka` connector: tables stored in topics, with the options of Flink's `kafka` connector.
+"""The `kafka` connector and the `upsert-kafka` connector, with the options of Flink's connectors of these names.
 
-The `upsert-kafka` connector: a topic as a table with a primary key, with the options of Flink's connector.
+`KafkaConnector`: tables stored in topics. `UpsertKafkaConnector`: a topic as a table with a primary key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The options of `kafka` and `upsert-kafka` tables, which match Flink's connectors of the same names.
 
-Assigns the columns of a table to the key and the value of records, and finds the formats of both.
+They assign the columns of a table to the key and the value of records, and name the formats of both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Deserializes table rows from Kafka records: columns come from the value, the key, and the record's metadata.
+"""Table rows and Kafka records: rows from records, rows as messages, and the rows of an `upsert-kafka` table.
 
-Rows of a table as Kafka messages: columns in the value, in the key, and in the message's metadata.
-
-Rows of an `upsert-kafka` table: the last record of a key is its row; a record without a value deletes the row.
+The columns of a row come from, or go to, the value, the key, and the metadata of a record. In an `upsert-kafka` table
+(`UpsertRecords`), the last record of a key is its row; a record without a value deletes the row.
 """
 
 from __future__ import annotations
