@@ -1,10 +1,7 @@
-"""Functions of arrays.
+"""Functions of arrays and maps.
 
-The kernels of array functions: each takes the call and whole columns, and processes all elements at once.
-
-Columns of lists as NumPy offsets, so that functions on arrays and maps process all rows at once.
-
-Map functions.
+`Lists` holds a column of lists as NumPy offsets. So each kernel takes the call and whole columns, and processes the
+elements of all rows at once.
 """
 
 from __future__ import annotations

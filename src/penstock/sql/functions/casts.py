@@ -1,6 +1,6 @@
 """Casts between types, for CAST and TRY_CAST, with Flink's rules.
 
-Casts of arrays, maps, multisets and rows, part by part.
+`nested_kernel` casts arrays, maps, multisets and rows part by part.
 """
 
 from __future__ import annotations

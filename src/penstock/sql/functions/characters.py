@@ -1,6 +1,7 @@
-"""Character sets as ranges, and the named character classes of Java's regular expressions.
+"""Character sets and string lengths as in Java.
 
-Strings in UTF-16 code units, as in Java: a character beyond U+FFFF counts as two.
+A character set consists of ranges; `named` returns the named character classes of Java's regular expressions. `units`
+splits a string into UTF-16 code units: a character beyond U+FFFF counts as two.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Functions of the current time, by the session's clock and in its zone.
+"""Functions of time: the current time, time attributes, TO_TIMESTAMP_LTZ, assignment to windows, FLOOR and CEIL.
 
-Functions of time attributes: processing time and watermarks.
+**Current time.** The functions use the session's clock and its zone.
 
-TO_TIMESTAMP_LTZ: instants from numbers since 1970 or from strings.
+**Time attributes.** These functions return processing time and watermarks.
 
-Assigns rows to the windows of TUMBLE, HOP and CUMULATE. All times are in ms.
+**TO_TIMESTAMP_LTZ.** Converts numbers since 1970, or strings, to instants.
 
-FLOOR and CEIL of numbers, and of temporal values to a unit.
+**Windows.** Assigns rows to the windows of TUMBLE, HOP and CUMULATE. All times are in ms.
 
-CEIL to WEEK or a larger unit looks at the day alone. To QUARTER, DECADE, CENTURY and MILLENNIUM, and of a DATE to DAY,
-it returns the next unit even for a value at the start of one, as Flink does.
+**FLOOR and CEIL.** Round numbers, and temporal values to a unit. CEIL to WEEK or a larger unit looks at the day alone.
+To QUARTER, DECADE, CENTURY and MILLENNIUM, and of a DATE to DAY, it returns the next unit even for a value at the start
+of one, as Flink does.
 """
 
 from __future__ import annotations

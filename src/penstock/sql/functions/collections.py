@@ -1,7 +1,4 @@
-"""Arrays, maps and multisets: their constructors, and access to their elements.
-
-Functions that construct and update rows and structured objects, and read their fields.
-"""
+"""Rows, structured objects, arrays, maps and multisets: constructors, updates, and access to their parts."""
 
 from __future__ import annotations
 

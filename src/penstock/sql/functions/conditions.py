@@ -1,5 +1,8 @@
-"""Comparisons. Operands of different types are cast to a common type; text is cast to the type of the other operand.
+"""Comparisons, IN, and functions and operators that handle NULL or choose among their operands.
 
+**IN.** Tests membership. Constant operands form a set that is built once for all batches.
+
+**Comparisons.** Operands of different types are cast to a common type; text is cast to the type of the other operand.
 `=`, `<>`, `<` and the like compare floats as Flink and IEEE 754 do: NaN equals nothing, is neither less nor greater
 than anything, and differs from everything. IS [NOT] DISTINCT FROM, GREATEST and LEAST, and the parts of arrays, maps
 and rows use the one shared equality and order (`penstock.state.equality`).
@@ -7,11 +10,8 @@ and rows use the one shared equality and order (`penstock.state.equality`).
 FLOAT with DECIMAL is compared as DOUBLE, but as FLOAT by IN. FLOAT with DOUBLE is compared in the type of the first
 operand by `=`, `<>` and IN, and as DOUBLE by all others, as in Flink (`penstock.sql.functions.type_rules`).
 
-IN: tests membership. Constant operands form a set that is built once for all batches.
-
-Functions and operators that handle NULL, or choose among their operands.
-
-Most are lazy: an operand is evaluated only for the rows that need it (`penstock.sql.expressions.columns`).
+**Choices.** Most functions that handle NULL or choose are lazy: an operand is evaluated only for the rows that need it
+(`penstock.sql.expressions.columns`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The operators `+`, `-`, `*` and `/` for temporal values and intervals.
+"""Arithmetic of temporal values and intervals, their distances, and EXTRACT.
 
-An interval of months moves a value to the same day of another month, or to that month's last day. A DATE moves by whole
-days; a TIME wraps around after 24 hours.
+**`+`, `-`, `*` and `/`.** An interval of months moves a value to the same day of another month, or to that month's last
+day. A DATE moves by whole days; a TIME wraps around after 24 hours.
 
-TIMESTAMPADD, TIMESTAMPDIFF and OVERLAPS: distances between temporal values.
+**EXTRACT.** EXTRACT and its shorthand functions return a part of a temporal value or an interval.
 
-EXTRACT and its shorthand functions: a part of a temporal value or an interval.
+**Distances.** TIMESTAMPADD, TIMESTAMPDIFF and OVERLAPS use distances between temporal values.
 """
 
 from __future__ import annotations

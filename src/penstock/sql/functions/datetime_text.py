@@ -1,8 +1,7 @@
-"""DATE_FORMAT, FROM_UNIXTIME and CONVERT_TZ: format temporal values with a pattern.
-
-TO_DATE, TO_TIMESTAMP and UNIX_TIMESTAMP: parse strings to temporal values.
+"""Temporal values from strings (TO_DATE, TO_TIMESTAMP, UNIX_TIMESTAMP) and as strings (DATE_FORMAT, FROM_UNIXTIME).
 
 Arrow parses strings in the usual form, a column at once. Others are parsed one by one, each distinct string once.
+DATE_FORMAT, FROM_UNIXTIME and CONVERT_TZ format temporal values with a pattern.
 """
 
 from __future__ import annotations

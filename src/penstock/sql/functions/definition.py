@@ -1,14 +1,12 @@
-"""The definition of an SQL function: its names, its operands, its result type, and its kernel.
+"""The definition of an SQL function: its name, its signature, its result type, and its kernel.
 
-Signatures of functions: the operands that they accept and the types that they return.
+**Signatures.** A signature consists of the operands that a function accepts and the type that it returns. The check of
+an operand takes the type that is passed and returns the type to cast it to. A result rule sees the operands after these
+casts.
 
-The check of an operand takes the type that is passed and returns the type to cast it to. A result rule sees the
-operands after these casts.
-
-Ways to build the kernel of a function.
-
-There are three, fastest first: an Arrow kernel, one Python call for each distinct value, and kernels that a module
-implements itself. Kernels take columns or scalars; a result that is the same for all rows may be a scalar.
+**Kernels.** There are three ways to build the kernel of a function, fastest first: an Arrow kernel, one Python call for
+each distinct value, and kernels that a module implements itself. Kernels take columns or scalars; a result that is the
+same for all rows may be a scalar.
 """
 
 from __future__ import annotations

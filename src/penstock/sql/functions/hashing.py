@@ -1,7 +1,4 @@
-"""Encodings of strings: character sets, Base64, URLs and hashes.
-
-HASH_CODE: the hash codes that Java computes.
-"""
+"""Encodings and hashes of strings (character sets, Base64, URLs, digests), and HASH_CODE, Java's hash codes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Translates Java's regular expressions for Python's `re`.
+"""Java's regular expressions, translated for Python's `re` and for Arrow's kernels.
 
-Regular expressions that mean the same in Java and in Arrow's kernels.
+`compiled` translates a pattern for Python's `re`.
 
-Arrow runs RE2, which processes a whole column at once and is several times as fast as calling Python's `re` for each
-value. It supports less than Java, and some syntax means something else. Only syntax with the same meaning in both is
-translated: literals, character classes, groups, branches, and repetitions of single characters. Python's `re` handles
-everything else.
+`linear` returns regular expressions that mean the same in Java and in Arrow's kernels. Arrow runs RE2, which processes
+a whole column at once and is several times as fast as calling Python's `re` for each value. It supports less than Java,
+and some syntax means something else. Only syntax with the same meaning in both is translated: literals, character
+classes, groups, branches, and repetitions of single characters. Python's `re` handles everything else.
 """
 
 from __future__ import annotations

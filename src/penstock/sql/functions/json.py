@@ -1,14 +1,13 @@
-"""Functions that query JSON: JSON_EXISTS, JSON_VALUE, JSON_QUERY and IS JSON.
+"""Functions of JSON: queries, conversion of SQL values, and construction.
 
-Converts SQL values to JSON.
+**Queries.** JSON_EXISTS, JSON_VALUE, JSON_QUERY and IS JSON.
 
-Rows and maps become objects with sorted keys, arrays become arrays, and bytes become base64 strings. Temporal values
-become strings such as `1990-06-02T13:37:42.001`, with a trailing `Z` for TIMESTAMP_LTZ.
+**Conversion.** Rows and maps become objects with sorted keys, arrays become arrays, and bytes become base64 strings.
+Temporal values become strings such as `1990-06-02T13:37:42.001`, with a trailing `Z` for TIMESTAMP_LTZ.
 
-Functions that construct JSON: JSON_STRING, JSON_OBJECT, JSON_ARRAY, JSON, JSON_QUOTE and JSON_UNQUOTE.
-
-JSON_OBJECT, JSON_ARRAY and JSON return strings, but JSON_OBJECT and JSON_ARRAY embed these results as JSON. Kernels see
-only columns, so an option of the call lists such operands: `EMBEDDED 1 3`.
+**Construction.** JSON_STRING, JSON_OBJECT, JSON_ARRAY, JSON, JSON_QUOTE and JSON_UNQUOTE. JSON_OBJECT, JSON_ARRAY and
+JSON return strings, but JSON_OBJECT and JSON_ARRAY embed these results as JSON. Kernels see only columns, so an option
+of the call lists such operands: `EMBEDDED 1 3`.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
 A definite path finds at most one value; an indefinite path returns a list of all that it finds. With `is_lax`, missing
 parts are not an error: a definite path returns None and an indefinite one the values that exist.
 
-Filter conditions in JSON paths: `@.a > 1 && @.b == 'x'`, `@.a`, `@.a in [1, 2]`, `@.a =~ /x.*/i`.
-
-Functions at the end of a JSON path, such as `.length()` and `.sum()`.
-
-Parses JSON paths.
+`Conditions` parses the filter conditions in a path: `@.a > 1 && @.b == 'x'`, `@.a`, `@.a in [1, 2]`, `@.a =~ /x.*/i`.
+`path_function` finds the functions at the end of a path, such as `.length()` and `.sum()`. `parse_path` parses a whole
+path.
 """
 
 from __future__ import annotations

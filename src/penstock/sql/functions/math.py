@@ -1,11 +1,11 @@
-"""The arithmetic operators + - * / and MOD, and the sign prefixes.
+"""Numeric operators and functions: + - * / and MOD, the sign prefixes, mathematical functions, ROUND and TRUNCATE.
 
-Integers return the wider type of the two and wrap around on overflow, as in Java. Arithmetic of timestamps and
-intervals is in `temporal_arithmetic`.
+**Operators.** Integers return the wider type of the two and wrap around on overflow, as in Java. Arithmetic of
+timestamps and intervals is in `datetime`.
 
-Numeric functions: powers, logarithms, trigonometry, absolute values and signs. Most compute in DOUBLE.
+**Functions.** Powers, logarithms, trigonometry, absolute values and signs. Most compute in DOUBLE.
 
-ROUND and TRUNCATE. Floating-point numbers are rounded by their decimal text, not by their binary value.
+**ROUND and TRUNCATE.** Floating-point numbers are rounded by their decimal text, not by their binary value.
 """
 
 from __future__ import annotations

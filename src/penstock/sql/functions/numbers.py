@@ -1,17 +1,16 @@
-"""Decimal arithmetic: rounded half up to the scale of the result, and NULL if it has too many digits.
+"""Kernels and text of numbers: decimal arithmetic, integer division, random numbers, other bases, Java's text.
 
-If Flink's type holds every result, so do Arrow's decimals of 38 digits. Otherwise, 76 digits are used. Operations that
+**Decimals.** Results are rounded half up to the scale of the result type, and NULL if they have too many digits. If
+Flink's type holds every result, so do Arrow's decimals of 38 digits. Otherwise, 76 digits are used. Operations that
 need even more are computed value by value.
 
-Division of integers by a constant: NumPy multiplies several numbers at a time, where Arrow divides.
+**Division of integers by a constant.** NumPy multiplies several numbers at a time, where Arrow divides. NumPy rounds a
+quotient down, SQL toward zero; both are equal if neither number is negative.
 
-NumPy rounds a quotient down, SQL toward zero; both are equal if neither number is negative.
+**RAND and RAND_INTEGER.** With a seed they return the numbers of Java's generator, so queries are reproducible.
 
-RAND and RAND_INTEGER. With a seed they return the numbers of Java's generator, so queries are reproducible.
-
-Numbers in other bases and bytes as hexadecimal digits: BIN, HEX and UNHEX.
-
-Numbers as Java prints them.
+**Text.** BIN, HEX and UNHEX use numbers in other bases and bytes as hexadecimal digits. `double_text` and `float_text`
+print numbers as Java does.
 """
 
 from __future__ import annotations

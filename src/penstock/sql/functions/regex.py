@@ -1,9 +1,4 @@
-"""Functions of regular expressions, in Java's syntax.
-
-Patterns of LIKE and SIMILAR TO.
-
-LIKE, ILIKE, SIMILAR TO and RLIKE.
-"""
+"""Functions of regular expressions in Java's syntax, and LIKE, ILIKE, SIMILAR TO and RLIKE with their patterns."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""PRINTF.
+"""PRINTF with the format strings of Java's `Formatter`, such as `%08.2f`, and functions of characters.
 
-Format strings of Java's `Formatter`, such as `%08.2f`.
-
-Functions that test the characters of a string, or convert characters to numbers and back.
+The latter test the characters of a string, or convert characters to numbers and back.
 """
 
 from __future__ import annotations

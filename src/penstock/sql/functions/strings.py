@@ -1,9 +1,4 @@
-"""Functions of whole strings: case, trimming, length and order.
-
-Functions that build a string from others or from parts of them.
-
-Functions that split and search strings.
-"""
+"""Functions of strings: case, trimming and other functions of whole strings, construction, splitting and search."""
 
 from __future__ import annotations
 

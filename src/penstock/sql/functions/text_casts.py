@@ -1,10 +1,10 @@
-"""Casts from text to numbers, booleans, dates and times.
+"""Casts from text and casts to text.
 
-Arrow parses columns whose texts all have the usual form; other columns are parsed value by value, with Flink's rules.
+**From text.** Text becomes numbers, booleans, dates and times. Arrow parses columns whose texts all have the usual
+form; other columns are parsed value by value, with Flink's rules.
 
-Casts to text: Flink's text of each type's values, and text of a fixed or a maximum length.
-
-Rows as Flink and the print connector print them: `+I[1, 2020-04-15T08:00, [a, null]]`.
+**To text.** The text of a value is Flink's text for its type, optionally of a fixed or a maximum length. `row_text`
+prints rows as Flink and the print connector do: `+I[1, 2020-04-15T08:00, [a, null]]`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The casts that Flink supports explicitly, and the reasons for refusing others.
+"""The casts that Flink supports, the reasons for refusing others, and casts of numbers and of temporal values.
 
-Casts between numbers, as Java converts them.
+**Numbers** are converted as in Java. Integers keep their lowest bits. Casts to integers truncate fractions and clamp
+numbers that are too large. A decimal is rounded half up, and NULL if it does not fit its type. TRUE fails if it does
+not fit.
 
-Integers keep their lowest bits. Casts to integers truncate fractions and clamp numbers that are too large. A decimal is
-rounded half up, and NULL if it does not fit its type. TRUE fails if it does not fit.
-
-Casts among dates, times of day and timestamps. Excess fractional digits of a second are truncated.
+**Dates, times of day and timestamps.** Excess fractional digits of a second are truncated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Reads and writes JSON by the rules of Jackson, which Flink uses.
+"""VARIANT, self-describing values parsed from JSON; and JSON text by the rules of Jackson, which Flink uses.
 
-Parsed values are dictionaries, lists, strings, integers, decimals (which keep every digit), booleans and None. Text
-after the first value is ignored.
-
-VARIANT: self-describing values, parsed from JSON.
+Parsed JSON values are dictionaries, lists, strings, integers, decimals (which keep every digit), booleans and None.
+Text after the first value is ignored.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The changes that a plan may produce, and whether updates include the previous row.
+"""Nodes of a logical plan, the schemas of their outputs, and `Changes`, the changes that a plan may produce.
 
-The schema of a node's output.
-
-Nodes of a logical plan. All are immutable, and each knows the columns of its rows.
-
-MATCH_RECOGNIZE in a logical plan. Its expressions are over references to matched rows.
+All nodes are immutable, and each knows the columns of its rows. `Changes` also records whether updates include the
+previous row. The expressions of `MatchRecognize` are over references to matched rows.
 """
 
 from __future__ import annotations

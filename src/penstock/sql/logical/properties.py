@@ -1,14 +1,15 @@
-"""Limits the depth of plans and expressions, measured without recursion.
+"""Properties of plans: depth limits, identity, traversal, and bounds on the number of rows.
 
-Identity of plans: everything that determines rows and state, but not column names.
+**Depth.** `allow_plans` and `allow_expression` limit the depth of plans and expressions, and measure it without
+recursion.
 
-Traverses plans and replaces inputs of nodes.
+**Identity.** `rows_text` and `state_id` cover everything that determines rows and state, but not column names.
 
-Bounds on the number of rows of a plan, whatever its tables contain.
+**Traversal.** `all_nodes` traverses a plan, and `with_inputs` replaces the inputs of a node.
 
-Flink's planner has the same bounds: after a condition or a join, zero rows are possible. An aggregate of all rows has
-one row. In a stream this row is emitted with the first row of the input, but EXISTS, which is evaluated at planning
-time, does not need input.
+**Bounds.** `least_rows` and `most_rows` hold whatever the tables of a plan contain. Flink's planner has the same
+bounds: after a condition or a join, zero rows are possible. An aggregate of all rows has one row. In a stream this row
+is emitted with the first row of the input, but EXISTS, which is evaluated at planning time, does not need input.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Converts stream records to columns.
+"""Stream records and table columns: conversion in both directions, conversion of their types, and `ChangelogMode`.
 
-Converts table columns to stream records.
-
-Converts record types to column types and back, like Flink's `TypeInfoDataTypeConverter`.
-
-`ChangelogMode`: the kinds of changes in a changelog.
+The types are converted like in Flink's `TypeInfoDataTypeConverter`. A `ChangelogMode` is the kinds of changes in a
+changelog.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""All rewrites, in order.
+"""All rewrites of a plan, in order, and a check before them.
 
-Checks OVER before plans are rewritten: streams reject calls over different windows in one query.
+`check_windows` checks OVER before plans are rewritten: streams reject calls over different windows in one query.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Removes columns that are never read, so that joins do not keep them and the network does not carry them.
+"""Removes unread columns, and unread fields of ROW columns, from plans.
 
-Removes unread fields of ROW columns, if the table can read the other fields alone.
+`Together` collects the columns or fields that are used of equal parts of a plan, so that the parts stay equal.
 
-Only projections, filters and watermarks may be between the table and the access to the fields. All other nodes read
-whole columns.
+`without_unread_columns` removes columns that are never read, so that joins do not keep them and the network does not
+carry them.
 
-Collects the columns or fields that are used of equal parts of a plan, so that the parts stay equal.
+`without_unread_fields` removes unread fields of ROW columns, if the table can read the other fields alone. Only
+projections, filters and watermarks may be between the table and the access to the fields. All other nodes read whole
+columns.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""Join conditions: extracts equality keys, and pushes down conditions on one side.
+"""Pushes conditions, filters and limits down a plan, and merges projections.
 
-Finds the interval in a join condition: two comparisons that bound the distance of the sides' time attributes.
+**Joins.** `extract_join_keys` extracts equality keys from a join condition, and `settled` pushes down conditions on one
+side. `find_interval` finds two comparisons that bound the distance of the sides' time attributes.
 
-Moves filters down, so that fewer rows are sent, kept and joined.
+**Filters.** `with_early_filters` moves filters down, so that fewer rows are sent, kept and joined.
+`with_pushed_filters` and `with_pushed_limits` push them into tables that support it, so that fewer rows are read. A
+table that is read in several places is scanned once, so only conditions that all places have in common are pushed down.
 
-Pushes filters and limits down into tables that support them, so that fewer rows are read.
-
-A table that is read in several places is scanned once, so only what all places have in common is pushed down.
-
-Combines consecutive filters and projections into one step.
-
-Merges consecutive projections and removes ones without effect, so that equivalent plans become equal.
+**Projections.** `extract_calc` combines consecutive filters and projections into one step. `with_few_projections`
+merges consecutive projections and removes ones without effect, so that equivalent plans become equal.
 """
 
 from __future__ import annotations

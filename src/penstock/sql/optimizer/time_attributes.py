@@ -1,17 +1,16 @@
-"""Processing time of rows that are updated or deleted.
+"""Time attributes of plans: processing time of rows that are updated or deleted, and columns that are still event time.
 
-PROCTIME() of such a row returns one time for the insert and another for the retraction. A step that keeps rows would
-not find the retracted row, and would keep it forever. So its rows carry a constant instead of the time, and the time is
-computed where it is read, after the steps that keep rows.
+**Processing time.** PROCTIME() of a row that is updated or deleted returns one time for the insert and another for the
+retraction. A step that keeps rows would not find the retracted row, and would keep it forever. So its rows carry a
+constant instead of the time, and the time is computed where it is read, after the steps that keep rows.
 
 Ordering by such a time means arrival order. It then matters which row is retracted, even among rows that are equal in
 all columns that are read. So a top-N in this order gets all columns.
 
-Determines the columns of a rewritten plan that are still event time.
-
-During analysis, columns keep their event time wherever they may have it, but execution decides. The rows of a group, or
-of a join that keeps rows, are emitted when other rows arrive, so they are late for watermarks that have passed them.
-Only window aggregates, window joins and interval joins emit rows ahead of the watermark.
+**Event time.** During analysis, columns keep their event time wherever they may have it, but execution decides.
+`with_settled_times` determines the columns of a rewritten plan that are still event time. The rows of a group, or of a
+join that keeps rows, are emitted when other rows arrive, so they are late for watermarks that have passed them. Only
+window aggregates, window joins and interval joins emit rows ahead of the watermark.
 """
 
 from __future__ import annotations

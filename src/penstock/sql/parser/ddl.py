@@ -1,6 +1,7 @@
-"""Parses CREATE TABLE and CREATE VIEW: columns of all kinds, keys, watermarks, options, LIKE and AS.
+"""Parsers of CREATE TABLE and CREATE VIEW, and of ALTER statements.
 
-Parses ALTER statements: tables with their many actions, views, and objects with options.
+`TableParser` parses columns of all kinds, keys, watermarks, options, LIKE and AS. `AlterParser` parses tables with
+their many actions, views, and objects with options.
 """
 
 from __future__ import annotations

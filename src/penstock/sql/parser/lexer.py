@@ -1,10 +1,8 @@
-"""The SQL tokenizer: words, names in backticks, strings, numbers, operators, and hints, which look like comments.
+"""The SQL tokenizer, Flink's reserved words, and `Cursor`, a position in the tokens of a text.
 
-Flink's reserved words: they are names only in backticks.
-
-A position in the tokens of a text.
-
-Parsers look ahead, consume the tokens they expect, and report unexpected ones.
+Tokens are words, names in backticks, strings, numbers, operators, and hints, which look like comments. Reserved words
+are names only in backticks. With a `Cursor`, parsers look ahead, consume the tokens they expect, and report unexpected
+ones.
 """
 
 from __future__ import annotations

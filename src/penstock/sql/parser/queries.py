@@ -1,8 +1,8 @@
-"""Parses queries: SELECT, VALUES, set operations, WITH, ORDER BY and LIMIT, windows and hints.
+"""Parsers of queries, of relations in FROM, and of MATCH_RECOGNIZE.
 
-Parses relations in FROM: tables, queries, functions, joins of them, and MATCH_RECOGNIZE on one.
-
-Parses MATCH_RECOGNIZE: its clauses, and its pattern, which is a regular expression over row variables.
+`QueryParser` parses SELECT, VALUES, set operations, WITH, ORDER BY and LIMIT, windows and hints. `RelationParser`
+parses tables, queries, functions, joins of them, and MATCH_RECOGNIZE on one. `PatternParser` parses the clauses of
+MATCH_RECOGNIZE and its pattern, which is a regular expression over row variables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Parses any statement: the first words select the method that parses the rest.
+"""The parser's entry points, for single statements, scripts of statements separated by semicolons, and paths.
 
-Entry points of the parser: single statements, scripts of statements separated by semicolons, and paths.
+`StatementParser` parses any statement: the first words select the method that parses the rest.
 """
 
 from __future__ import annotations

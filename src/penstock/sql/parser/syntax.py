@@ -1,8 +1,7 @@
-"""Syntax trees of expressions, before names are resolved and types inferred.
+"""Syntax trees of expressions and queries, before names are resolved and types inferred.
 
 All nodes are values. `at` is the offset in the text where a node begins; errors report it, and comparisons ignore it.
-
-Syntax trees of queries: SELECT and its clauses, and the relations in FROM.
+The trees of queries are SELECT and its clauses, and the relations in FROM.
 """
 
 from __future__ import annotations

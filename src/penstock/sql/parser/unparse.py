@@ -1,7 +1,6 @@
 """Prints syntax trees as SQL. The output parses back to the same tree, whatever characters names and strings contain.
 
-Names are printed in backticks, and every operator in parentheses. Each kind of node
-registers its printer.
+Names are printed in backticks, and every operator in parentheses. Each kind of node registers its printer.
 """
 
 from __future__ import annotations

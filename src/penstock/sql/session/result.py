@@ -1,10 +1,7 @@
-"""`TableResult`: the result of a statement, its rows, and the job that produces them.
+"""`TableResult`: the result of a statement, its kind, its rows, the job that produces them, and their printed form.
 
-`ResultKind`: the kind of a statement's result.
-
-Human-readable results: a bordered table, as in Flink's tableau style, or the bare content.
-
-Formats result values as Flink prints them: as CAST to STRING does, and bytes as literals.
+The format of a value is Flink's: the text of CAST to STRING, and bytes as literals. `Tableau` prints a bordered table,
+as in Flink's tableau style, and `RawContent` the bare content.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""`TableConfig`: the options of a table session.
+"""`TableSession`, the state that the statements of a table environment share, its options, and its functions.
 
-The session's time zone, as set by the option `table.local-time-zone`.
-
-The state shared by the statements of a table environment: catalogs, options, modules, functions, the executor.
-
-User-defined functions: temporary catalog functions, and system functions, which all databases see.
+The state consists of catalogs, options (`TableConfig`), modules, functions and the executor. `parse_zone` parses the
+session's time zone, the option `table.local-time-zone`. `UserFunctions` are temporary catalog functions, and system
+functions, which all databases see.
 """
 
 from __future__ import annotations
