@@ -1,6 +1,4 @@
-"""Groups and their aggregates.
-
-Aggregate functions in Spark SQL, for groups and over windows.
+"""Groups and their aggregates in Spark SQL, and aggregate functions over windows.
 
 Spark's own functions are used where they return the same results. All others gather their operands in lists, and the
 accumulators of streams evaluate these in a following step (`kernels`). So functions that Spark lacks also run over

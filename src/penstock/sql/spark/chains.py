@@ -1,21 +1,18 @@
-"""Chains of joins, as one FROM.
+"""Chains of joins as one FROM, and scalar queries for each outer row, such as `(SELECT MAX(x) FROM … WHERE …)`.
 
-Spark reorders adjacent inner joins, using the conditions in WHERE. A projection between two joins would prevent this,
-so a chain of joins, each the left side of the next, becomes one query. Conditions between the joins move after all of
-them. This keeps the rows the same for joins that only keep or drop rows of their left side.
+**Scalar queries.** The analyser turns such a query into a join with groups. Spark would do that itself, and does it
+better: it first moves the condition on the value to the tables that the condition reads, and joins the groups there. An
+existing join it can only place after all tables before it. So the join becomes a query again. Both are equivalent if
+the value over no rows is NULL, which the join yields for a missing group. Therefore only aggregates that are NULL over
+no rows are accepted, and expressions over them that preserve NULL.
 
-A join with a query that yields one value per row becomes a scalar query, see below. It has no columns for
-the groups of its rows, it may appear in a condition or a column but not deeper, and it would run again for each place
-where it appears. If this does not fit, the chain is built without scalar queries.
+**Chains.** Spark reorders adjacent inner joins, using the conditions in WHERE. A projection between two joins would
+prevent this, so a chain of joins, each the left side of the next, becomes one query. Conditions between the joins move
+after all of them. This keeps the rows the same for joins that only keep or drop rows of their left side.
 
-Scalar queries for each outer row, such as `(SELECT MAX(x) FROM … WHERE …)`.
-
-The analyser turns such a query into a join with groups. Spark would do that itself, and does it better: it first moves
-the condition on the value to the tables that the condition reads, and joins the groups there. An existing join it can
-only place after all tables before it. So the join becomes a query again.
-
-Both are equivalent if the value over no rows is NULL, which the join yields for a missing group. Therefore only
-aggregates that are NULL over no rows are accepted, and expressions over them that preserve NULL.
+In a chain, a join with a query that yields one value per row becomes a scalar query. It has no columns for the groups
+of its rows, it may appear in a condition or a column but not deeper, and it would run again for each place where it
+appears. If this does not fit, the chain is built without scalar queries.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Runs plans in BATCH: queries in Spark, and INSERTs as batch jobs that read Spark's results.
+"""`BatchExecutor`: runs plans in BATCH, queries in Spark, and INSERTs as batch jobs that read Spark's results.
 
-The functions that plan each kind of node in batch.
-
-A query that runs in Spark in the background and returns its rows to the program.
-
-Results as Spark DataFrames, in the form that Spark programs expect.
-
-Translation of Spark's errors to Penstock's.
-
-Columns on their way from Spark to the sinks of a job: one record per batch, as an Arrow stream.
+`QUERIES` maps each kind of node to the function that plans it in batch. `failures_told` translates Spark's errors to
+Penstock's. A `BatchQuery` runs in Spark in the background and returns its rows to the program. `shown_frame` returns a
+result as a Spark DataFrame, in the form that Spark programs expect. `Packing` carries columns from Spark to the sinks
+of a job: one record per batch, as an Arrow stream.
 """
 
 from __future__ import annotations

@@ -2,29 +2,25 @@
 
 The table `NATIVE` maps each function to the builder of its text. Each builder accepts certain operand types, described
 beside it, and returns None for others. Such expressions, and functions that are not in the table, run in the kernels of
-`penstock.table.functions`. An expression is native as a whole or not at all, because its parts decide which other parts
+`penstock.sql.functions`. An expression is native as a whole or not at all, because its parts decide which other parts
 are evaluated. Texts mean the same with and without Spark's ANSI mode: they check for overflow and division by zero
 first.
 
-Casts in Spark SQL: lossless casts, and casts with a simple text.
+**Arithmetic.** Whole numbers wrap around on overflow. Types of up to four bytes are computed in eight bytes and
+truncated. With eight bytes, Spark's `try_` functions come first, and only if they fail is the result computed with
+decimals. Decimals have the same digits and rounding in Spark, whose `try_` functions return NULL if there are too many
+digits.
 
-A decimal with too many digits for another decimal type becomes NULL in Spark as well, and rounding is the same.
+**Casts.** Lossless casts, and casts with a simple text. A decimal with too many digits for another decimal type becomes
+NULL in Spark as well, and rounding is the same.
 
-Text functions in Spark SQL. Positions and lengths count characters, as in Penstock.
+**Text functions.** Positions and lengths count characters, as in Penstock.
 
-Parts of dates, and dates moved by intervals, in Spark SQL. TIMESTAMP_LTZ is left out: it needs a time zone.
+**Dates.** Parts of dates, and dates moved by intervals. TIMESTAMP_LTZ is left out: it needs a time zone.
 
-Comparisons, conditions and choices in Spark SQL.
-
-For Spark, NaN is the greatest number and equals itself. In Penstock it is neither for `=`, `<` and similar operators,
-so their texts check for NaN. Join keys, IS [NOT] DISTINCT FROM, arrays, maps and rows follow the common equality
-(`penstock.state.equality`), as in Spark. Both compare texts byte by byte.
-
-Arithmetic in Spark SQL.
-
-Whole numbers wrap around on overflow. Types of up to four bytes are computed in eight bytes and truncated. With eight
-bytes, Spark's `try_` functions come first, and only if they fail is the result computed with decimals. Decimals have
-the same digits and rounding in Spark, whose `try_` functions return NULL if there are too many digits.
+**Comparisons, conditions and choices.** For Spark, NaN is the greatest number and equals itself. In Penstock it is
+neither for `=`, `<` and similar operators, so their texts check for NaN. Join keys, IS [NOT] DISTINCT FROM, arrays,
+maps and rows follow the common equality (`penstock.state.equality`), as in Spark. Both compare texts byte by byte.
 """
 
 from __future__ import annotations

@@ -5,14 +5,12 @@ there becomes a DataFrame, a step of `kernels` follows, and its result is a temp
 also represent tables that have no name in Spark, and parts of a plan that are read more than once. They are dropped
 after planning.
 
-The parts of tables that queries read: columns, and rows that meet conditions.
+`Reads` has the parts of tables that queries read: columns, and rows that meet conditions. Spark finds these itself for
+the tables that it reads. For Penstock's sources they are derived from copies of the plans. The plans themselves stay
+unchanged: all conditions are evaluated again, and unread columns are NULL.
 
-Spark finds these itself for the tables that it reads. For Penstock's sources they are derived from copies of the plans.
-The plans themselves stay unchanged: all conditions are evaluated again, and unread columns are NULL.
-
-Spark tables with declared columns, and their texts in Spark SQL.
-
-Leaves of a plan: tables, constants, and rows of the program.
+The leaves of a plan are tables, constants, and rows of the program. A `DeclaredTable` is a Spark table with declared
+columns and their texts in Spark SQL.
 """
 
 from __future__ import annotations

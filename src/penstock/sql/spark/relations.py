@@ -1,11 +1,10 @@
-"""Nodes that pass on, compute, filter, combine or sort rows.
+"""Nodes that pass on, compute, filter, combine, join or sort rows, and `SparkCatalog`.
 
-Joins. Conditions that Spark evaluates alike stay in the join; parts of others become columns of their side.
+**Joins.** Conditions that Spark evaluates alike stay in the join; parts of others become columns of their side.
 
-`SparkCatalog`: Spark's databases, tables and views. The connector `spark` reads them in batch mode.
-
-Nothing is cached: each call queries the session. Tables are created in Spark; here they can be renamed, dropped,
-commented and given more columns.
+`SparkCatalog` has Spark's databases, tables and views. The connector `spark` reads them in batch mode. Nothing is
+cached: each call queries the session. Tables are created in Spark; here they can be renamed, dropped, commented and
+given more columns.
 """
 
 from __future__ import annotations

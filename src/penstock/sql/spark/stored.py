@@ -1,15 +1,13 @@
-"""How Spark stores columns between the steps of a plan: its type for each logical type, and the conversions.
+"""How Spark stores columns between the steps of a plan: types, conversions, literals, and keys with maps.
 
-Spark's timestamps have microseconds. Finer ones are stored as whole numbers of nanoseconds, so no digit is lost. A TIME
-is a number of milliseconds, an interval a number of months or of milliseconds, and types that are bytes in Arrow stay
-bytes.
+**Types.** Spark's timestamps have microseconds. Finer ones are stored as whole numbers of nanoseconds, so no digit is
+lost. A TIME is a number of milliseconds, an interval a number of months or of milliseconds, and types that are bytes in
+Arrow stay bytes.
 
-Constants as literals of Spark SQL.
+**Literals.** `literal_text` returns a constant as a literal of Spark SQL.
 
-Columns with maps as keys in Spark SQL.
-
-Spark neither compares nor groups maps. A map therefore becomes an array of its entries sorted by key, which is the same
-for equal maps (`penstock.state.equality`). Spark compares such arrays like rows: NaN equals NaN.
+**Maps as keys.** Spark neither compares nor groups maps. A map therefore becomes an array of its entries sorted by key,
+which is the same for equal maps (`penstock.state.equality`). Spark compares such arrays like rows: NaN equals NaN.
 """
 
 from __future__ import annotations

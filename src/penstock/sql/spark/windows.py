@@ -1,6 +1,6 @@
-"""OVER, top-N, and the windows of TUMBLE, HOP, CUMULATE and SESSION.
+"""OVER, top-N, the windows of TUMBLE, HOP, CUMULATE and SESSION, and MATCH_RECOGNIZE in batch.
 
-MATCH_RECOGNIZE in batch: Spark sorts the rows of each partition, and a step runs the automaton over them.
+For MATCH_RECOGNIZE, Spark sorts the rows of each partition, and a step runs the automaton over them.
 """
 
 from __future__ import annotations

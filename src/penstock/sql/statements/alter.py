@@ -1,6 +1,6 @@
 """ALTER TABLE: names, options, columns, keys and watermarks.
 
-Derives the new schema, with the checks that Flink makes.
+`altered` derives the new schema, with the checks that Flink makes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""CREATE, ALTER, DROP and USE of catalogs; dispatches these statements for all other kinds of objects.
+"""CREATE, ALTER, DROP and USE of catalogs and databases, and LOAD, UNLOAD and USE MODULES.
 
-CREATE, ALTER, DROP and USE DATABASE.
-
-LOAD, UNLOAD and USE MODULES. The only module is `core`, with all of Flink's functions.
+The functions for catalogs also dispatch these statements for all other kinds of objects. The only module is `core`,
+with all of Flink's functions.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Results of statements that run no job.
+"""INSERT and statement sets, SET and RESET, and the results of statements that run no job.
 
-New names in ALTER … RENAME.
-
-INSERT and statement sets: write the rows of a query into the columns of a table.
-
-SET and RESET.
+INSERT writes the rows of a query into the columns of a table. `renamed_path` resolves the new name in ALTER … RENAME.
 """
 
 from __future__ import annotations

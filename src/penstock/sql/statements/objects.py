@@ -1,8 +1,6 @@
-"""CREATE TABLE, CREATE TABLE AS, and DROP TABLE.
+"""CREATE, ALTER and DROP of tables, views and functions, and CREATE TABLE AS.
 
-CREATE, ALTER and DROP VIEW.
-
-CREATE, ALTER and DROP FUNCTION. A Python function is imported when a query calls it.
+A Python function is imported when a query calls it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""SHOW: lists objects by name.
+"""Statements that show objects and plans: DESCRIBE, SHOW CREATE, SHOW and EXPLAIN.
 
-SHOW CREATE TABLE and VIEW: the statement that creates an existing object.
-
-DESCRIBE, and SHOW COLUMNS, which has the same output.
-
-EXPLAIN: prints plans as text.
+DESCRIBE and SHOW COLUMNS have the same output. SHOW CREATE TABLE and VIEW print the statement that creates an existing
+object. SHOW lists objects by name. EXPLAIN prints plans as text.
 """
 
 from __future__ import annotations

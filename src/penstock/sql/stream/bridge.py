@@ -1,18 +1,11 @@
-"""Records of streams as rows of tables, and back.
+"""The bridge between streams and tables: records as rows and back, event time, and the rules that plan sources.
 
-A data stream that is read as a table, and the operator that converts its records to columns.
+`RecordStream` is a data stream that is read as a table, and `FromRecordsOperator` converts its records to columns.
+`RecordTarget` determines how rows become records, and `ToRecordsOperator` converts them. `SourceWatermarkOperator` sets
+the event time of rows whose source emits watermarks itself. `TableTime` computes the event time of a table where the
+table is read, separately for each split.
 
-How to convert the rows of a plan to records of a stream.
-
-Converts rows of a table to records of a data stream.
-
-Event time of rows whose source emits watermarks itself.
-
-Event time of the splits of a table, computed where the table is read, separately for each split.
-
-Plans the reading of DataStreams, and watermarks.
-
-Plans sources: tables, VALUES, and in-memory rows of the program.
+The rules plan the reading of DataStreams, watermarks, tables, VALUES, and in-memory rows of the program.
 """
 
 from __future__ import annotations

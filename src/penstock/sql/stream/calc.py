@@ -1,12 +1,8 @@
-"""Filters, projections, table functions and grouping sets.
+"""Steps that process rows one by one: filters, projections, table functions, grouping sets, repeated rows, and unions.
 
-Filters rows and computes columns.
-
-Joins each row with the rows that a table function returns for it, or with its elements (UNNEST).
-
-Expands rows for grouping sets: emits each row once for each set.
-
-Plans steps that process rows one by one: filters, projections, table functions, repeated rows, and unions.
+`CalcOperator` filters rows and computes columns. `CorrelateOperator` joins each row with the rows that a table function
+returns for it, or with its elements (UNNEST). `ExpandOperator` expands rows for grouping sets: it emits each row once
+for each set. The rules plan these steps.
 """
 
 from __future__ import annotations

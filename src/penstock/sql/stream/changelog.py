@@ -1,19 +1,18 @@
 """Changelogs: kinds of rows, upserts as changes, and tables that read and write them.
 
-Converts row kinds to a column of codes, and back. No state is needed: each row is self-contained.
+`ToChangelogOperator` and `FromChangelogOperator` convert row kinds to a column of codes, and back. No state is needed:
+each row is self-contained. Their rules plan TO_CHANGELOG and FROM_CHANGELOG: the changes that they emit and require.
 
-Drops the previous rows of updates (UPDATE_BEFORE), for consumers that do not need them.
+`DropUpdateBeforeOperator` drops the previous rows of updates (UPDATE_BEFORE), for consumers that do not need them.
 
-Turns upserts into a changelog: keeps the last row of each key, so that updates can include the previous row.
+`ChangelogNormalizeOperator` turns upserts into a changelog: it keeps the last row of each key, so that updates can
+include the previous row.
 
-Repeats each row as often as its last column says, for INTERSECT ALL and EXCEPT ALL.
+`ReplicateOperator` repeats each row as often as its last column says, for INTERSECT ALL and EXCEPT ALL.
 
-Plans FROM_CHANGELOG and TO_CHANGELOG: the changes that they emit and require.
-
-Normalizes the changes of tables and DataStreams that are updated by key: a step finds the row that a change affects.
-
-The step is above each table that is updated by key, after its watermarks. It is left out if no consumer needs
-UPDATE_BEFORE or the columns of deleted rows.
+`NormalizeRule` normalizes the changes of tables and DataStreams that are updated by key: a step finds the row that a
+change affects. The step is above each table that is updated by key, after its watermarks. It is left out if no consumer
+needs UPDATE_BEFORE or the columns of deleted rows.
 """
 
 from __future__ import annotations

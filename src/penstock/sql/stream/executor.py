@@ -1,8 +1,7 @@
-"""Runs plans as streaming jobs: in STREAMING and, epoch by epoch, in MICRO_BATCH.
+"""`StreamExecutor`: runs plans as streaming jobs, in STREAMING and, epoch by epoch, in MICRO_BATCH.
 
-A job that writes to tables, as a stream or as a batch.
-
-Step metadata for JSON plans: changelog modes, upsert keys and state ids.
+A `WritingJob` writes to tables, as a stream or as a batch. `build_step_describer` adds step metadata to JSON plans:
+changelog modes, upsert keys and state ids.
 """
 
 from __future__ import annotations

@@ -1,26 +1,21 @@
-"""Aggregates of groups, and table aggregates.
+"""Aggregates of groups, and table aggregates, of a changelog.
 
-Table aggregates of groups of a changelog.
+`Lives` is the life cycle of groups within a batch: after which rows each group exists, and the changes that result.
 
-The state is that of group aggregates; the last result of a group is a list of rows. A row that changes the list
-retracts all rows of the old list and emits all rows of the new one, as deletes and inserts. If state expires, an
-unchanged list is emitted again, which keeps its rows alive in downstream operators.
+`GroupAggregateOperator` emits the key of a group in canonical form, in all its changes. For each group, the state holds
+the number of rows, the accumulators, and the last result emitted. A row that does not change the result emits nothing.
+The first row of a group emits an insert, and the retraction of the last one a delete. If state expires, a row that does
+not change the result emits an update nevertheless, which keeps the group alive in downstream operators; and a
+retraction from an unknown group is dropped, because the group may have expired. A batch is processed call by call
+instead of row by row: each call returns its result after each row, as a column. The changes to emit are computed from
+these columns at once.
 
-Aggregates groups of a changelog. The key of a group is emitted in canonical form, in all its changes.
+`TableAggregateOperator` has the state of group aggregates; the last result of a group is a list of rows. A row that
+changes the list retracts all rows of the old list and emits all rows of the new one, as deletes and inserts. If state
+expires, an unchanged list is emitted again, which keeps its rows alive in downstream operators.
 
-For each group, the state holds the number of rows, the accumulators, and the last result emitted. A row that does not
-change the result emits nothing. The first row of a group emits an insert, and the retraction of the last one a delete.
-If state expires, a row that does not change the result emits an update nevertheless, which keeps the group alive in
-downstream operators; and a retraction from an unknown group is dropped, because the group may have expired.
-
-A batch is processed call by call instead of row by row: each call returns its result after each row, as a column. The
-changes to emit are computed from these columns at once.
-
-The life cycle of groups within a batch: after which rows each group exists, and the changes that result.
-
-Plans group aggregates, and DISTINCT, which is a group without aggregates.
-
-Plans table aggregates of groups.
+`AggregateRule` plans group aggregates, and DISTINCT, which is a group without aggregates. `TableAggregateRule` plans
+table aggregates.
 """
 
 from __future__ import annotations

@@ -1,26 +1,22 @@
-"""Prepares rows for tables: enforces constraints, and handles rows that share a primary key.
+"""Prepares rows for tables: enforces constraints, handles rows that share a primary key, and plans table sinks.
 
-Enforces constraints on values: NULL in NOT NULL columns, and strings and bytes that are too long or too short.
+`collect_constraints` finds the constraints that a table's types put on the values of its columns, also within rows and
+collections. A constraint is named by a path: the name of the column, followed by field names. Elements of collections
+have no names. `ConstraintOperator` enforces them: NULL in NOT NULL columns, and strings and bytes that are too long or
+too short.
 
-The constraints that a table's types put on the values of its columns, also within rows and collections.
+`Identity` finds the row that a change affects, among rows of a query that share a primary key.
 
-A constraint is named by a path: the name of the column, followed by field names. Elements of collections have no names.
+`FirstUpsertOperator` writes one row for each primary key, if the query should not have more: ON CONFLICT DO ERROR and
+DO NOTHING. Changes may arrive out of order: a new row may take over the key of a row that is yet to be retracted. So
+changes wait until the watermark has passed. Only then are keys with more than one remaining row conflicts. DO ERROR
+fails the job; DO NOTHING keeps the first row.
 
-Rows of a query that share a primary key: finds the row that a change affects, and builds the output.
+`LastUpsertOperator` writes the last of the query's rows for each primary key: ON CONFLICT DO DEDUPLICATE. When the last
+row is retracted, the one before it is written again. When all rows are retracted, the key is deleted.
 
-Writes one row for each primary key, if the query should not have more: ON CONFLICT DO ERROR and DO NOTHING.
-
-Changes may arrive out of order: a new row may take over the key of a row that is yet to be retracted. So changes wait
-until the watermark has passed. Only then are keys with more than one remaining row conflicts. DO ERROR fails the job;
-DO NOTHING keeps the first row.
-
-Writes the last of the query's rows for each primary key: ON CONFLICT DO DEDUPLICATE.
-
-When the last row is retracted, the one before it is written again. When all rows are retracted, the key is deleted.
-
-Plans table sinks: which constraints are checked, and what happens to rows that share a primary key.
-
-A sink that writes by key is correct if the query has at most one row per key at any time, that is, if the key's columns
+`written` plans table sinks: which constraints are checked, and what happens to rows that share a primary key. A sink
+that writes by key is correct if the query has at most one row per key at any time, that is, if the key's columns
 identify the rows of the query. Otherwise several rows of the query share a row of the table, and ON CONFLICT determines
 which of them stays.
 """

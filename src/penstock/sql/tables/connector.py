@@ -1,19 +1,18 @@
-"""The interface of table connectors: they read and write a table according to its options.
+"""`TableConnector`, the interface of table connectors; the options of a table; and lookups by key for lookup joins.
 
-The options of one table, parsed as a connector declares them.
+A connector reads and writes a table according to its options. `TableOptions` parses the options of one table as a
+connector declares them.
 
-Tables that are queried by key instead of being read whole, for lookup joins.
-
-An operator collects the keys of a batch and makes one call. The answer has the rows of all keys and, for each row, the
-number of its key, so the operator can join both with Arrow's kernels:
+`TableLookup` is for tables that are queried by key instead of being read whole. An operator collects the keys of a
+batch and makes one call. The answer (`LookedUp`) has the rows of all keys and, for each row, the number of its key, so
+the operator can join both with Arrow's kernels:
 
     found = reader.lookup(keys)
     joined = left.take(found.key_numbers)       # beside the columns of found.rows
     missing = rows of `left` whose number is not among found.key_numbers
 
-A bounded table read as a whole and cached by key: a lookup for every connector with bounded tables.
-
-A table enables it with `lookup.cache` = `FULL`; the options `lookup.full-cache.*` set when it is reloaded.
+`HeldTable` is a bounded table read as a whole and cached by key: a lookup for every connector with bounded tables. A
+table enables it with `lookup.cache` = `FULL`; the options `lookup.full-cache.*` set when it is reloaded.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""How plans read and write tables.
+"""How plans read and write tables: scans, their optional abilities, and push-downs.
 
-Optional abilities of a table scan, beyond a full read, that the planner can use.
+An ability goes beyond a full read, and the planner can use it. A `TableScan` is a value that represents reading a
+table; each ability returns a modified copy, so the planner can try one and keep the previous scan. Column indices refer
+to the columns that the scan currently returns. The result goes into `Scan.source`, with a matching schema.
 
-A `TableScan` is a value that represents reading a table; each ability returns a modified copy, so the planner can try
-one and keep the previous scan. Column indices refer to the columns that the scan currently returns. The result goes
-into `Scan.source`, with a matching schema.
+The methods of `PushDown` are requests of the planner to table scans. Each returns None if the table lacks the ability.
 
-Push-downs that the planner requests from table scans. Each returns None if the table lacks the ability.
-
-Reduces the buffered changes of a sink to the last one of each key.
+`last_of_each` reduces the buffered changes of a sink to the last one of each key.
 """
 
 from __future__ import annotations

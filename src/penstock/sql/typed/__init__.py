@@ -1,8 +1,6 @@
-"""Typed expressions: the analyser's output.
+"""Typed expressions, the analyser's output, with resolved names and types; among them calls of user-defined functions.
 
-Expressions with resolved names and types. All are immutable and picklable.
-
-Calls of user-defined functions in typed expressions.
+All expressions are immutable and picklable.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""Scalar functions called once per row, plain or asynchronous.
+"""Calls of user-defined functions, row by row or on whole columns, and conversion of their operands and results.
 
-A plain deterministic function is called once for each distinct value if a column has few of them. A function object
-with `open` is called for every row, because it may count its calls.
+**Conversion.** Arrow converts plain values in bulk. The class of each result is checked first, because Arrow would
+silently convert fractions to integers and bytes to text.
 
-Table functions: evaluates them for each row of a batch, and returns the resulting rows as columns.
+**Scalar functions per row**, plain or asynchronous (`row_kernel`). A plain deterministic function is called once for
+each distinct value if a column has few of them. A function object with `open` is called for every row, because it may
+count its calls.
 
-Scalar functions on whole columns, as pandas objects (`func_type="pandas"`) or Arrow arrays (`"arrow"`).
+**Table functions** (`table_kernel`) are evaluated for each row of a batch; the resulting rows are returned as columns.
 
-An operand that is constant over the batch is passed as a single value, unless all operands are constant. A pandas
-function gets a ROW as a data frame. The result must be as long as the batch.
-
-Converts between columns and the Python values that user-defined functions take and return.
-
-Arrow converts plain values in bulk. The class of each result is checked first, because Arrow would silently convert
-fractions to integers and bytes to text.
+**Scalar functions on whole columns** (`vector_kernel`), as pandas objects (`func_type="pandas"`) or Arrow arrays
+(`"arrow"`). An operand that is constant over the batch is passed as a single value, unless all operands are constant. A
+pandas function gets a ROW as a data frame. The result must be as long as the batch.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The base classes of user-defined functions, and the context that they run in.
+"""The base classes of user-defined functions, the context that they run in, and the views in accumulators.
 
-The base classes of user-defined aggregate functions.
+An accumulator is an aggregate function's state for the rows of a group: a list, a `Row`, a view, or any other object
+that is mutable and picklable. `accumulate` and `retract` change it in place.
 
-An accumulator is the function's state for the rows of a group: a list, a `Row`, a view, or any other object that is
-mutable and picklable. `accumulate` and `retract` change it in place.
-
-Lists and maps in accumulators that may grow large.
-
-Without windows, each view of a group has its own keyed state, so that a change does not read and write the rest of the
-accumulator. Elsewhere it is a plain list or map inside the accumulator.
+`ListView` and `MapView` are for lists and maps in accumulators that may grow large. Without windows, each view of a
+group has its own keyed state, so that a change does not read and write the rest of the accumulator. Elsewhere it is a
+plain list or map inside the accumulator.
 """
 
 from __future__ import annotations

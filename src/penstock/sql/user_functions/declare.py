@@ -1,6 +1,6 @@
 """Defines functions from classes, plain functions, and import paths such as `module.name`.
 
-Derives types from a function's annotations: `-> int` is BIGINT, `-> list[str]` ARRAY<STRING>, and so on.
+Types come from a function's annotations: `-> int` is BIGINT, `-> list[str]` ARRAY<STRING>, and so on.
 """
 
 from __future__ import annotations

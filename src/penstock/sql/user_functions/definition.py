@@ -1,8 +1,7 @@
-"""The definition of a user-defined function: the object that runs, and its declared properties.
+"""The definition of a user-defined function (the object that runs, and its declared properties), and its running form.
 
-The user-defined functions of a running subtask: opened on first use, closed together.
-
-Flink's options for asynchronous scalar functions.
+`AsyncSettings` are Flink's options for asynchronous scalar functions. `OpenFunctions` are the user-defined functions of
+a running subtask: opened on first use, closed together.
 """
 
 from __future__ import annotations

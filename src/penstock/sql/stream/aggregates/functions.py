@@ -1,12 +1,10 @@
-"""Base classes and helpers of all aggregates.
+"""Base classes and helpers of all aggregates, and the operands of aggregate calls in the rows of a batch.
 
 The state of a group is picklable; `add` and `retract` return the new state, which may be the same object. Values are
 internal values (see `penstock.sql.data.arrow`). A retraction may arrive before its insert: the state then records it
 as pending.
 
-The rows of a bundle, as seen by a call whose results are needed only at the end, not after each row.
-
-The operands of aggregate calls in the rows of a batch.
+`Bundled` has the rows of a bundle, as seen by a call whose results are needed only at the end, not after each row.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Partials are tables with the group's columns, whatever these are, followed by th
 DISTINCT adds a row for each value of a group. Its column `$distinct` identifies the call, and is NULL in the row of the
 group itself.
 
-Finds groups without aggregates, with less work than grouping rows.
+`distinct_groups` finds groups without aggregates, with less work than grouping rows.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""SUM, AVG, and the variances.
+"""SUM, AVG, the variances, COUNT and SINGLE_VALUE, with their arithmetic.
 
-Exact sums of floating-point numbers that support retraction.
-
-A float that is added and retracted leaves no trace: neither a rounding error, nor NaN after an infinity. Flink adds and
-subtracts floats, so one infinity, or one number that is much greater than the others, corrupts its sums permanently.
+**Exact sums.** Sums of floating-point numbers support retraction. A float that is added and retracted leaves no trace:
+neither a rounding error, nor NaN after an infinity. Flink adds and subtracts floats, so one infinity, or one number
+that is much greater than the others, corrupts its sums permanently.
 
 A finite float is a whole number divided by a power of two. A total holds the exact sum of such fractions, and counts
 NaN and the infinities separately: (numerator, exponent of the power of two, counts of NaN, inf and -inf). The counts
 are an empty tuple while there are none.
 
-COUNT, and SINGLE_VALUE, which also counts.
+**Other numbers.** Integers wrap as in Java, decimals have a scale and a maximum precision.
 
-Arithmetic of aggregates: integers wrap as in Java, decimals have a scale and a maximum precision.
+**Counts.** SINGLE_VALUE also counts its rows.
 """
 
 from __future__ import annotations

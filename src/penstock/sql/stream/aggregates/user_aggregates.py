@@ -1,22 +1,18 @@
-"""User-defined aggregate functions, maintained row by row.
+"""User-defined aggregate functions: row by row, and on pandas or Arrow columns; and their views in keyed state.
 
-The state of a group is empty until its first row, and then [its accumulator, a checksum of its rows]. The checksum is
-maintained only if the input may contain retractions. It is 0 exactly if the added and the retracted rows are the same.
-So a group without rows is known to be empty, whatever its accumulator contains, and a group with a pending retraction
-is not mistaken for empty.
+**Views.** Accumulator views are in separate keyed states. The stored accumulator of a group has None in place of its
+views. While the group's rows are processed, these places hold views that read and write the state of the group's key. A
+view that the function has replaced loses its contents. On RocksDB, a change to a map writes only the changed keys, and
+appending to a list writes one row. On the heap, a checkpoint writes the views of the changed groups as a whole.
 
-User-defined aggregate functions that receive all rows at once, as pandas or Arrow columns.
+**Row by row** (`UserAccumulator`). The state of a group is empty until its first row, and then [its accumulator, a
+checksum of its rows]. The checksum is maintained only if the input may contain retractions. It is 0 exactly if the
+added and the retracted rows are the same. So a group without rows is known to be empty, whatever its accumulator
+contains, and a group with a pending retraction is not mistaken for empty.
 
-The state of a group is its rows in arrival order, and the number of pending retractions for each row. The function is
-called when its value is needed.
-
-Accumulator views in separate keyed states.
-
-The stored accumulator of a group has None in place of its views. While the group's rows are processed, these places
-hold views that read and write the state of the group's key. A view that the function has replaced loses its contents.
-
-On RocksDB, a change to a map writes only the changed keys, and appending to a list writes one row. On the heap, a
-checkpoint writes the views of the changed groups as a whole.
+**On columns** (`VectorAccumulator`). The function receives all rows at once, as pandas or Arrow columns. The state of a
+group is its rows in arrival order, and the number of pending retractions for each row. The function is called when its
+value is needed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""MIN and MAX, and PERCENTILE, which also needs the values in order.
+"""Aggregates that keep values: MIN and MAX, PERCENTILE, collections and texts of values, JSON, and bitmaps.
 
-Aggregates that keep their values: COLLECT, LISTAGG, ARRAY_AGG, FIRST_VALUE, LAST_VALUE.
-
-JSON_OBJECTAGG and JSON_ARRAYAGG.
-
-BITMAP_*_AGG: bitmaps of numbers, and their common base class.
+MIN, MAX and PERCENTILE need the values in order. COLLECT, LISTAGG, ARRAY_AGG, FIRST_VALUE and LAST_VALUE keep their
+values, and so do JSON_OBJECTAGG and JSON_ARRAYAGG. BITMAP_*_AGG build and combine bitmaps of numbers, and have a common
+base class.
 """
 
 from __future__ import annotations

@@ -1,24 +1,21 @@
-"""The common part of joins of two changelogs: state, candidates and output rows.
+"""Joins of two changelogs: inner, outer, semi and anti joins, and inner joins of append-only inputs as columns.
 
-Joins of two changelogs. Outer joins emit a row without a match padded with NULL.
+`JoiningOperator` is the common part: state, candidates and output rows. `restored_rows` restores the rows of a join
+from a snapshot with columns.
 
-The NULL-padded row is retracted before the first match is emitted, and emitted again after the last match is retracted.
-Each row is emitted right after the row that it replaces, because downstream operators show intermediate states. Inner
-joins keep the kinds of their input rows. Outer joins emit inserts and deletes, except that retractions from the inner
-side keep their kind.
+`JoinOperator`: outer joins emit a row without a match padded with NULL. The NULL-padded row is retracted before the
+first match is emitted, and emitted again after the last match is retracted. Each row is emitted right after the row
+that it replaces, because downstream operators show intermediate states. Inner joins keep the kinds of their input rows.
+Outer joins emit inserts and deletes, except that retractions from the inner side keep their kind.
 
-Semi and anti joins: left rows with, or without, a match on the right side.
+`SemiJoinOperator`: a semi or anti join emits left rows with, or without, a match on the right side. A change of a left
+row that qualifies is passed on unchanged. A change on the right side emits the left rows that gain their first match or
+lose their last one.
 
-A change of a left row that qualifies is passed on unchanged. A change on the right side emits the left rows that gain
-their first match or lose their last one.
-
-Restores the rows of a join from a snapshot with columns.
-
-Inner joins of append-only inputs: both sides are stored as columns, and rows never become Python objects.
-
-A row is emitted with each match that arrived before it. Rows are never dropped, as in any regular join without a state
-TTL. The columns are in memory; with RocksDB, a `JoinOperator` stores the rows instead. Each of the two can restore the
-other's state.
+`ColumnJoinOperator`: both sides of an inner join of append-only inputs are stored as columns, and rows never become
+Python objects. A row is emitted with each match that arrived before it. Rows are never dropped, as in any regular join
+without a state TTL. The columns are in memory; with RocksDB, a `JoinOperator` stores the rows instead. Each of the two
+can restore the other's state.
 """
 
 from __future__ import annotations

@@ -1,23 +1,17 @@
-"""The rows of both sides of a join by key, and the pairs that they form.
+"""The rows of both sides of a join by key, as rows or as columns, and the pairs that they form.
 
-The rows of one side of a join as columns, found by their keys. Rows are never removed, so a row keeps its number.
+`HashIndex` indexes append-only rows by the hashes of their keys. Rows are numbered in arrival order. The strategy
+depends on the number of keys in a lookup. A lookup of many keys sorts the new rows into a run: sorted hashes, in which
+two binary searches find each key; runs of similar size are merged. A lookup of few keys scans the unsorted new rows, in
+chunks with known minimum and maximum hashes. The new rows become a run once scanning them has cost as much as sorting.
+So rows that are rarely looked up cost almost nothing, and a lookup costs at most about twice as much as if all rows
+were sorted. While there are few rows, a small table quickly rejects most hashes that are not in the index.
 
-Rows are looked up by the hashes of their keys (`HashIndex`). No key becomes a Python object, and a row that is never
-looked up costs only its hash.
+`HeldColumns` has the rows of one side as columns, found by their keys through a `HashIndex`. Rows are never removed, so
+a row keeps its number. No key becomes a Python object, and a row that is never looked up costs only its hash.
 
-Indexes append-only rows by the hashes of their keys. Rows are numbered in arrival order.
-
-The strategy depends on the number of keys in a lookup. A lookup of many keys sorts the new rows into a run: sorted
-hashes, in which two binary searches find each key; runs of similar size are merged. A lookup of few keys scans the
-unsorted new rows, in chunks with known minimum and maximum hashes. The new rows become a run once scanning them has
-cost as much as sorting. So rows that are rarely looked up cost almost nothing, and a lookup costs at most about twice
-as much as if all rows were sorted.
-
-While there are few rows, a small table quickly rejects most hashes that are not in the index.
-
-Join sides whose rows expire some time after they were written (`table.exec.state.ttl`, STATE_TTL).
-
-An entry ends with the time at which it was last written: when its row arrived or, in outer and semi joins, when the
+`Expiring` sides have rows that expire some time after they were written (`table.exec.state.ttl`, STATE_TTL). The last
+item of an entry is the time at which it was last written: when its row arrived or, in outer and semi joins, when the
 state of its matches changed. The rows of a key are ordered by these times, so the expired ones come first. They are
 removed when their key is accessed, or by the timer of their key.
 """

@@ -7,13 +7,10 @@ is kept, even if it is a deletion, because an older version may arrive late.
 
 As in Flink, a late left row is emitted at the next watermark, with one of the versions that still exist.
 
-The versions of one key of a versioned table: how changes affect them, and which one is valid at a time.
-
-A version begins at the time of its row and lasts until the next one. The key's state entry has two lists in time order:
-the times, and the data of the version that begins at each time. Changes may arrive in any order of their times, within
-the limits of the watermark.
-
-There are two kinds of versioned tables:
+`Versions` has the versions of one key of a versioned table: how changes affect them, and which one is valid at a time.
+The key's state entry has two lists in time order: the times, and the data of the version that begins at each time.
+Changes may arrive in any order of their times, within the limits of the watermark. There are two kinds of versioned
+tables:
 
 - The table has one row for each key at a time, such as a table with a primary key (`TableVersions`). An insert or
   update begins a version, and a deletion ends one.
@@ -21,7 +18,7 @@ There are two kinds of versioned tables:
   time DESC) = 1`, over a table with updates or deletions (`ViewVersions`). An update does not end a version before
   the time of its new row, and a deleted row has no version: the last preceding row is valid instead.
 
-Plans event-time temporal joins: finds the versions of the right side, and the join key.
+`TemporalJoinRule` plans these joins: it finds the versions of the right side, and the join key.
 """
 
 from __future__ import annotations

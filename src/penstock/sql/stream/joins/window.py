@@ -1,22 +1,19 @@
 """Joins of two window tables: the rows of each window are joined when the watermark passes its end.
 
-The state of each side: (start, end) -> key -> rows. A row whose window has ended is late. Input is append-only and rows
-are dropped with their window, so the state is bounded.
+Input is append-only and rows are dropped with their window, so the state is bounded. A row whose window has ended is
+late. `WindowJoining` is the specification that both operators share, with the names of their states.
 
-Joins of two window tables, whose rows are stored as columns and never become Python objects.
+`WindowRows` has the rows of one side as columns, until their windows end. A row consists of its window's start and end,
+its key columns and its own columns. Rows are stored in parts, in arrival order. A part whose windows have all ended is
+returned whole.
 
-The windows that a watermark has passed are joined at once, with start and end as additional key columns. Rows of a
-closed window are late. The columns are in memory; with RocksDB, a `WindowJoinOperator` stores the rows instead. Each of
-the two can restore the other's state.
+`WindowJoinOperator` has the state of each side as (start, end) -> key -> rows.
 
-The specification of a join of two window tables, shared by its operators, and the names of its states.
+`ColumnWindowJoinOperator` stores the rows as columns, and they never become Python objects. The windows that a
+watermark has passed are joined at once, with start and end as additional key columns. The columns are in memory; with
+RocksDB, a `WindowJoinOperator` stores the rows instead. Each of the two can restore the other's state.
 
-The rows of one side of a window join as columns, until their windows end.
-
-A row consists of its window's start and end, its key columns and its own columns. Rows are stored in parts, in arrival
-order. A part whose windows have all ended is returned whole.
-
-Plans joins of two window tables by the bounds of their windows.
+`window_join` plans these joins by the bounds of their windows.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""A cache of looked-up rows, so that the same keys need not be looked up again.
+"""Caches of looked-up rows, and lookup readers that add a cache, retries or a reload to a connector's reader.
 
-All rows are in one Arrow table, and each key has a contiguous range of it, so one kernel assembles an answer. Rows of
-evicted keys remain until they outnumber the other rows.
+`RowCache` keeps rows so that the same keys need not be looked up again. All rows are in one Arrow table, and each key
+has a contiguous range of it, so one kernel assembles an answer. Rows of evicted keys remain until they outnumber the
+other rows.
 
-Lookup readers that add a cache and retries to a connector's reader.
-
-A fully cached table that is reloaded from time to time.
-
-The first load is part of `open()`. Later loads run in their own thread while the previous rows still serve lookups; the
-first lookup after a load uses the new rows. If the load fails, that lookup fails.
+`ReloadingReader` is a fully cached table that is reloaded from time to time. The first load is part of `open()`. Later
+loads run in their own thread while the previous rows still serve lookups; the first lookup after a load uses the new
+rows. If the load fails, that lookup fails.
 """
 
 from __future__ import annotations

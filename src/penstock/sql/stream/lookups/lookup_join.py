@@ -1,15 +1,13 @@
-"""A lookup join with a synchronous table.
+"""Lookup joins with a synchronous table, with an asynchronous table, and over a changelog with retractions.
 
-A lookup join with an asynchronous table: several batches are in flight at once.
+`AsyncLookupJoinOperator` is an async wait operator (`AsyncWaitOperator`) whose records are batches: several are in
+flight at once, and each looks up its distinct keys in one call. Snapshots include unanswered batches, and a restored
+task looks them up again.
 
-It is an async wait operator, see `async_wait`, whose records are batches; each looks up its distinct keys in one call.
-Snapshots include unanswered batches, and a restored task looks them up again.
-
-A lookup join over a changelog that retracts the rows it has emitted.
-
-Two lookups of the same key may return different rows. So the matches of a row are stored while the row exists; its
-retraction retracts the same matches. A retraction may arrive before its insert; then neither emits anything. Rows are
-partitioned by their upsert key, or by all columns.
+`KeyedLookupJoinOperator` joins a changelog that retracts the rows it has emitted. Two lookups of the same key may
+return different rows. So the matches of a row are stored while the row exists; its retraction retracts the same
+matches. A retraction may arrive before its insert; then neither emits anything. Rows are partitioned by their upsert
+key, or by all columns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lookup settings, from the options of the session and the table and from the LOOKUP hint.
 
-When a fully cached table is reloaded (`lookup.full-cache.*`).
+`reload_settings` determines when a fully cached table is reloaded (`lookup.full-cache.*`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """MATCH_RECOGNIZE: runs the rows of each partition through the automaton in order, and emits matches.
 
-The state of a partition is the memory of the matcher (`penstock.runtime.patterns.matcher`); a partition without partial
-matches has no state. Rows wait for their time in a state table whose namespaces are the times. With WITHIN, a timer
-discards partial matches that have timed out, and releases the matches that waited for them.
+`Matching` runs the rows of partitions through the automaton, for streams and batches. All partitions advance together,
+one row of each per turn, so that the conditions of a turn are evaluated as columns.
 
-Runs the rows of partitions through the automaton of MATCH_RECOGNIZE, for streams and batches.
+`MatchOperator` keeps, as the state of a partition, the memory of the matcher (`penstock.runtime.patterns.matcher`); a
+partition without partial matches has no state. Rows wait for their time in a state table whose namespaces are the
+times. With WITHIN, a timer discards partial matches that have timed out, and releases the matches that waited for them.
 
-All partitions advance together, one row of each per turn, so that the conditions of a turn are evaluated as columns.
-
-Plans MATCH_RECOGNIZE: checks whether streams support the pattern, and selects the operator.
+`MatchRule` checks whether streams support the pattern, and selects the operator.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""An executable MATCH_RECOGNIZE: converts batches to kept rows, and matches to batches.
+"""`MatchProgram`, an executable MATCH_RECOGNIZE: converts batches to kept rows, and matches to batches.
 
-The values kept of a row until its match completes: only the values that conditions and measures may still read.
+`KeptRows` has the values kept of a row until its match completes: only the values that conditions and measures may
+still read.
 
-Evaluates references for a partial or complete match: values of its rows, and aggregates over them.
+`SplitCondition` splits the condition of a pattern variable into two parts. The part that reads only the row itself is
+evaluated for whole batches as rows arrive. The part that reads matched rows is evaluated at once for all partial
+matches of all keys that the next rows are offered to.
 
-Conditions of pattern variables, in two parts.
-
-The part that reads only the row itself is evaluated for whole batches as rows arrive. The part that reads matched rows
-is evaluated at once for all partial matches of all keys that the next rows are offered to.
+`MatchedValues` evaluates references for a partial or complete match: values of its rows, and aggregates over them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The calls over one window: their operands in a row, and their accumulators.
+"""The calls of OVER windows: functions whose value depends on the order of rows, accumulators, and frames.
 
-Frames of OVER windows that end at the current row, and the state of a partition.
+These functions are row numbers, ranks, and values of certain rows. All other functions use the accumulators of group
+aggregates. Rows are retracted in the order in which they arrived, and only if the frame is bounded.
 
-An entry is [accumulators, (time, operands) of the rows yet to be retracted, the time of the last rows, the time at
-which it ends]. Only bounded frames keep rows, and only bounded RANGE frames end.
+`OverCalls` has the calls over one window: their operands in a row, and their accumulators.
 
-OVER functions whose value depends on the order of rows: row numbers, ranks, and values of certain rows.
-
-All other functions use the accumulators of group aggregates. Rows are retracted in the order in which they arrived, and
-only if the frame is bounded.
+`Frame` is a frame that ends at the current row, and the state of a partition. An entry is [accumulators, (time,
+operands) of the rows yet to be retracted, the time of the last rows, the time at which it ends]. Only bounded frames
+keep rows, and only bounded RANGE frames end.
 """
 
 from __future__ import annotations

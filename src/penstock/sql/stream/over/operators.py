@@ -1,18 +1,18 @@
-"""OVER windows in processing-time order: each row is emitted with its result as soon as it arrives.
+"""Operators of OVER windows, by the order of their rows: arrival, a column other than a time attribute, or time.
 
-OVER windows ordered by a column other than a time attribute: results are updated as rows are inserted and retracted.
+`OverAtOnceOperator`, for processing-time order: each row is emitted with its result as soon as it arrives.
 
+`OverInOrderOperator`, for a column other than a time attribute: results are updated as rows are inserted and retracted.
 The state of a partition has its rows in order, in groups: with ROWS each row is a group, with RANGE all rows of one
 sort value are a group. A group is [sort value, rows, accumulators up to its end]. Inserting or retracting a row changes
 the results of all rows after it, up to the first group whose accumulators stay the same.
 
-OVER windows in time order: rows wait until their time has passed.
+`WaitingOverOperator`, for time order: rows wait until their time has passed, in a state table whose namespaces are
+their times. For the state of a partition see `functions`. The state of a bounded RANGE frame is dropped when time has
+advanced so far that no frame can reach its rows. The state of other frames is dropped if state expires and no row has
+arrived for that long.
 
-Rows wait in a state table whose namespaces are their times. For the state of a partition see `functions`. The state
-of a bounded RANGE frame is dropped when time has advanced so far that no frame can reach its rows. The state of other
-frames is dropped if state expires and no row has arrived for that long.
-
-Plans OVER windows: checks whether streams support them, and selects the operator.
+`OverRule` checks whether streams support an OVER window, and selects the operator.
 """
 
 from __future__ import annotations

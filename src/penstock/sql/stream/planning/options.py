@@ -1,19 +1,15 @@
-"""The session options that control how streams are planned.
+"""Options that control how streams are planned: session options, table options, optimizations, and access to lookups.
 
-Optimizations of the planner that a session can exclude: a query then runs in the general form.
-
+`Optimization` has the optimizations of the planner that a session can exclude: a query then runs in the general form.
 Excluding one never changes the rows of a result. It shows whether an unexpected result comes from an optimization, and
 lets tests compare each optimized form with the general one.
 
-The planner's access to lookup tables.
+`SinkOptions` are the options of a session for writing to tables. `Emission` has the options that let windows in GROUP
+BY emit results before they end, and again for late rows. `Lookups` is the planner's access to lookup tables.
 
-The options of a session for writing to tables.
-
-Options that let windows in GROUP BY emit results before they end, and again for late rows.
-
-Table options that no connector handles: the watermarks of a scanned table, and parallelism.
-
-They are set in WITH or in the hint OPTIONS. See Flink's document "Sources & Sinks" for `scan.watermark.*`.
+`WatermarkOptions` and `read_parallelism` have the table options that no connector handles: the watermarks of a scanned
+table, and parallelism. They are set in WITH or in the hint OPTIONS. See Flink's document "Sources & Sinks" for
+`scan.watermark.*`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """The interface of planning rules: how a kind of node is planned, and which functions the planner provides.
 
-The streams of columns that the steps of a plan produce.
+A `Stream` of columns is the output of a step. A `PlannedJoin` is the operator of a join and its inputs.
 
-The operator of a join and its inputs.
-
-Rewrites set operations and grouping sets to joins, groups and repeated rows.
-
-INTERSECT and EXCEPT become a semi or anti join in which NULL equals NULL. With ALL, the rows are counted on each side
-and repeated accordingly.
+`with_relations` rewrites set operations and grouping sets to joins, groups and repeated rows. INTERSECT and EXCEPT
+become a semi or anti join in which NULL equals NULL. With ALL, the rows are counted on each side and repeated
+accordingly.
 
 Grouping sets repeat each row once per set, with NULL for keys that are not in the set. The number of the set is also a
 key, so that a NULL of the data and a NULL of the set form two groups.

@@ -1,6 +1,7 @@
-"""Upsert keys: columns that identify rows, so that a row replaces the previous one with the same values in them.
+"""Properties of updated rows: the columns that identify them, and how the other columns change.
 
-Properties of updated rows: the columns that identify them, and how the other columns change.
+`UpsertKeys` finds the columns that identify rows, so that a row replaces the previous one with the same values in them.
+A `Course` is how a column changes when its row is updated.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Keeps the last row of each partition as columns, and compares the rows of a batch all at once.
+"""Deduplication and top-N on columns, and top-N of windows.
 
-If state is outside memory, `LastRowOperator` runs instead. Either one can restore the other's state.
+If state is outside memory, `LastRowOperator` and `RankOperator` run instead of the two operators on columns. Either one
+can restore the other's state.
 
-Keeps the first rows of each partition as columns, for append-only inputs. Only their sort keys are examined.
+`ColumnLastRowOperator` keeps the last row of each partition, and compares the rows of a batch all at once.
 
-Most rows rank after the last kept one of their partition, and one comparison of columns discards them. If state is
-outside memory, `RankOperator` runs instead. Either one can restore the other's state.
+`ColumnRankOperator` keeps the first rows of each partition, for append-only inputs. Only their sort keys are examined.
+Most rows rank after the last kept one of their partition, and one comparison of columns discards them.
 
-Emits the first rows of each window and partition in some order when the watermark passes the window's end.
-
-State: (start, end) -> partition -> the group that `TopN` maintains. The input is append-only; rows of windows that have
-ended are late.
+`WindowRankOperator` emits the first rows of each window and partition in some order when the watermark passes the
+window's end. Its state is (start, end) -> partition -> the group that `TopN` maintains. The input is append-only; rows
+of windows that have ended are late.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Keeps one row of each partition: the last one, or the first one by event time.
+"""Deduplication: keeps the last row of each partition, the first one by event time, or the first ones by arrival.
 
-The last row is emitted immediately, and later rows update it. The first row by event time is emitted when the watermark
-reaches it. No earlier row can arrive then, so the output is append-only.
+`LastRowOperator` emits the last row immediately, and later rows update it.
 
-Emits the first rows of each partition in arrival order: LIMIT without ORDER BY, and top-N by processing time.
+`FirstRowOperator` emits the first row by event time when the watermark reaches it. No earlier row can arrive then, so
+the output is append-only.
 
-State: the number of rows so far for each partition, counted up to the end of the range.
+`FirstRowsOperator` emits the first rows of each partition in arrival order: LIMIT without ORDER BY, and top-N by
+processing time. Its state is the number of rows so far for each partition, counted up to the end of the range.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""ORDER BY a time attribute: sorts rows by time, and rows with the same time by the other columns.
+"""Plans top-N, deduplication and sorting: their operators, and the changes that they emit and require.
 
-Plans top-N, deduplication and sorting: their operators, and the changes that they emit and require.
+`EventTimeSortOperator` and `ProcessingTimeSortOperator` run ORDER BY a time attribute: they sort rows by time, and rows
+with the same time by the other columns.
 """
 
 from __future__ import annotations

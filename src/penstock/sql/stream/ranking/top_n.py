@@ -1,19 +1,16 @@
-"""Maintains the first rows of a group in order, and reports how they change.
+"""Top-N: maintains the first rows of a group in order, and reports how they change.
 
-There are two ways to report changes. With row numbers, each number whose row changes causes an update. Without them,
-only the row that enters and the one that drops out are reported. A range that does not start at 1 requires row numbers,
-even if they are not output. The state of a group is a list that begins with the sort keys, the rows, and the last
-number of the range.
+`EqualRows` finds a row among many with the same sort key without comparing all of them. Rows with the same sort key are
+adjacent, in arrival order, and each gets a sequence number. The values of a row determine its number, and binary search
+finds the position. The index is built when one of many rows is removed, and is not part of the state.
 
-Keeps the first rows of each partition in some order (ROW_NUMBER with an upper bound, ORDER BY with LIMIT).
+`TopN` and its variants report changes in two ways. With row numbers, each number whose row changes causes an update.
+Without them, only the row that enters and the one that drops out are reported. A range that does not start at 1
+requires row numbers, even if they are not output. The state of a group is a list that begins with the sort keys, the
+rows, and the last number of the range.
 
-State: the group that `TopN` maintains for each partition.
-
-Finds a row among many with the same sort key without comparing all of them.
-
-Rows with the same sort key are adjacent, in arrival order, and each gets a sequence number. The values of a row
-determine its number, and binary search finds the position. The index is built when one of many rows is removed, and is
-not part of the state.
+`RankOperator` keeps the first rows of each partition in some order (ROW_NUMBER with an upper bound, ORDER BY with
+LIMIT). Its state is the group that `TopN` maintains for each partition.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""Stores rows as columns, in parts. Rows are numbered in arrival order, and keep their numbers.
+"""Rows stored as columns, in parts or by number, and the keys of rows as 64-bit integers.
 
-Access to all parts merges them first: several parts of similar size become one. So a row is copied a few times at most,
-and there are few parts, regardless of the number of rows. Rows that are never read stay in place. So do the columns
-that they were chosen from (`UncutRows`), if most rows of these were chosen.
+`places_in_order` is a stable sort of small numbers, such as the indexes of keys in a batch.
 
-Rows that an operator keeps as columns and refers to by number. Snapshots contain them as tuples, like other rows.
+`ColumnParts` stores rows in parts. Rows are numbered in arrival order, and keep their numbers. Access to all parts
+merges them first: several parts of similar size become one. So a row is copied a few times at most, and there are few
+parts, regardless of the number of rows. Rows that are never read stay in place. So do the columns that they were chosen
+from (`UncutRows`), if most rows of these were chosen.
 
-So an operator can select the rows to keep with integers, and emit rows without creating Python objects. Once removed
-rows outnumber the others, they are discarded, and the others get new numbers.
+`NumberedRows` lets an operator select the rows to keep with integers, and emit rows without creating Python objects.
+Snapshots contain the rows as tuples, like other rows. Once removed rows outnumber the others, they are discarded, and
+the others get new numbers.
 
-Maps the keys of rows to 64-bit integers by kernels: rows with the same key have the same number.
-
-The key of a single integer or temporal column is its own number. Other keys are hashed, once for each distinct value.
-Then two keys may share a number, so a lookup by number must also compare the columns (`same_keys`).
-
-Stable sorting of small numbers, such as the indexes of keys in a batch.
+`key_hashes` maps the keys of rows to integers by kernels: rows with the same key have the same number. The key of a
+single integer or temporal column is its own number. Other keys are hashed, once for each distinct value. Then two keys
+may share a number, so a lookup by number must also compare the columns (`same_keys`).
 """
 
 from __future__ import annotations

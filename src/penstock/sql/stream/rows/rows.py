@@ -1,20 +1,18 @@
-"""Rows in state: tuples of values that can be dictionary keys, so that a row is found by its values.
+"""Rows as tuples of internal values (`penstock.sql.data.arrow`): conversion from batches, equality, keys and sort keys.
 
-All comparisons of rows use the same equality (`penstock.state.equality`).
+`to_canonical_rows` returns rows in state: tuples that can be dictionary keys, so that a row is found by its values. All
+comparisons of rows (`RowEquality`) use the same equality (`penstock.state.equality`).
 
-Converts the rows of a batch to tuples of internal values (`penstock.sql.data.arrow`), and back.
+`to_tuples` and `build_batch` convert the rows of a batch to tuples and back. A batch of rows without columns has one
+column that is never read.
 
-A batch of rows without columns has one column that is never read.
+`RowKeys` extracts the keys of rows, for partitioning and keyed state. `UncutRows` have their key columns first; the
+other columns are cut when they are read.
 
-The keys of rows, for partitioning and keyed state.
+`sort_keys` returns sort keys as values that Python compares. NULL is the least or the greatest value, depending on the
+key. NaN is the greatest number.
 
-Rows with their key columns first, whose other columns are cut when they are read.
-
-Sort keys of rows, as values that Python compares.
-
-NULL is the least or the greatest value, depending on the key. NaN is the greatest number.
-
-Converts rows of columns to tuples, for consumers of single rows.
+`ToRowsOperator` converts rows of columns to tuples, for consumers of single rows.
 """
 
 from __future__ import annotations

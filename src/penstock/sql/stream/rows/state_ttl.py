@@ -1,14 +1,16 @@
-"""State that expires when it has not been written for some time (`table.exec.state.ttl`).
+"""Base classes of operators: state that expires, mini-batches, and evaluation of expressions.
 
-For each key, the time of the last write is kept, in ms of processing time. Expired state is dropped at the next access
-to its key, before it is read. Timers drop state that is not accessed: each key has one timer, in a bucket of time, so a
-key that is written repeatedly costs one check per lifetime instead of one per write.
+`StateTimes`: state expires when it has not been written for some time (`table.exec.state.ttl`). For each key, the time
+of the last write is kept, in ms of processing time. Expired state is dropped at the next access to its key, before it
+is read. Timers drop state that is not accessed: each key has one timer, in a bucket of time, so a key that is written
+repeatedly costs one check per lifetime instead of one per write.
 
-Mini-batches: rows are buffered, so that their combined changes are emitted once (`table.exec.mini-batch.*`).
+`BundlingOperator`: in mini-batches, rows are buffered, so that their combined changes are emitted once
+(`table.exec.mini-batch.*`).
 
-The base of operators that evaluate expressions: it opens and closes the user-defined functions in them.
+`StreamSession`: the settings of the session that operators need, in a form that can be sent to workers.
 
-The settings of the session that operators need, in a form that can be sent to workers.
+`EvaluatingOperator`: opens and closes the user-defined functions in the expressions that it evaluates.
 """
 
 from __future__ import annotations

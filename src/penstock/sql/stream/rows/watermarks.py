@@ -1,6 +1,6 @@
 """Event time of rows: watermarks are computed from the columns of each row.
 
-Handles rows with a NULL event time: they fail the job, or they leave the stream and are counted.
+`NullTimes` handles rows with a NULL event time: they fail the job, or they leave the stream and are counted.
 """
 
 from __future__ import annotations

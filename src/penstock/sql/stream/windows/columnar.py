@@ -1,6 +1,7 @@
-"""The base of window aggregates by kernels: their input and output columns, and their clock.
+"""Window aggregates by kernels: each row is added to one pane, which all its windows share.
 
-Window aggregates by kernels. Each row is added to one pane, which all its windows share.
+`ColumnWindowsOperator` is the base of the operators: it handles their input and output columns (`ColumnWindows`) and
+their clock.
 """
 
 from __future__ import annotations

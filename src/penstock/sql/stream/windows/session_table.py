@@ -1,18 +1,17 @@
-"""SESSION as a window table function: emits the rows of a session when no further row can belong to it.
+"""SESSION as a window table function, and windows that emit results before they end, and again for late rows.
 
-State: partition -> sessions in order of time, each [start, end, rows]; a row is (kind, values). A row that belongs to
-several sessions merges them. Rows are emitted in arrival order.
+`SessionTableOperator` emits the rows of a session, in arrival order, when no further row can belong to it. Its state is
+partition -> sessions in order of time, each [start, end, rows]; a row is (kind, values). A row that belongs to several
+sessions merges them.
 
 A retraction by event time removes its row from the session. If that row held the session together, the session splits
 again; Flink leaves it in one piece. Parts that the watermark has already passed stay with the next part, because they
 would be late. A retraction that arrives before its row waits in a session of its own until the row arrives.
 
-Windows that emit results before they end, and again for late rows.
-
-A group of a window remembers its last result. A new result replaces it, and an unchanged one is not emitted. Delays are
-in processing time: they start with a row, and repeat while the window is kept. The watermark determines whether a
-window is late. If results are also emitted early, the window remembers that it has ended, so that it is still late
-after a restore. Flink does the same.
+`EmittingWindowOperator` remembers the last result of a group of a window. A new result replaces it, and an unchanged
+one is not emitted. Delays are in processing time: they start with a row, and repeat while the window is kept. The
+watermark determines whether a window is late. If results are also emitted early, the window remembers that it has
+ended, so that it is still late after a restore. Flink does the same.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Window aggregates: emits a row for each window and group when the watermark passes the window's end.
+"""Window aggregates and window tables: when windows end, which time assigns rows to them, and their operators.
 
-When windows end: their edges are wall-clock times, while watermarks and timers are instants.
+`WindowEnds`: the edges of windows are wall-clock times, while watermarks and timers are instants.
 
-The time that assigns rows to windows: a column, or the clock time of their arrival.
+`WindowTime`: the time that assigns rows to windows is a column, or the clock time of their arrival.
 
-TUMBLE, HOP and CUMULATE: emits each row once for each window that contains its time.
+`WindowAggregateOperator` emits a row for each window and group when the watermark passes the window's end.
+
+`WindowTableOperator` (TUMBLE, HOP and CUMULATE) emits each row once for each window that contains its time.
 """
 
 from __future__ import annotations
