@@ -1,9 +1,8 @@
-"""A savepoint under construction: operators, and the states that they keep, gain or change (H5). No I/O.
+"""A savepoint under construction: the operators, the states that they keep, gain or change, and their files (H5).
 
-State files of a savepoint under construction (H5). Runs in this process and in Spark tasks.
-
-A file is closed when it reaches `CHUNK_BYTES`, and the next one continues it: a history that only puts entries. So a
-writer never holds more than that, whatever the size of the state.
+The draft itself does no I/O. The files are written in this process and in Spark tasks. A file is closed when it reaches
+`CHUNK_BYTES`, and the next one continues it: a history that only puts entries. So a writer never holds more than that,
+whatever the size of the state.
 """
 
 from __future__ import annotations

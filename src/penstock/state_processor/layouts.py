@@ -1,21 +1,20 @@
-"""Converts the entries of each kind of state to rows of a table (H5).
+"""The states of a savepoint as rows of a table: remaining entries, layouts, listings, and the states' names (H5).
 
-A part is the input of one Spark task: some key groups of a keyed state's history, or one list of an operator state. A
-layout converts a part to pieces: one list of Python values per column, with at most a few thousand values each. Layouts
-are plain functions or partials, so they can be sent to Spark. `raw` requests pickled values, if possible without
-unpickling them; only the last column of a layout may be raw.
+`live_rows` yields the remaining entries of a keyed state's history of files, in pieces and still pickled. A single file
+never names an entry twice, so its rows are streamed. For a longer history, the keys are evaluated first (a later file
+may replace or remove the entries of an earlier one), then the remaining entries are streamed. Only keys become Python
+objects, never values. Key equality is Python's own, as in a running job.
 
-The remaining entries of a keyed state's history of files, in pieces and still pickled (H5).
+A *part* is the input of one Spark task: some key groups of a keyed state's history (`KeyedPart`), or one list of an
+operator state (`ListPart`). A *layout* converts the entries of one kind of state: from a part to pieces, with one list
+of Python values per column and at most a few thousand values each. Layouts are plain functions or partials, so they can
+be sent to Spark. `raw` requests pickled values, if possible without unpickling them; only the last column of a layout
+may be raw.
 
-A single file never names an entry twice, so its rows are streamed. For a longer history, the keys are evaluated first
-(a later file may replace or remove the entries of an earlier one), then the remaining entries are streamed. Only keys
-become Python objects, never values. Key equality is Python's own, as in a running job.
+`list_operator` lists an operator of a savepoint and its states, without reading any state.
 
-Lists the operators of a savepoint and their states, without reading any state (H5).
-
-The state names of the built-in operators, and the kind of each state (H5).
-
-The operators are the authority; the tests read savepoints of real jobs by these names.
+The state names of the built-in operators, and the kind of each state, are repeated here. The operators are the
+authority; the tests read savepoints of real jobs by these names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Opens savepoints and checkpoints for reading, with every state as a table (H5).
+"""`SavepointReader`: opens savepoints and checkpoints for reading, with every state as a table (H5).
 
-Reads and signs savepoints with the key of `penstock.checkpoints.signing-key`.
+Savepoints are read and signed with the key of `penstock.checkpoints.signing-key`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Rows of any source that a user has, and the selection of state from each row (H5).
+"""Rows of any source that a user has, and the entries of keyed state that they become (H5).
 
-A source is a pandas or Arrow table, an Arrow reader, a Spark data frame, or any iterable. A selector picks part of a
-row: a column name, a list of names (which gives a tuple), or a function of the row. Functions get rows of tables, and
-structs within them, as `Row`s with names. The rows of an iterable are its elements. A name selects a field of an
-element (a dict, Row, named tuple or dataclass), and a number selects a position.
+**Sources and selectors.** A source is a pandas or Arrow table, an Arrow reader, a Spark data frame, or any iterable. A
+selector picks part of a row: a column name, a list of names (which gives a tuple), or a function of the row. Functions
+get rows of tables, and structs within them, as `Row`s with names. The rows of an iterable are its elements. A name
+selects a field of an element (a dict, Row, named tuple or dataclass), and a number selects a position.
 
-Builds entries of keyed state from rows, with a shape for each kind of state (H5).
-
-A shape selects the key, namespace and item of a row, and combines the items of one key into the entry's value. It is
-plain data with functions, so it can be sent to Spark.
+**Shapes.** There is a `Shape` for each kind of keyed state. It selects the key, namespace and item of a row, and
+combines the items of one key into the entry's value. It is plain data with functions, so it can be sent to Spark.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""A savepoint's state as a table that is read on demand (H5).
+"""`SavepointTable`, a savepoint's state as a table that is read on demand; its Arrow columns; and its Spark jobs (H5).
 
-Nothing is read until rows or the schema are requested. `to_spark` reads in Spark tasks, one part each: only the schema
-is inferred here, from the first rows of the state, unless its types are given.
+**Columns.** A column's type is inferred from its Python values, or given (`arrow_type`). Simple types become native
+columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta. Tuples, `Row`s and
+dataclasses of these become structs; lists and dicts of these become lists and maps. A column with anything else holds
+pickled bytes.
 
-Python values as Arrow columns: infers a column's type and builds its array (H5).
+**Reading.** Nothing is read until rows or the schema are requested. `to_spark` reads in Spark tasks, one part each:
+only the schema is inferred here, from the first rows of the state, unless its types are given.
 
-Simple types become native columns: int (64 bits), float, str, bool, bytes, datetime (microseconds), date, timedelta.
-Tuples, `Row`s and dataclasses of these become structs; lists and dicts of these become lists and maps. A column with
-anything else holds pickled bytes. The `arrow_type` of a column may be given instead of inferred.
-
-Spark jobs of the state processor: tasks that read, copy and write files, and keyed state from a data frame (H5).
-
-All calls are methods of the given session and data frame, so a classic session and Spark Connect both work. A task that
-Spark retries writes its files again. Files are named by their content, and files that no metadata names are deleted
-when the savepoint is complete.
+**Spark jobs.** Tasks read, copy and write files, and write keyed state from a data frame. All calls are methods of the
+given session and data frame, so a classic session and Spark Connect both work. A task that Spark retries writes its
+files again. Files are named by their content, and files that no metadata names are deleted when the savepoint is
+complete.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
-"""Aggregates, over windows, and properties of group windows.
+"""Methods of Table API expressions, in one class for each topic.
 
-Bitmaps: sets of integers.
-
-Arrays, maps, multisets and rows.
-
-Encodings, digests, IP addresses and URLs.
-
-JSON strings.
-
-Numbers.
-
-Strings: substrings, formatting and search.
-
-Temporal values and intervals.
+`Aggregates` also has the methods for OVER windows and the properties of group windows. `Bitmaps` are sets of integers.
+`Collections` are arrays, maps, multisets and rows. `Encodings` include digests, IP addresses and URLs. `Json` is for
+JSON strings. `Numbers` is for numbers, `Texts` for substrings, formatting and search, and `Times` for temporal values
+and intervals.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Python's operators, comparisons, logic, NULL and casts.
+"""Python's operators, comparisons, logic, NULL and casts of Table API expressions, and enums.
 
-Enums that expression methods take: units of time, and options of JSON functions.
+The enums are arguments of expression methods: units of time, and options of JSON functions.
 """
 
 from __future__ import annotations

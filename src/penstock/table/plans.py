@@ -1,13 +1,11 @@
 """Plans of the Table API: builds its operations on existing plans, as the equivalent SQL queries.
 
-Table API plans of `aggregate` and `flat_aggregate`: one row per group, or any number of rows.
+**The select list.** `selected` resolves fields to columns and names them. Unnamed columns get Flink's names: `_c0` with
+the index of the column, `a-INT` for a cast of `a`, `a$b` for a field of it, and `EXPR$0` for the first aggregate of a
+group.
 
-Plans of the Table API with user-defined functions: one row per row, or any number of rows.
-
-The Table API's select list: resolves fields to columns and names them.
-
-Unnamed columns get Flink's names: `_c0` with the index of the column, `a-INT` for a cast of `a`, `a$b` for a field of
-it, and `EXPR$0` for the first aggregate of a group.
+**User-defined functions.** `map` returns one row per row, `flat_map` any number of rows. `aggregate` returns one row
+per group, and `flat_aggregate` any number of rows.
 """
 
 from __future__ import annotations

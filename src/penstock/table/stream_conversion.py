@@ -1,8 +1,7 @@
-"""Converts streams to tables: determines the columns from the records and the declared schema.
+"""Conversion of streams to tables, of tables to streams, and of Spark data frames to a record type.
 
-Converts tables to streams: determines the records of a plan's rows.
-
-Converts the columns of Spark data frames to a record type.
+`plan_stream_table` determines the columns of a table from the records and the declared schema. `append_target` and its
+like determine the records of a plan's rows. `frame_type` converts the columns of a data frame.
 """
 
 from __future__ import annotations

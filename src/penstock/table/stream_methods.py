@@ -1,6 +1,6 @@
 """Conversions between tables and streams: methods of `StreamTableEnvironment`.
 
-Field expressions of a stream: `col("a"), col("b").alias("c"), col("t").rowtime`.
+`derive_schema` reads the field expressions of a stream: `col("a"), col("b").alias("c"), col("t").rowtime`.
 """
 
 from __future__ import annotations

@@ -8,21 +8,14 @@
     other.restore(snapshot)
     other.open()
 
+`TwoInputOperatorHarness` is for operators with two inputs. `CapturedOutput` is the output of an operator under test.
+`harness_for` creates an operator and its harness for a user-defined function.
+
 As in a job, a restored operator continues from the event time of its snapshots.
 
-Nothing here waits in real time. Processing time advances only by `advance_processing_time`, and by `end`, which waits
-for the calls that an asynchronous function has in progress. Coroutines run in virtual time too, so `asyncio.sleep`
-takes no real time.
-
-The harness for operators with two inputs.
-
-The output of an operator under test.
-
-Creates operators and harnesses for user-defined functions.
-
-A clock for processing time that a test advances explicitly.
-
-The inputs and outputs of an operator under test.
+Nothing here waits in real time. Processing time (`VirtualClock`) advances only by `advance_processing_time`, and by
+`end`, which waits for the calls that an asynchronous function has in progress. Coroutines run in virtual time too, so
+`asyncio.sleep` takes no real time.
 """
 
 from __future__ import annotations
