@@ -1,7 +1,7 @@
 """Connected streams: two streams of different types in one function (A1, A2), and broadcast streams with state.
 
-The function of `Connected` streams may share state between both. A `BroadcastConnected` stream reads the state of a
-broadcast stream (A1, D2).
+The function of `Connected` streams may share state between both. A `BroadcastConnected` stream, keyed or not, is
+connected to a broadcast stream with state (A1, D2).
 """
 
 from __future__ import annotations

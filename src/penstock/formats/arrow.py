@@ -1,7 +1,7 @@
-"""Columnar formats: the columns to read, the type of their records, and the formats that Arrow reads and writes.
+"""Columnar formats: the columns to read, the type of their records, writers of Arrow tables, and Arrow IPC files.
 
-`ColumnarFormat` and `ArrowWriter` are the bases of these formats. `ArrowIpcFormat` reads Arrow IPC files, also known as
-Feather version 2.
+`ColumnarFormat` is the base of columnar formats, and `ArrowWriter` the base of writers for formats that Arrow writes.
+`ArrowIpcFormat` reads Arrow IPC files, also known as Feather version 2.
 """
 
 from __future__ import annotations

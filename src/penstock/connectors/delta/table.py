@@ -4,7 +4,8 @@ delta-rs is an optional dependency, imported on use; the error says how to insta
 in another attempt, so they fail the job without a restart.
 
 Delta Lake's column types are a subset of Arrow's. The value of a partition column is constant in a data file, and
-stored as text in the table's log. So are the column statistics of a data file: minimum, maximum and NULL count.
+stored as text in the table's log. The log also has the column statistics of a data file: minimum, maximum and NULL
+count.
 
 `DataFilesWriter` writes data files that are not yet part of the table, one per partition until it reaches the target
 size.

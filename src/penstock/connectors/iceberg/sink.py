@@ -1,7 +1,7 @@
 """`IcebergSink`: writes records to an Iceberg table exactly once, with one snapshot per checkpoint.
 
-Before a checkpoint completes, its writers buffer and write the rows of a subtask: `AppendWriter` appends rows, and
-`ChangesWriter` hands over the last change of each key.
+Before a checkpoint completes, `AppendWriter` buffers the rows of a subtask and writes them to data files.
+`ChangesWriter` buffers changes and hands over the last change of each key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The transactions of an exactly-once Kafka sink, their committer, and the producers that send a sink's messages.
 
-This text explains who owns the transactions, how they end, and why no record is lost or duplicated. Kafka's transaction
-coordinator keeps one transaction per *transactional id*. `InitProducerId` on an id returns a producer id and an *epoch*
-that is higher each time, and aborts the open transaction of the id. From then on no producer can write or end anything
-with an earlier epoch. Penstock's rules build on this alone:
+The following rules determine who owns the transactions and how they end, so that no record is lost or duplicated.
+Kafka's transaction coordinator keeps one transaction per *transactional id*. `InitProducerId` on an id returns a
+producer id and an *epoch* that is higher each time, and aborts the open transaction of the id. From then on no producer
+can write or end anything with an earlier epoch. The rules build on this alone:
 
 **One transaction per epoch.** A writer begins each transaction with a new producer, so a pair of producer id and epoch
 identifies one transaction permanently. librdkafka's approach of one producer for many transactions would not do: after

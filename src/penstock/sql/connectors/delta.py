@@ -2,9 +2,9 @@
 
 A sink writes each row exactly once, in one table version per checkpoint; with a primary key it merges changes.
 
-The options have the names of Flink's connector where it has them. `FilterPruning` selects the files that a query may
-skip, by the column statistics in the log. `DeltaScan` has the abilities of a scan, and `TableDeltaSink` writes the rows
-or changes of a query.
+The options have the same names as in Flink's connector, if it has them. `FilterPruning` selects the files that a query
+may skip, by the column statistics in the log. `DeltaScan` has the abilities of a scan, and `TableDeltaSink` writes the
+rows or changes of a query.
 """
 
 from __future__ import annotations

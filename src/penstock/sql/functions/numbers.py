@@ -9,8 +9,8 @@ quotient down, SQL toward zero; both are equal if neither number is negative.
 
 **RAND and RAND_INTEGER.** With a seed they return the numbers of Java's generator, so queries are reproducible.
 
-**Text.** BIN, HEX and UNHEX use numbers in other bases and bytes as hexadecimal digits. `double_text` and `float_text`
-print numbers as Java does.
+**Text.** BIN, HEX and UNHEX convert numbers to other bases, and bytes to and from hexadecimal digits. `double_text` and
+`float_text` print numbers as Java does.
 """
 
 from __future__ import annotations

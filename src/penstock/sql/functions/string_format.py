@@ -1,6 +1,6 @@
 """PRINTF with the format strings of Java's `Formatter`, such as `%08.2f`, and functions of characters.
 
-The latter test the characters of a string, or convert characters to numbers and back.
+The functions of characters test the characters of a string, or convert characters to numbers and back.
 """
 
 from __future__ import annotations

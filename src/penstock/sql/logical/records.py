@@ -1,6 +1,6 @@
 """Stream records and table columns: conversion in both directions, conversion of their types, and `ChangelogMode`.
 
-The types are converted like in Flink's `TypeInfoDataTypeConverter`. A `ChangelogMode` is the kinds of changes in a
+The types are converted as in Flink's `TypeInfoDataTypeConverter`. A `ChangelogMode` holds the kinds of changes in a
 changelog.
 """
 
