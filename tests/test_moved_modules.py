@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from penstock.moved_modules import moved_modules
-from penstock.runtime.windowing.assigners import TimeWindow
+from penstock.runtime.windowing.windows import TimeWindow
 
 SRC = Path(__file__).parents[1] / "src" / "penstock"
 
@@ -25,7 +25,7 @@ def test_each_former_name_has_a_present_module() -> None:
 
 
 def test_a_former_name_is_the_present_module_and_no_copy() -> None:
-    assert import_module("penstock.core.windowing.windows") is sys.modules["penstock.runtime.windowing.assigners"]
+    assert import_module("penstock.core.windowing.windows") is sys.modules["penstock.runtime.windowing.windows"]
     assert import_module("penstock.core") is import_module("penstock.runtime")
     assert sys.modules["penstock.runtime"].__name__ == "penstock.runtime"
 

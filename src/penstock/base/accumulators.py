@@ -43,7 +43,26 @@ R = TypeVar("R")
 
 
 class Accumulator(ABC, Generic[V, R]):
-    """Collects values and merges with others of its class; must be picklable."""
+    """Collects values and merges with others of its class; must be picklable.
+
+    Example:
+        >>> from penstock.common.accumulators import Accumulator
+        >>> class Longest(Accumulator):
+        ...     def __init__(self):
+        ...         self.reset_local()
+        ...     def add(self, value):
+        ...         self.word = max(self.word, value, key=len)
+        ...     def get_local_value(self):
+        ...         return self.word
+        ...     def reset_local(self):
+        ...         self.word = ""
+        ...     def merge(self, other):
+        ...         self.add(other.word)
+        >>> longest = Longest()
+        >>> longest.add("tea")
+        >>> longest.get_local_value()
+        'tea'
+    """
 
     @abstractmethod
     def add(self, value: V) -> None:
@@ -87,15 +106,39 @@ class _Sum(Accumulator[V, V]):
 
 
 class IntCounter(_Sum[int]):
-    """A sum of integers."""
+    """A sum of integers.
+
+    Example:
+        >>> from penstock.common.accumulators import IntCounter
+        >>> counter = IntCounter()
+        >>> counter.add(2)
+        >>> counter.get_local_value()
+        2
+    """
 
 
 class LongCounter(IntCounter):
-    """A sum of integers, like `IntCounter`: integers have a single size here."""
+    """A sum of integers, like `IntCounter`: integers have a single size here.
+
+    Example:
+        >>> from penstock.common.accumulators import LongCounter
+        >>> counter = LongCounter()
+        >>> counter.add(1 << 40)
+        >>> counter.get_local_value()
+        1099511627776
+    """
 
 
 class DoubleCounter(_Sum[float]):
-    """A sum of floating-point numbers."""
+    """A sum of floating-point numbers.
+
+    Example:
+        >>> from penstock.common.accumulators import DoubleCounter
+        >>> counter = DoubleCounter()
+        >>> counter.add(0.5)
+        >>> counter.get_local_value()
+        0.5
+    """
 
     zero = 0.0
 
@@ -104,6 +147,13 @@ class ListAccumulator(Accumulator[Any, list[Any]]):
     """A list of all values, in no particular order across subtasks.
 
     The values travel to the client, so keep them few.
+
+    Example:
+        >>> from penstock.common.accumulators import ListAccumulator
+        >>> words = ListAccumulator()
+        >>> words.add("tea")
+        >>> words.get_local_value()
+        ['tea']
     """
 
     def __init__(self) -> None:
@@ -127,7 +177,16 @@ class ListAccumulator(Accumulator[Any, list[Any]]):
 
 
 class Histogram(Accumulator[int, dict[int, int]]):
-    """Counts the occurrences of each integer."""
+    """Counts the occurrences of each integer.
+
+    Example:
+        >>> from penstock.common.accumulators import Histogram
+        >>> lengths = Histogram()
+        >>> for word in ("tea", "milk", "rum"):
+        ...     lengths.add(len(word))
+        >>> lengths.get_local_value()
+        {3: 2, 4: 1}
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -153,6 +212,22 @@ class Aggregator(ABC, Generic[V]):
     """Aggregates values in any order; must be picklable.
 
     The copies' results are themselves aggregated like values: for a sum, the sum of the sums.
+
+    Example:
+        >>> from penstock.common.aggregators import Aggregator
+        >>> class Longest(Aggregator):
+        ...     def __init__(self):
+        ...         self.reset()
+        ...     def get_aggregate(self):
+        ...         return self.word
+        ...     def aggregate(self, element):
+        ...         self.word = max(self.word, element, key=len)
+        ...     def reset(self):
+        ...         self.word = ""
+        >>> longest = Longest()
+        >>> longest.aggregate("tea")
+        >>> longest.get_aggregate()
+        'tea'
     """
 
     @abstractmethod
@@ -169,7 +244,16 @@ class Aggregator(ABC, Generic[V]):
 
 
 class ConvergenceCriterion(ABC, Generic[V]):
-    """Decides whether an iteration ends before its maximum number of supersteps. Runs in the user's program."""
+    """Decides whether an iteration ends before its maximum number of supersteps. Runs in the user's program.
+
+    Example:
+        >>> from penstock.common.aggregators import ConvergenceCriterion
+        >>> class Small(ConvergenceCriterion):
+        ...     def is_converged(self, iteration, value):
+        ...         return iteration > 3 and value < 0.01
+        >>> Small().is_converged(4, 0.001)
+        True
+    """
 
     @abstractmethod
     def is_converged(self, iteration: int, value: V) -> bool:
@@ -200,7 +284,16 @@ class _Folding(Aggregator[V]):
 
 
 class LongSumAggregator(_Folding[int]):
-    """The sum of integers; 0 without any."""
+    """The sum of integers; 0 without any.
+
+    Example:
+        >>> from penstock.common.aggregators import LongSumAggregator
+        >>> aggregator = LongSumAggregator()
+        >>> for number in (2, 3):
+        ...     aggregator.aggregate(number)
+        >>> aggregator.get_aggregate()
+        5
+    """
 
     def aggregate(self, element: int) -> None:
         """Add a number."""
@@ -208,7 +301,16 @@ class LongSumAggregator(_Folding[int]):
 
 
 class DoubleSumAggregator(_Folding[float]):
-    """The sum of floating-point numbers; 0.0 without any."""
+    """The sum of floating-point numbers; 0.0 without any.
+
+    Example:
+        >>> from penstock.common.aggregators import DoubleSumAggregator
+        >>> aggregator = DoubleSumAggregator()
+        >>> for number in (0.5, 1.5):
+        ...     aggregator.aggregate(number)
+        >>> aggregator.get_aggregate()
+        2.0
+    """
 
     nothing = 0.0
 
@@ -218,7 +320,16 @@ class DoubleSumAggregator(_Folding[float]):
 
 
 class LongMinAggregator(_Folding[int]):
-    """The minimum of integers; 2**63 - 1 without any."""
+    """The minimum of integers; 2**63 - 1 without any.
+
+    Example:
+        >>> from penstock.common.aggregators import LongMinAggregator
+        >>> aggregator = LongMinAggregator()
+        >>> for number in (2, 3):
+        ...     aggregator.aggregate(number)
+        >>> aggregator.get_aggregate()
+        2
+    """
 
     nothing = 2**63 - 1
 
@@ -229,7 +340,16 @@ class LongMinAggregator(_Folding[int]):
 
 
 class LongMaxAggregator(_Folding[int]):
-    """The maximum of integers; -2**63 without any."""
+    """The maximum of integers; -2**63 without any.
+
+    Example:
+        >>> from penstock.common.aggregators import LongMaxAggregator
+        >>> aggregator = LongMaxAggregator()
+        >>> for number in (2, 3):
+        ...     aggregator.aggregate(number)
+        >>> aggregator.get_aggregate()
+        3
+    """
 
     nothing = -(2**63)
 
@@ -240,7 +360,16 @@ class LongMaxAggregator(_Folding[int]):
 
 
 class DoubleMinAggregator(_Folding[float]):
-    """The minimum of floating-point numbers; infinity without any."""
+    """The minimum of floating-point numbers; infinity without any.
+
+    Example:
+        >>> from penstock.common.aggregators import DoubleMinAggregator
+        >>> aggregator = DoubleMinAggregator()
+        >>> for number in (0.5, 1.5):
+        ...     aggregator.aggregate(number)
+        >>> aggregator.get_aggregate()
+        0.5
+    """
 
     nothing = float("inf")
 
@@ -251,7 +380,16 @@ class DoubleMinAggregator(_Folding[float]):
 
 
 class DoubleMaxAggregator(_Folding[float]):
-    """The maximum of floating-point numbers; minus infinity without any."""
+    """The maximum of floating-point numbers; minus infinity without any.
+
+    Example:
+        >>> from penstock.common.aggregators import DoubleMaxAggregator
+        >>> aggregator = DoubleMaxAggregator()
+        >>> for number in (0.5, 1.5):
+        ...     aggregator.aggregate(number)
+        >>> aggregator.get_aggregate()
+        1.5
+    """
 
     nothing = float("-inf")
 
@@ -262,7 +400,25 @@ class DoubleMaxAggregator(_Folding[float]):
 
 
 class LongZeroConvergence(ConvergenceCriterion[int]):
-    """Ends the iteration when the aggregate, such as a count of changes, is 0."""
+    """Ends the iteration when the aggregate, such as a count of changes, is 0.
+
+    Example:
+        >>> from penstock.common.aggregators import LongSumAggregator, LongZeroConvergence
+        >>> from penstock.datastream import MapFunction, StreamExecutionEnvironment
+        >>> class Halved(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.changes = runtime_context.get_iteration_aggregator("changes")
+        ...     def map(self, value):
+        ...         self.changes.aggregate(value - value // 2)
+        ...         return value // 2
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> loop = env.from_elements(7, 12).iterate(max_iterations=100)
+        >>> loop = loop.register_aggregation_convergence_criterion(
+        ...     "changes", LongSumAggregator(), LongZeroConvergence()
+        ... )
+        >>> loop.close_with(loop.map(Halved())).collect()
+        [0, 0]
+    """
 
     def is_converged(self, iteration: int, value: int) -> bool:
         """Return whether the aggregate is 0."""
@@ -270,7 +426,13 @@ class LongZeroConvergence(ConvergenceCriterion[int]):
 
 
 class DoubleZeroConvergence(ConvergenceCriterion[float]):
-    """Ends the iteration when the aggregate is 0.0."""
+    """Ends the iteration when the aggregate is 0.0.
+
+    Example:
+        >>> from penstock.common.aggregators import DoubleZeroConvergence
+        >>> DoubleZeroConvergence().is_converged(iteration=1, value=0.0)
+        True
+    """
 
     def is_converged(self, iteration: int, value: float) -> bool:
         """Return whether the aggregate is 0.0."""

@@ -34,6 +34,13 @@ class Configuration:
 
     Raises:
         ConfigurationError: from every getter, if a value cannot be converted; names the key and value.
+
+    Example:
+        >>> from penstock.base.options import PARALLELISM
+        >>> from penstock.common import Configuration
+        >>> configuration = Configuration.from_dict({"parallelism.default": "4"})
+        >>> configuration.read(PARALLELISM), configuration.get_string("pipeline.name", "none")
+        (4, 'none')
     """
 
     def __init__(self, other: Configuration | None = None, j_configuration: None = None) -> None:
@@ -47,6 +54,10 @@ class Configuration:
 
         Raises:
             TypeError: if a key is not a string or a value is None.
+
+        Example:
+            >>> Configuration.from_dict({"execution.target": "local"}).to_dict()
+            {'execution.target': 'local'}
         """
         configuration = cls()
         for key, value in map.items():
@@ -78,7 +89,12 @@ class Configuration:
         return self._get(key, value_types.STRING, default_value)
 
     def set_string(self, key: str, value: str) -> Configuration:
-        """Set a text value; return this configuration."""
+        """Set a text value; return this configuration.
+
+        Example:
+            >>> configuration.set_string("pipeline.name", "orders").get_string("pipeline.name", "")
+            'orders'
+        """
         return self._set_checked(key, value, value_types.STRING)
 
     def get_integer(self, key: str, default_value: D) -> int | D:
@@ -185,6 +201,12 @@ class ExecutionConfig:
 
     Args:
         configuration: the configuration to read and write; None for a new one.
+
+    Example:
+        >>> from penstock.common import ExecutionConfig
+        >>> config = ExecutionConfig().set_parallelism(2).set_global_job_parameters({"shop": "north"})
+        >>> config.get_parallelism(), config.get_global_job_parameters()
+        (2, {'shop': 'north'})
     """
 
     PARALLELISM_DEFAULT = -1

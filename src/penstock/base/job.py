@@ -31,6 +31,13 @@ class JobID:
 
     Raises:
         ValueError: if `hex_text` has another form.
+
+    Example:
+        >>> from penstock.common import JobID
+        >>> str(JobID("0123456789abcdef0123456789abcdef"))
+        '0123456789abcdef0123456789abcdef'
+        >>> len(str(JobID.generate()))
+        32
     """
 
     hex_text: str
@@ -53,6 +60,11 @@ class JobStatus(Enum):
 
     FINISHED, CANCELED and FAILED are final everywhere, and the job may be cleaned up. SUSPENDED is final only for the
     job master that reports it: another one may resume the job.
+
+    Example:
+        >>> from penstock.common import JobStatus
+        >>> JobStatus.FINISHED.is_globally_terminal_state(), JobStatus.RESTARTING.is_terminal_state()
+        (True, False)
     """
 
     CREATED = 0
@@ -88,6 +100,15 @@ class JobExecutionResult:
         job_id: the job's id.
         net_runtime_ms: the runtime in milliseconds, without the time before the job's start.
         accumulators: the final value of each accumulator, by name.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements("tea").print()
+        >>> result = env.execute("cups")
+        tea
+        >>> result.get_net_runtime() >= 0, result.get_all_accumulator_results()
+        (True, {})
     """
 
     def __init__(self, job_id: JobID, net_runtime_ms: int, accumulators: Mapping[str, Any] | None = None) -> None:
@@ -122,6 +143,14 @@ class CompletableFuture(Future[T]):
     """A `concurrent.futures.Future` that its creator completes; the first completion wins.
 
     Readers use `result(timeout_seconds)`, `exception`, `done`, `cancel`, `cancelled` as on any future.
+
+    Example:
+        >>> from penstock.common import CompletableFuture
+        >>> future = CompletableFuture()
+        >>> future.complete("first"), future.complete("second")
+        (True, False)
+        >>> future.result(timeout=1)
+        'first'
     """
 
     def complete(self, value: T) -> bool:

@@ -29,7 +29,16 @@ M = TypeVar("M", bound=Metric)
 
 
 class Counter(Metric):
-    """A count that can go up and down."""
+    """A count that can go up and down.
+
+    Example:
+        >>> from penstock.metrics import Counter
+        >>> cups = Counter()
+        >>> cups.inc(3)
+        >>> cups.dec()
+        >>> cups.get_count()
+        2
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -48,7 +57,14 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A number that a function returns at each report; nothing is reported if it raises or returns no number."""
+    """A number that a function returns at each report; nothing is reported if it raises or returns no number.
+
+    Example:
+        >>> from penstock.metrics import Gauge
+        >>> waiting = ["tea", "rum"]
+        >>> Gauge(lambda: len(waiting)).get_value()
+        2
+    """
 
     def __init__(self, function: Callable[[], int | float]) -> None:
         self._function = function
@@ -63,7 +79,16 @@ class Gauge(Metric):
 
 
 class Distribution(Metric):
-    """The count, sum, minimum and maximum of numbers."""
+    """The count, sum, minimum and maximum of numbers.
+
+    Example:
+        >>> from penstock.metrics import Distribution
+        >>> prices = Distribution()
+        >>> for price in (2, 7):
+        ...     prices.update(price)
+        >>> prices.get_summary()
+        (2, 9, 2, 7)
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -92,6 +117,16 @@ class Meter(Metric):
     Args:
         now_ms: the clock.
         time_span_in_seconds: the time over which the rate is computed.
+
+    Example:
+        >>> from penstock.metrics import Meter
+        >>> from penstock.testing import VirtualClock
+        >>> clock = VirtualClock()
+        >>> orders = Meter(clock.now_ms)
+        >>> orders.mark_event(30)
+        >>> clock.advance(10_000)
+        >>> orders.get_count(), orders.get_rate()
+        (30, 3.0)
     """
 
     def __init__(self, now_ms: Callable[[], int], time_span_in_seconds: int = 60) -> None:
@@ -152,6 +187,21 @@ class MetricGroup:
     """Metrics under a common name. A metric's full name joins the names of its groups and its own with dots.
 
     A second request for a metric returns the same one.
+
+    Example:
+        >>> from penstock.datastream import MapFunction
+        >>> from penstock.testing import harness_for
+        >>> class Counted(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.group = runtime_context.get_metrics_group().add_group("shop")
+        ...         self.cups = self.group.counter("cups")
+        ...     def map(self, value):
+        ...         self.cups.inc(value)
+        ...         return self.cups.get_count()
+        >>> with harness_for(Counted()) as harness:
+        ...     harness.process_batch([2, 3])
+        ...     harness.values
+        [2, 5]
     """
 
     def __init__(self, registry: MetricRegistry, scope: tuple[str, ...] = ()) -> None:

@@ -20,6 +20,12 @@ class OutputTag:
     Raises:
         ValueError: if the name is empty.
         TypeError: if the name is not a string, or `type_info` is not a TypeInformation.
+
+    Example:
+        >>> from penstock.common import OutputTag, Types
+        >>> late = OutputTag("late", Types.STRING())
+        >>> late == OutputTag("late")
+        True
     """
 
     __slots__ = ("tag_id", "type_info")

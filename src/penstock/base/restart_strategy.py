@@ -20,7 +20,13 @@ __all__ = ["RestartStrategies", "RestartStrategyConfiguration", "restart_strateg
 
 
 class RestartStrategyConfiguration(ABC):
-    """Describes when a failed job is restarted; immutable."""
+    """Describes when a failed job is restarted; immutable.
+
+    Example:
+        >>> from penstock.common import RestartStrategies
+        >>> RestartStrategies.fixed_delay_restart(3, 10_000).get_description()
+        'restart at most 3 times, 10 s after each failure'
+    """
 
     @abstractmethod
     def get_description(self) -> str:
@@ -153,7 +159,16 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
 
 
 class RestartStrategies:
-    """Creates restart strategies. Delays and intervals are durations, or ints in milliseconds."""
+    """Creates restart strategies. Delays and intervals are durations, or ints in milliseconds.
+
+    Example:
+        >>> from penstock.common import Duration, RestartStrategies
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, Duration.of_seconds(10)))
+        >>> env.get_configuration().get_integer("restart-strategy.fixed-delay.attempts", 0)
+        3
+    """
 
     NoRestartStrategyConfiguration = NoRestartStrategyConfiguration
     FallbackRestartStrategyConfiguration = FallbackRestartStrategyConfiguration

@@ -45,6 +45,11 @@ class Duration:
     """A length of time with nanosecond precision; may be negative.
 
     Create one with `Duration.of_seconds(5)` and the like. Durations compare, hash and pickle by value.
+
+    Example:
+        >>> from penstock.common import Duration
+        >>> Duration.of_seconds(90) > Duration.of_minutes(1), Duration.of_seconds(90).to_millis()
+        (True, 90000)
     """
 
     nanos: int
@@ -100,7 +105,13 @@ class Duration:
 
 @functools.total_ordering
 class Time:
-    """A length of time in whole milliseconds; the predecessor of `Duration`."""
+    """A length of time in whole milliseconds; the predecessor of `Duration`.
+
+    Example:
+        >>> from penstock.common import Time
+        >>> Time.minutes(2).to_milliseconds()
+        120000
+    """
 
     __slots__ = ("_millis",)
 
@@ -158,6 +169,13 @@ class Instant:
 
     Raises:
         ValueError: if `nanos` is not within 0 .. 999,999,999.
+
+    Example:
+        >>> from penstock.common import Instant
+        >>> Instant.of_epoch_milli(1_500)
+        Instant(seconds=1, nanos=500000000)
+        >>> Instant(1, 500_000_000).to_epoch_milli()
+        1500
     """
 
     seconds: int

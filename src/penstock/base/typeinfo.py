@@ -57,6 +57,11 @@ class TypeInformation(ABC):
     """Describes the type of the values in a stream, a state or a field.
 
     Subclasses are immutable. `repr` is the `Types` expression for the type; `str` is the short form shown in plans.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> Types.SHORT().accepts(40_000), Types.INT().accepts(40_000)
+        (False, True)
     """
 
     __slots__ = ()
@@ -526,7 +531,14 @@ def _infer_type(hint: Any, within: tuple[type, ...]) -> TypeInformation | None:
 
 
 class Types:
-    """The types that a program can declare; each method returns an immutable `TypeInformation`."""
+    """The types that a program can declare; each method returns an immutable `TypeInformation`.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> cup = Types.ROW_NAMED(["drink", "milk"], [Types.STRING(), Types.BOOLEAN()])
+        >>> cup.accepts(("tea", True)), cup.accepts(("tea", "a drop"))
+        (True, False)
+    """
 
     @staticmethod
     def STRING() -> TypeInformation:
@@ -674,7 +686,21 @@ T = TypeVar("T")
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Writes elements of one type to a binary stream and reads them back."""
+    """Writes elements of one type to a binary stream and reads them back.
+
+    Example:
+        >>> import io
+        >>> from penstock.common import TypeSerializer
+        >>> class Number(TypeSerializer):
+        ...     def serialize(self, element, stream):
+        ...         _ = stream.write(element.to_bytes(8))
+        ...     def deserialize(self, stream):
+        ...         return int.from_bytes(stream.read(8))
+        >>> file = io.BytesIO()
+        >>> Number().serialize(42, file)
+        >>> Number().deserialize(io.BytesIO(file.getvalue()))
+        42
+    """
 
     @abstractmethod
     def serialize(self, element: T, stream: BinaryIO) -> None:

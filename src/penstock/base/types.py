@@ -15,7 +15,14 @@ __all__ = ["Row", "RowKind"]
 
 
 class RowKind(Enum):
-    """The kind of a row in a changelog."""
+    """The kind of a row in a changelog.
+
+    Example:
+        >>> from penstock.common import Row, RowKind
+        >>> row = Row.of_kind(RowKind.DELETE, "tea", 2)
+        >>> row.get_row_kind().short_string, str(row)
+        ('-D', '-D[tea, 2]')
+    """
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -34,28 +41,30 @@ _SHORT_STRINGS = ("+I", "-U", "+U", "-D")
 class Row:
     """A record of fields by position, and by name where names are known.
 
-    Positional values create a row without names, keyword arguments one with names, in the given order:
-
-    >>> row = Row(name="Alice", age=11)
-    >>> row["name"], row.age, row[0]
-    ('Alice', 11, 'Alice')
-
-    Calling a row of names creates rows with these names:
-
-    >>> Person = Row("name", "age")
-    >>> Person("Alice", 11)
-    Row(name='Alice', age=11)
-
-    The fields of a row without names are `f0`, `f1`, and so on, as in `Types.ROW`:
-
-    >>> Row("Alice", 11).f1
-    11
-
     `repr` shows names and values as Python; `str` shows the row as Flink prints it, `+I[Alice, 11]`. Rows are equal if
     kind, names and values are. Fields can be assigned with `row[0] = x`, so a row used as a key must not be changed.
 
     Raises:
         ValueError: if both positional and keyword arguments are given.
+
+    Examples:
+        Positional values create a row without names, keyword arguments one with names, in the given order:
+
+        >>> from penstock.common import Row
+        >>> row = Row(name="Alice", age=11)
+        >>> row["name"], row.age, row[0]
+        ('Alice', 11, 'Alice')
+
+        Calling a row of names creates rows with these names:
+
+        >>> Person = Row("name", "age")
+        >>> Person("Alice", 11)
+        Row(name='Alice', age=11)
+
+        The fields of a row without names are `f0`, `f1`, and so on, as in `Types.ROW`:
+
+        >>> Row("Alice", 11).f1
+        11
     """
 
     __slots__ = ("_fields", "_row_kind", "_values")
@@ -87,6 +96,10 @@ class Row:
 
         Raises:
             TypeError: if the row has no field names.
+
+        Example:
+            >>> Row(name="Ann", at=Row(city="Bern")).as_dict(recursive=True)
+            {'name': 'Ann', 'at': {'city': 'Bern'}}
         """
         if self._fields is None:
             raise WrongTypeError("a Row without field names cannot become a dict")

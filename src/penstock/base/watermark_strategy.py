@@ -36,7 +36,17 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class TimestampAssigner(ABC):
-    """Assigns event time to records."""
+    """Assigns event time to records.
+
+    Example:
+        >>> from penstock.common import TimestampAssigner, WatermarkStrategy
+        >>> class OrderTime(TimestampAssigner):
+        ...     def extract_timestamp(self, value, record_timestamp):
+        ...         return value["seconds"] * 1_000
+        >>> by_order_time = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(OrderTime())
+        >>> by_order_time.timestamp_assigner({"seconds": 2}, None)
+        2000
+    """
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
@@ -49,7 +59,22 @@ class TimestampAssigner(ABC):
 
 
 class WatermarkOutput(ABC):
-    """Receives a generator's watermarks and idleness."""
+    """Receives a generator's watermarks and idleness.
+
+    Example:
+        >>> from penstock.common.watermark_strategy import WatermarkOutput
+        >>> class Kept(WatermarkOutput):
+        ...     def emit_watermark(self, watermark):
+        ...         self.watermark = watermark
+        ...     def mark_idle(self):
+        ...         self.is_idle = True
+        ...     def mark_active(self):
+        ...         self.is_idle = False
+        >>> output = Kept()
+        >>> output.emit_watermark(10)
+        >>> output.watermark
+        10
+    """
 
     @abstractmethod
     def emit_watermark(self, watermark: Any) -> None:
@@ -72,6 +97,19 @@ class WatermarkGenerator(ABC):
 
     In Flink's form, the methods take an output, on which the generator emits watermarks and marks its stream idle. A
     method without that parameter returns a watermark instead.
+
+    Example:
+        >>> from penstock.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class Punctuated(WatermarkGenerator):
+        ...     def on_event(self, value, timestamp_ms, output):
+        ...         output.emit_watermark(timestamp_ms)
+        ...     def on_periodic_emit(self, output):
+        ...         pass
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> strategy = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(lambda ms: ms)
+        >>> env.from_elements(1, 2).assign_timestamps_and_watermarks(strategy).collect()
+        [1, 2]
     """
 
     @abstractmethod
@@ -121,6 +159,12 @@ class WatermarkAlignment:
         group: the group's name; sources with the same group name are aligned.
         max_drift_ms: how far, in milliseconds, a source may be ahead of the group's lowest watermark.
         update_interval_ms: how often sources report and are updated, in milliseconds.
+
+    Example:
+        >>> from penstock.common.watermark_strategy import WatermarkStrategy
+        >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("shop", 1_000)
+        >>> strategy.alignment
+        WatermarkAlignment(group='shop', max_drift_ms=1000, update_interval_ms=1000)
     """
 
     group: str
@@ -142,6 +186,16 @@ class WatermarkStrategy:
             for never.
         alignment: the group of sources to stay close to; None without alignment.
         generator_factory: creates the generator of a "custom" or "batches" strategy.
+
+    Example:
+        >>> from penstock.common import Duration, WatermarkStrategy
+        >>> strategy = (
+        ...     WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        ...     .with_timestamp_assigner(lambda order: order["ms"])
+        ...     .with_idleness(Duration.of_minutes(1))
+        ... )
+        >>> strategy.out_of_orderness_ms, strategy.idleness_ms
+        (5000, 60000)
     """
 
     kind: Literal["none", "bounded", "ingestion", "custom", "batches"]
@@ -165,6 +219,10 @@ class WatermarkStrategy:
         Raises:
             TypeError: if the bound is not a length of time.
             ValueError: if it is negative.
+
+        Example:
+            >>> WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).out_of_orderness_ms
+            5000
         """
         return WatermarkStrategy("bounded", _at_least(0, max_out_of_orderness, "out-of-orderness"))
 
@@ -207,6 +265,11 @@ class WatermarkStrategy:
         Raises:
             TypeError: if it is something else.
             ValueError: if the strategy is that of ingestion time, where the clock sets the timestamps.
+
+        Example:
+            >>> in_order = WatermarkStrategy.for_monotonous_timestamps()
+            >>> in_order.with_timestamp_assigner(lambda order: order["ms"]).timestamp_assigner({"ms": 1_000}, None)
+            1000
         """
         if self.kind == "ingestion":
             raise WrongValueError(
@@ -232,6 +295,10 @@ class WatermarkStrategy:
         Raises:
             TypeError: if the timeout is not a length of time.
             ValueError: if it is not positive.
+
+        Example:
+            >>> WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_minutes(1)).idleness_ms
+            60000
         """
         return replace(self, idleness_ms=_at_least(1, idle_timeout, "idle timeout"))
 

@@ -20,7 +20,18 @@ Test = Callable[..., Any]
 
 
 class IterativeCondition(ABC):
-    """A condition on the event and the events that the partial match has taken so far."""
+    """A condition on the event and the events that the partial match has taken so far.
+
+    Example:
+        >>> from penstock.cep import IterativeCondition, Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> class Larger(IterativeCondition):
+        ...     def filter(self, value, ctx):
+        ...         return value > max(ctx.get_events_for_pattern("first"))
+        >>> pattern = Pattern.begin("first").next("larger").where(Larger())
+        >>> trace_pattern(pattern, [5, 3, 20]).matches
+        [{'first': [3], 'larger': [20]}]
+    """
 
     Context = ConditionContext
 
@@ -50,7 +61,21 @@ class IterativeCondition(ABC):
 
 
 class RichIterativeCondition(IterativeCondition):
-    """An iterative condition with `open` and `close`."""
+    """An iterative condition with `open` and `close`.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, RichIterativeCondition
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class Known(RichIterativeCondition):
+        ...     def open(self, runtime_context):
+        ...         self.known = {5, 20}
+        ...     def filter(self, value, ctx):
+        ...         return value in self.known
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> known = CEP.pattern(env.from_elements(5, 6), Pattern.begin("known").where(Known()))
+        >>> known.in_processing_time().select(lambda match: match["known"][0]).collect()
+        [5]
+    """
 
     _runtime_context: RuntimeContext | None = None
 
@@ -82,7 +107,17 @@ class RichIterativeCondition(IterativeCondition):
 
 
 class SimpleCondition(IterativeCondition):
-    """A condition that only looks at the event."""
+    """A condition that only looks at the event.
+
+    Example:
+        >>> from penstock.cep import Pattern, SimpleCondition
+        >>> from penstock.testing import trace_pattern
+        >>> class Large(SimpleCondition):
+        ...     def filter(self, value):
+        ...         return value > 500
+        >>> trace_pattern(Pattern.begin("large").where(Large()), [5, 900]).matches
+        [{'large': [900]}]
+    """
 
     @staticmethod
     def of(function: Callable[[Any], Any]) -> SimpleCondition:  # type: ignore[override]
@@ -122,7 +157,14 @@ class _OfSimpleFunction(SimpleCondition):
 
 
 class SubtypeCondition(SimpleCondition):
-    """Holds for instances of a class and its subclasses."""
+    """Holds for instances of a class and its subclasses.
+
+    Example:
+        >>> from penstock.cep import Pattern, SubtypeCondition
+        >>> from penstock.testing import trace_pattern
+        >>> trace_pattern(Pattern.begin("text").where(SubtypeCondition(str)), [5, "tea"]).matches
+        [{'text': ['tea']}]
+    """
 
     def __init__(self, subtype: type | tuple[type, ...]) -> None:
         self._subtype = subtype
@@ -189,7 +231,15 @@ class _OfTwo(_Joined):
 
 
 class RichAndCondition(_OfTwo):
-    """Holds if both conditions hold; the right one is evaluated only if the left one holds."""
+    """Holds if both conditions hold; the right one is evaluated only if the left one holds.
+
+    Example:
+        >>> from penstock.cep import Pattern, RichAndCondition, SimpleCondition
+        >>> from penstock.testing import trace_pattern
+        >>> small, even = SimpleCondition.of(lambda n: n < 10), SimpleCondition.of(lambda n: n % 2 == 0)
+        >>> trace_pattern(Pattern.begin("both").where(RichAndCondition(small, even)), [5, 6, 20]).matches
+        [{'both': [6]}]
+    """
 
     def _over_event(self, *tests: Test) -> Test:
         left, right = tests
@@ -201,7 +251,15 @@ class RichAndCondition(_OfTwo):
 
 
 class RichOrCondition(_OfTwo):
-    """Holds if either condition holds; the right one is evaluated only if the left one does not hold."""
+    """Holds if either condition holds; the right one is evaluated only if the left one does not hold.
+
+    Example:
+        >>> from penstock.cep import Pattern, RichOrCondition, SimpleCondition
+        >>> from penstock.testing import trace_pattern
+        >>> small, even = SimpleCondition.of(lambda n: n < 10), SimpleCondition.of(lambda n: n % 2 == 0)
+        >>> trace_pattern(Pattern.begin("one").where(RichOrCondition(small, even)), [5, 15, 20]).matches
+        [{'one': [5]}, {'one': [20]}]
+    """
 
     def _over_event(self, *tests: Test) -> Test:
         left, right = tests
@@ -213,7 +271,15 @@ class RichOrCondition(_OfTwo):
 
 
 class RichNotCondition(_Joined):
-    """Holds if another condition does not."""
+    """Holds if another condition does not.
+
+    Example:
+        >>> from penstock.cep import Pattern, RichNotCondition, SimpleCondition
+        >>> from penstock.testing import trace_pattern
+        >>> not_small = RichNotCondition(SimpleCondition.of(lambda n: n < 10))
+        >>> trace_pattern(Pattern.begin("large").where(not_small), [5, 20]).matches
+        [{'large': [20]}]
+    """
 
     def __init__(self, original: Any) -> None:
         super().__init__(original)
@@ -228,7 +294,14 @@ class RichNotCondition(_Joined):
 
 
 class BooleanConditions:
-    """Conditions that always or never hold."""
+    """Conditions that always or never hold.
+
+    Example:
+        >>> from penstock.cep import BooleanConditions, Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> trace_pattern(Pattern.begin("any").where(BooleanConditions.true_function()), [1, 2]).matches
+        [{'any': [1]}, {'any': [2]}]
+    """
 
     @staticmethod
     def true_function() -> IterativeCondition:

@@ -18,7 +18,19 @@ Match: TypeAlias = Mapping[str, list[Any]]
 
 
 class PatternProcessFunction(Function, ABC):
-    """Processes each match with its context; yields results, and `(OutputTag, value)` for side outputs."""
+    """Processes each match with its context; yields results, and `(OutputTag, value)` for side outputs.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, PatternProcessFunction
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class Sums(PatternProcessFunction):
+        ...     def process_match(self, match, ctx):
+        ...         yield sum(match["pair"])
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> pairs = CEP.pattern(env.from_elements(1, 2, 3), Pattern.begin("pair").times(2).consecutive())
+        >>> pairs.in_processing_time().process(Sums()).collect()
+        [3, 5]
+    """
 
     Context: TypeAlias = MatchContext
 
@@ -28,7 +40,25 @@ class PatternProcessFunction(Function, ABC):
 
 
 class TimedOutPartialMatchHandler(ABC):
-    """A mixin that makes a `PatternProcessFunction` process timed-out partial matches as well."""
+    """A mixin that makes a `PatternProcessFunction` process timed-out partial matches as well.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import OutputTag, StreamExecutionEnvironment
+        >>> alone = OutputTag("alone")
+        >>> class Pairs(PatternProcessFunction, TimedOutPartialMatchHandler):
+        ...     def process_match(self, match, ctx):
+        ...         yield match["first"][0], match["second"][0]
+        ...     def process_timed_out_match(self, match, ctx):
+        ...         yield alone, match["first"][0]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(0, 50, 55).assign_timestamps_and_watermarks(in_ms)
+        >>> pairs = CEP.pattern(times, Pattern.begin("first").next("second").within(10)).process(Pairs())
+        >>> pairs.get_side_output(alone).collect()
+        [0, 55]
+    """
 
     @abstractmethod
     def process_timed_out_match(
@@ -38,7 +68,19 @@ class TimedOutPartialMatchHandler(ABC):
 
 
 class PatternSelectFunction(Function, ABC):
-    """Returns one record for each match."""
+    """Returns one record for each match.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, PatternSelectFunction
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class First(PatternSelectFunction):
+        ...     def select(self, pattern):
+        ...         return pattern["pair"][0]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> pairs = CEP.pattern(env.from_elements(1, 2, 3), Pattern.begin("pair").times(2).consecutive())
+        >>> pairs.in_processing_time().select(First()).collect()
+        [1, 2]
+    """
 
     @abstractmethod
     def select(self, pattern: dict[str, list[Any]]) -> Any:
@@ -46,11 +88,37 @@ class PatternSelectFunction(Function, ABC):
 
 
 class RichPatternSelectFunction(PatternSelectFunction):
-    """A `PatternSelectFunction`, which already has `open` and `close`, as every function does."""
+    """A `PatternSelectFunction`, which already has `open` and `close`, as every function does.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, RichPatternSelectFunction
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class Named(RichPatternSelectFunction):
+        ...     def open(self, runtime_context):
+        ...         self.names = {1: "one", 2: "two"}
+        ...     def select(self, pattern):
+        ...         return self.names[pattern["one"][0]]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> ones = CEP.pattern(env.from_elements(1, 2), Pattern.begin("one"))
+        >>> ones.in_processing_time().select(Named()).collect()
+        ['one', 'two']
+    """
 
 
 class PatternFlatSelectFunction(Function, ABC):
-    """Returns any number of records for each match."""
+    """Returns any number of records for each match.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, PatternFlatSelectFunction
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class Each(PatternFlatSelectFunction):
+        ...     def flat_select(self, pattern):
+        ...         yield from pattern["pair"]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> pairs = CEP.pattern(env.from_elements(1, 2, 3), Pattern.begin("pair").times(2).consecutive())
+        >>> pairs.in_processing_time().flat_select(Each()).collect()
+        [1, 2, 2, 3]
+    """
 
     @abstractmethod
     def flat_select(self, pattern: dict[str, list[Any]]) -> Iterable[Any] | None:
@@ -58,11 +126,43 @@ class PatternFlatSelectFunction(Function, ABC):
 
 
 class RichPatternFlatSelectFunction(PatternFlatSelectFunction):
-    """A `PatternFlatSelectFunction`, which already has `open` and `close`, as every function does."""
+    """A `PatternFlatSelectFunction`, which already has `open` and `close`, as every function does.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, RichPatternFlatSelectFunction
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class Repeated(RichPatternFlatSelectFunction):
+        ...     def open(self, runtime_context):
+        ...         self.times = 2
+        ...     def flat_select(self, pattern):
+        ...         return pattern["one"] * self.times
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> ones = CEP.pattern(env.from_elements(1, 2), Pattern.begin("one"))
+        >>> ones.in_processing_time().flat_select(Repeated()).collect()
+        [1, 1, 2, 2]
+    """
 
 
 class PatternTimeoutFunction(Function, ABC):
-    """Returns one record for each timed-out partial match."""
+    """Returns one record for each timed-out partial match.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, PatternTimeoutFunction
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import OutputTag, StreamExecutionEnvironment
+        >>> class Alone(PatternTimeoutFunction):
+        ...     def timeout(self, pattern, timeout_timestamp):
+        ...         return pattern["first"][0], timeout_timestamp
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(0, 50, 55).assign_timestamps_and_watermarks(in_ms)
+        >>> alone = OutputTag("alone")
+        >>> pairs = CEP.pattern(times, Pattern.begin("first").next("second").within(10)).select(
+        ...     sorted, timed_out_partial_matches_tag=alone, pattern_timeout_function=Alone()
+        ... )
+        >>> pairs.get_side_output(alone).collect()
+        [(0, 10), (55, 65)]
+    """
 
     @abstractmethod
     def timeout(self, pattern: dict[str, list[Any]], timeout_timestamp: int) -> Any:
@@ -70,7 +170,25 @@ class PatternTimeoutFunction(Function, ABC):
 
 
 class PatternFlatTimeoutFunction(Function, ABC):
-    """Returns any number of records for each timed-out partial match."""
+    """Returns any number of records for each timed-out partial match.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern, PatternFlatTimeoutFunction
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import OutputTag, StreamExecutionEnvironment
+        >>> class Alone(PatternFlatTimeoutFunction):
+        ...     def timeout(self, pattern, timeout_timestamp):
+        ...         yield from pattern["first"]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(0, 50, 55).assign_timestamps_and_watermarks(in_ms)
+        >>> alone = OutputTag("alone")
+        >>> pairs = CEP.pattern(times, Pattern.begin("first").next("second").within(10)).flat_select(
+        ...     sorted, timed_out_partial_matches_tag=alone, pattern_flat_timeout_function=Alone()
+        ... )
+        >>> pairs.get_side_output(alone).collect()
+        [0, 55]
+    """
 
     @abstractmethod
     def timeout(self, pattern: dict[str, list[Any]], timeout_timestamp: int) -> Iterable[Any] | None:

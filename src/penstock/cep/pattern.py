@@ -22,15 +22,41 @@ from penstock.runtime.patterns.matcher import Skip, SkipStrategy
 
 
 class MalformedPatternException(WrongValueError):
-    """The parts of a pattern do not fit together."""
+    """The parts of a pattern do not fit together.
+
+    Example:
+        >>> from penstock.cep import MalformedPatternException, Pattern
+        >>> try:
+        ...     Pattern.begin("first").greedy()
+        ... except MalformedPatternException as error:
+        ...     print(error)
+        greedy() needs a stage that repeats: call times(), times_or_more() or one_or_more() first
+    """
 
 
 class UnsupportedOperationError(UnsupportedError):
-    """The pattern is meaningful, but neither Flink nor Penstock supports it."""
+    """The pattern is meaningful, but neither Flink nor Penstock supports it.
+
+    Example:
+        >>> from penstock.cep import Pattern, UnsupportedOperationError
+        >>> try:
+        ...     Pattern.begin("first").optional().not_next("second")
+        ... except UnsupportedOperationError as error:
+        ...     print(error)
+        stage 'second' must not be met behind the optional stage 'first', which is not supported: ...
+    """
 
 
 class WithinType(enum.Enum):
-    """The events between which the time of `within` is measured."""
+    """The events between which the time of `within` is measured.
+
+    Example:
+        >>> from penstock.cep import Pattern, WithinType
+        >>> from penstock.testing import trace_pattern
+        >>> pair = Pattern.begin("first").next("second").within(10, WithinType.PREVIOUS_AND_CURRENT)
+        >>> trace_pattern(pair, ["a", "b", "c"], timestamps=[0, 20, 25]).matches
+        [{'first': ['b'], 'second': ['c']}]
+    """
 
     #: the first and the last event of a match
     FIRST_AND_LAST = enum.auto()
@@ -39,7 +65,13 @@ class WithinType(enum.Enum):
 
 
 class QuantifierProperty(enum.Enum):
-    """The properties of quantifiers."""
+    """The properties of quantifiers.
+
+    Example:
+        >>> from penstock.cep import Pattern, QuantifierProperty
+        >>> Pattern.begin("first").optional().get_quantifier().has_property(QuantifierProperty.OPTIONAL)
+        True
+    """
 
     SINGLE = enum.auto()
     LOOPING = enum.auto()
@@ -49,7 +81,14 @@ class QuantifierProperty(enum.Enum):
 
 
 class ConsumingStrategy(enum.Enum):
-    """The events that may lie before the one that a stage takes."""
+    """The events that may lie before the one that a stage takes.
+
+    Example:
+        >>> from penstock.cep import ConsumingStrategy, Pattern
+        >>> second = Pattern.begin("first").next("second")
+        >>> second.get_quantifier().get_consuming_strategy() is ConsumingStrategy.STRICT
+        True
+    """
 
     #: none
     STRICT = enum.auto()
@@ -81,7 +120,16 @@ def check(holds: bool, reason: str) -> None:
 
 
 class Quantifier:
-    """How often a stage takes an event; returned by `Pattern.get_quantifier()`."""
+    """How often a stage takes an event; returned by `Pattern.get_quantifier()`.
+
+    Example:
+        >>> from penstock.cep import Pattern, QuantifierProperty
+        >>> quantifier = Pattern.begin("first").times(2).optional().get_quantifier()
+        >>> quantifier.has_property(QuantifierProperty.TIMES)
+        True
+        >>> quantifier.has_property(QuantifierProperty.LOOPING)
+        False
+    """
 
     def __init__(self, strategy: ConsumingStrategy, *properties: QuantifierProperty) -> None:
         self._strategy = strategy
@@ -159,7 +207,14 @@ class Quantifier:
 
 
 class Times:
-    """How many times a stage takes an event; returned by `Pattern.get_times()`."""
+    """How many times a stage takes an event; returned by `Pattern.get_times()`.
+
+    Example:
+        >>> from penstock.cep import Pattern
+        >>> times = Pattern.begin("first").times(2, 4).get_times()
+        >>> times.get_from(), times.get_to()
+        (2, 4)
+    """
 
     def __init__(self, least: int, most: int, window_size: Duration | None = None) -> None:
         if least < 1:
@@ -221,6 +276,13 @@ class AfterMatchSkipStrategy:
 
     Except with `no_skip()`, matches are emitted in the order of their first events: a match waits as long as there is a
     partial match that began earlier.
+
+    Example:
+        >>> from penstock.cep import AfterMatchSkipStrategy, Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> skip = AfterMatchSkipStrategy.skip_past_last_event()
+        >>> trace_pattern(Pattern.begin("pair", skip).times(2), [1, 2, 3, 4]).matches
+        [{'pair': [1, 2]}, {'pair': [3, 4]}]
     """
 
     _skip: SkipStrategy
@@ -287,7 +349,19 @@ def _named(pattern_name: str) -> str:
 
 
 class Pattern:
-    """A pattern, represented by its last stage; see the module's docstring. Start with `Pattern.begin`."""
+    """A pattern, represented by its last stage. Start with `Pattern.begin`.
+
+    As in Flink, `where`, `times`, `within` and the like modify the stage and return it. `next`, `followed_by` and the
+    like start a new stage, and return it for the whole pattern up to there.
+
+    Example:
+        >>> from penstock.cep import Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> small = Pattern.begin("small").where(lambda euros: euros < 10)
+        >>> pattern = small.followed_by("large").where(lambda euros: euros > 500)
+        >>> trace_pattern(pattern, [5, 20, 900]).matches
+        [{'small': [5], 'large': [900]}]
+    """
 
     def __init__(
         self,
@@ -314,6 +388,10 @@ class Pattern:
         Args:
             name_or_group: the name of the stage, or a pattern whose stages are repeated together.
             after_match_skip_strategy: which other matches a match discards; by default none.
+
+        Example:
+            >>> trace_pattern(Pattern.begin("any"), [5, 20]).matches
+            [{'any': [5]}, {'any': [20]}]
         """
         strategy = after_match_skip_strategy
         if strategy is None:
@@ -323,11 +401,28 @@ class Pattern:
         return _pattern(name_or_group, None, ConsumingStrategy.STRICT, strategy)
 
     def next(self, name_or_group: str | Pattern) -> Pattern:
-        """Add a stage or group whose event follows directly."""
+        """Add a stage or group whose event follows directly.
+
+        Args:
+            name_or_group: the stage's name, which no other stage has; or a pattern, whose stages become a group.
+
+        Example:
+            >>> trace_pattern(Pattern.begin("first").next("second"), [1, 2, 3]).matches
+            [{'first': [1], 'second': [2]}, {'first': [2], 'second': [3]}]
+        """
         return self._followed(name_or_group, ConsumingStrategy.STRICT)
 
     def followed_by(self, name_or_group: str | Pattern) -> Pattern:
-        """Add a stage or group; events in between are skipped if they do not meet its condition."""
+        """Add a stage or group; events in between are skipped if they do not meet its condition.
+
+        Args:
+            name_or_group: the stage's name, which no other stage has; or a pattern, whose stages become a group.
+
+        Example:
+            >>> first = Pattern.begin("first").where(lambda euros: euros == 1)
+            >>> trace_pattern(first.followed_by("three").where(lambda euros: euros == 3), [1, 2, 3]).matches
+            [{'first': [1], 'three': [3]}]
+        """
         return self._followed(name_or_group, ConsumingStrategy.SKIP_TILL_NEXT)
 
     def followed_by_any(self, name_or_group: str | Pattern) -> Pattern:
@@ -347,6 +442,13 @@ class Pattern:
 
         Raises:
             UnsupportedOperationError: after an optional stage.
+
+        Example:
+            >>> small = Pattern.begin("small").where(lambda euros: 0 < euros < 10)
+            >>> unrefunded = small.not_followed_by("refund").where(lambda euros: euros < 0)
+            >>> pattern = unrefunded.followed_by("large").where(lambda euros: euros > 500)
+            >>> trace_pattern(pattern, [5, -5, 900]).matches
+            []
         """
         return self._not_followed(name, ConsumingStrategy.NOT_FOLLOW)
 
@@ -370,6 +472,11 @@ class Pattern:
 
         Args:
             condition: a callable that takes the event, or an `IterativeCondition`.
+
+        Example:
+            >>> even = Pattern.begin("even").where(lambda euros: euros % 2 == 0)
+            >>> trace_pattern(even, [1, 2, 3]).matches
+            [{'even': [2]}]
         """
         return self._and(conditions.as_condition(condition))
 
@@ -412,6 +519,11 @@ class Pattern:
 
         Args:
             window_time: two of the stage's events must be less than this apart; None for no limit.
+
+        Example:
+            >>> small = Pattern.begin("small").where(lambda euros: euros < 10).one_or_more().greedy()
+            >>> trace_pattern(small.next("large").where(lambda euros: euros > 500), [1, 2, 900]).matches[0]
+            {'small': [1, 2], 'large': [900]}
         """
         return self._repeat(QuantifierProperty.LOOPING, 1, 1, window_time)
 
@@ -437,6 +549,10 @@ class Pattern:
 
         Raises:
             ValueError: if `times` is less than 1 (or 0 with a `to`), or `to` is less than `times`.
+
+        Example:
+            >>> trace_pattern(Pattern.begin("pair").times(2), [1, 2, 3]).matches
+            [{'pair': [1, 2]}, {'pair': [2, 3]}]
         """
         if window_time is None and to is not None and not isinstance(to, int):
             to, window_time = None, to
@@ -516,6 +632,11 @@ class Pattern:
             window_time: a `Duration`, `Time`, `timedelta` or ms; None changes nothing.
             within_type: whether the time runs from the first event to the last, where the shortest time of all stages
                 counts, or from the previous event to that of this stage.
+
+        Example:
+            >>> soon = Pattern.begin("first").next("second").within(10)
+            >>> trace_pattern(soon, ["a", "b", "c"], timestamps=[0, 20, 25]).matches
+            [{'first': ['b'], 'second': ['c']}]
         """
         duration = _duration(window_time)
         if not isinstance(within_type, WithinType):
@@ -590,7 +711,15 @@ class Pattern:
 
 
 class GroupPattern(Pattern):
-    """A pattern used as a stage of another one."""
+    """A pattern used as a stage of another one.
+
+    Example:
+        >>> from penstock.cep import GroupPattern, Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> pair = Pattern.begin(Pattern.begin("one").next("two")).times(2).consecutive()
+        >>> isinstance(pair, GroupPattern), trace_pattern(pair, [1, 2, 3, 4]).matches
+        (True, [{'one': [1, 3], 'two': [2, 4]}])
+    """
 
     def __init__(
         self,

@@ -31,7 +31,23 @@ from penstock.runtime.patterns.pattern import Contiguity
 
 
 class EventComparator(ABC):
-    """Orders events with equal timestamps."""
+    """Orders events with equal timestamps.
+
+    Example:
+        >>> from penstock.cep import CEP, EventComparator, Pattern
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> class Ascending(EventComparator):
+        ...     def compare(self, first, second):
+        ...         return first - second
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> at_once = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda euros: 0)
+        >>> payments = env.from_elements(20, 5).assign_timestamps_and_watermarks(at_once)
+        >>> pair = Pattern.begin("first").next("second")
+        >>> matches = CEP.pattern(payments, pair, Ascending())
+        >>> matches.select(lambda match: (match["first"][0], match["second"][0])).collect()
+        [(5, 20)]
+    """
 
     @abstractmethod
     def compare(self, first: Any, second: Any) -> int:
@@ -148,7 +164,17 @@ def _ms(duration: Duration | None) -> int | None:
 
 
 class PatternStream:
-    """Created by `CEP.pattern`; `process`, `select` and `flat_select` turn matches into records."""
+    """Created by `CEP.pattern`; `process`, `select` and `flat_select` turn matches into records.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> pair = Pattern.begin("first").next("second")
+        >>> matches = CEP.pattern(env.from_elements(1, 2, 3), pair).in_processing_time()
+        >>> matches.select(lambda match: (match["first"][0], match["second"][0])).collect()
+        [(1, 2), (2, 3)]
+    """
 
     def __init__(self, stream: DataStream, search: PatternSearch, is_event_time: bool = True) -> None:
         self._stream = stream
@@ -176,6 +202,10 @@ class PatternStream:
             pattern_process_function: a `PatternProcessFunction`, which may be a `TimedOutPartialMatchHandler`, or a
                 callable that takes the match and its context.
             output_type: the type of the emitted records.
+
+        Example:
+            >>> matches.process(lambda match, ctx: [sorted(match)]).collect()
+            [['first', 'second'], ['first', 'second']]
         """
         function = pattern_process_function
         if not hasattr(function, "process_match"):
@@ -198,6 +228,10 @@ class PatternStream:
             timed_out_partial_matches_tag: the side output for timed-out partial matches.
             pattern_timeout_function: a `PatternTimeoutFunction` that creates the side output's records, or a callable
                 that takes the partial match and its time.
+
+        Example:
+            >>> matches.select(lambda match: match["first"][0] + match["second"][0]).collect()
+            [3, 5]
         """
         refuse_generator_function(pattern_select_function, "select")
         tag = _check_tag(timed_out_partial_matches_tag, pattern_timeout_function)
@@ -274,7 +308,19 @@ def _check_tag(tag: Any, function: Any) -> OutputTag | None:
 
 
 class CEP:
-    """Searches streams for patterns."""
+    """Searches streams for patterns.
+
+    Example:
+        >>> from penstock.cep import CEP, Pattern
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda euros: 0)
+        >>> payments = env.from_elements(5, 900, 20).assign_timestamps_and_watermarks(in_order)
+        >>> large = Pattern.begin("large").where(lambda euros: euros > 500)
+        >>> CEP.pattern(payments, large).select(lambda match: match["large"][0]).collect()
+        [900]
+    """
 
     @staticmethod
     def pattern(input: DataStream, pattern: Pattern, comparator: Any = None) -> PatternStream:
@@ -289,5 +335,11 @@ class CEP:
 
         Raises:
             MalformedPatternException: if the parts of the pattern do not fit together.
+
+        Example:
+            >>> pair = Pattern.begin("first").next("second")
+            >>> matches = CEP.pattern(payments.key_by(lambda euros: euros > 10), pair)
+            >>> matches.select(lambda match: (match["first"][0], match["second"][0])).collect()
+            [(900, 20)]
         """
         return pattern_stream(input, pattern, comparator)

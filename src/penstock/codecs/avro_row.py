@@ -135,6 +135,13 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         TypeError: if no schema is given.
         NotImplementedError: if a Java class is given.
         FormatError: if a schema is not that of a record, or records of one schema cannot be read as the other.
+
+    Example:
+        >>> from penstock.common import AvroRowDeserializationSchema, AvroRowSerializationSchema
+        >>> schema = '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
+        >>> message = AvroRowSerializationSchema(avro_schema_string=schema).serialize({"drink": "tea"})
+        >>> AvroRowDeserializationSchema(avro_schema_string=schema).deserialize(message)
+        Row(drink='tea')
     """
 
     def __init__(
@@ -201,6 +208,12 @@ class AvroRowSerializationSchema(SerializationSchema[Any]):
         TypeError: if no schema is given.
         NotImplementedError: if a Java class is given.
         FormatError: if the schema is not that of a record.
+
+    Example:
+        >>> from penstock.common import AvroRowSerializationSchema, Row
+        >>> schema = '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
+        >>> len(AvroRowSerializationSchema(avro_schema_string=schema).serialize(Row(drink="tea")))
+        4
     """
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:

@@ -60,7 +60,15 @@ class _Dialect:
 
 
 class CsvRowDeserializationSchema(serialization.DeserializationSchema[Row]):
-    """Parses lines into rows; create one with `CsvRowDeserializationSchema.Builder(row_type)`."""
+    """Parses lines into rows; create one with `CsvRowDeserializationSchema.Builder(row_type)`.
+
+    Example:
+        >>> from penstock.common import CsvRowDeserializationSchema, Types
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> schema = CsvRowDeserializationSchema.Builder(row_type).set_field_delimiter(";").build()
+        >>> schema.deserialize(b"tea;2")
+        Row(drink='tea', cups=2)
+    """
 
     def __init__(self, dialect: _Dialect) -> None:
         self._dialect = dialect
@@ -198,7 +206,14 @@ class CsvRowDeserializationSchema(serialization.DeserializationSchema[Row]):
 
 
 class CsvRowSerializationSchema(serialization.SerializationSchema[Any]):
-    """Writes rows as UTF-8 lines; create one with `CsvRowSerializationSchema.Builder(row_type)`."""
+    """Writes rows as UTF-8 lines; create one with `CsvRowSerializationSchema.Builder(row_type)`.
+
+    Example:
+        >>> from penstock.common import CsvRowSerializationSchema, Types
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> CsvRowSerializationSchema.Builder(row_type).set_line_delimiter("").build().serialize(("tea", 2))
+        b'tea,2'
+    """
 
     def __init__(self, dialect: _Dialect) -> None:
         self._dialect = dialect

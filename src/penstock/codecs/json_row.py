@@ -296,7 +296,15 @@ def _is_plain(type_info: typeinfo.TypeInformation) -> Callable[[Sequence[Any]], 
 
 
 class JsonRowDeserializationSchema(serialization.DeserializationSchema[Row]):
-    """Parses JSON objects into rows; create one with `JsonRowDeserializationSchema.builder()`."""
+    """Parses JSON objects into rows; create one with `JsonRowDeserializationSchema.builder()`.
+
+    Example:
+        >>> from penstock.common import JsonRowDeserializationSchema, Types
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
+        >>> schema.deserialize(b'{"drink": "tea", "cups": 2}')
+        Row(drink='tea', cups=2)
+    """
 
     def __init__(
         self,
@@ -430,7 +438,15 @@ class JsonRowDeserializationSchema(serialization.DeserializationSchema[Row]):
 
 
 class JsonRowSerializationSchema(serialization.SerializationSchema[Any]):
-    """Writes rows as UTF-8 JSON objects; create one with `JsonRowSerializationSchema.builder()`."""
+    """Writes rows as UTF-8 JSON objects; create one with `JsonRowSerializationSchema.builder()`.
+
+    Example:
+        >>> from penstock.common import JsonRowSerializationSchema, Types
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> schema = JsonRowSerializationSchema.builder().with_type_info(row_type).build()
+        >>> schema.serialize(("tea", 2))
+        b'{"drink":"tea","cups":2}'
+    """
 
     def __init__(self, row_type: typeinfo.RowTypeInfo) -> None:
         self._row_type = row_type

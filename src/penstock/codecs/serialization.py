@@ -242,7 +242,16 @@ T = TypeVar("T")
 
 
 class SerializationSchema(ABC, Generic[T]):
-    """Converts records to messages."""
+    """Converts records to messages.
+
+    Example:
+        >>> from penstock.common import SerializationSchema
+        >>> class Lines(SerializationSchema):
+        ...     def serialize(self, element):
+        ...         return f"{element}!".encode()
+        >>> Lines().serialize("tea")
+        b'tea!'
+    """
 
     @abstractmethod
     def serialize(self, element: T) -> bytes:
@@ -268,6 +277,14 @@ class DeserializationSchema(ABC, Generic[T]):
     Attributes:
         on_error: how a source handles a message that is not in this format: `fail`, unless `skip_malformed` was called.
         malformed_output: the side output for such messages, if any.
+
+    Example:
+        >>> from penstock.common import DeserializationSchema
+        >>> class Numbers(DeserializationSchema):
+        ...     def deserialize(self, message):
+        ...         return int(message)
+        >>> Numbers().deserialize(b"42")
+        42
     """
 
     on_error: OnError = "fail"
@@ -320,6 +337,11 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
 
     Raises:
         LookupError: if the character set is unknown.
+
+    Example:
+        >>> from penstock.common import SimpleStringSchema
+        >>> SimpleStringSchema().serialize("tea"), SimpleStringSchema("latin-1").deserialize(b"tea")
+        (b'tea', 'tea')
     """
 
     def __init__(self, charset: str = "UTF-8") -> None:
@@ -357,7 +379,13 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
 
 
 class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
-    """Passes bytes through unchanged."""
+    """Passes bytes through unchanged.
+
+    Example:
+        >>> from penstock.common import ByteArraySchema
+        >>> ByteArraySchema().deserialize(b"tea")
+        b'tea'
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -407,6 +435,14 @@ class Encoder(Generic[T]):
 
     Args:
         encode: returns a record's bytes, including the line end.
+
+    Example:
+        >>> import io
+        >>> from penstock.common import Encoder
+        >>> file = io.BytesIO()
+        >>> Encoder.simple_string_encoder().encode(("tea", 2), file)
+        >>> file.getvalue().decode().splitlines()
+        ["('tea', 2)"]
     """
 
     def __init__(self, encode: Callable[[T], bytes]) -> None:

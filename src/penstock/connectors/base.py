@@ -26,7 +26,13 @@ from penstock.runtime.records import Batch
 
 
 class DeliveryGuarantee(Enum):
-    """How often a sink delivers each record if a failure occurs."""
+    """How often a sink delivers each record if a failure occurs.
+
+    Example:
+        >>> from penstock.datastream.connectors import DeliveryGuarantee
+        >>> [guarantee.name for guarantee in DeliveryGuarantee]
+        ['EXACTLY_ONCE', 'AT_LEAST_ONCE', 'NONE']
+    """
 
     EXACTLY_ONCE = 0
     """Once."""

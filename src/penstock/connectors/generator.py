@@ -48,6 +48,15 @@ class DataGeneratorSource(connector.Source[T, GeneratorSplit]):
 
     Raises:
         ConfigurationError: if the count is negative, the rate is not positive, or the rate is given both ways.
+
+    Example:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors.datagen import DataGeneratorSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = DataGeneratorSource(lambda index: f"cup {index}", count=3)
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "cups").collect()
+        ['cup 0', 'cup 1', 'cup 2']
     """
 
     def __init__(
@@ -141,6 +150,15 @@ class NumberSequenceSource(connector.Source[int, NumberSplit]):
 
     Raises:
         ConfigurationError: if `end` is less than `start`.
+
+    Example:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import NumberSequenceSource
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = NumberSequenceSource(1, 3)
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").collect()
+        [1, 2, 3]
     """
 
     def __init__(self, start: int, end: int) -> None:

@@ -38,6 +38,17 @@ class HybridSource(connector.Source[Any, HybridSplit]):
 
     Raises:
         ConfigurationError: if a source other than the last is unbounded.
+
+    Example:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import NumberSequenceSource
+        >>> from penstock.datastream.connectors.hybrid_source import HybridSource
+        >>> builder = HybridSource.builder(NumberSequenceSource(1, 2))
+        >>> source = builder.add_source(NumberSequenceSource(8, 9)).build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").collect()
+        [1, 2, 8, 9]
     """
 
     # All readers are at the same source; a reader restarted alone could find the others at a later one.
@@ -80,7 +91,15 @@ class HybridSource(connector.Source[Any, HybridSplit]):
 
 
 class HybridSourceBuilder:
-    """Builder for `HybridSource`."""
+    """Builder for `HybridSource`.
+
+    Example:
+        >>> from penstock.datastream.connectors import NumberSequenceSource
+        >>> from penstock.datastream.connectors.hybrid_source import HybridSource
+        >>> builder = HybridSource.builder(NumberSequenceSource(1, 2))
+        >>> builder.add_source(NumberSequenceSource(8, 9)).build().boundedness.name
+        'BOUNDED'
+    """
 
     def __init__(self, first_source: connector.Source[Any, Any]) -> None:
         self._sources: list[connector.Source[Any, Any]] = []

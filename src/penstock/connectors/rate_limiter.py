@@ -109,7 +109,13 @@ class CheckpointLimit(RateLimiter):
 
 @dataclass(frozen=True, slots=True)
 class RateLimiterStrategy:
-    """Creates the limiter of each subtask; the limit applies to all subtasks together. Use the static methods."""
+    """Creates the limiter of each subtask; the limit applies to all subtasks together. Use the static methods.
+
+    Example:
+        >>> from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+        >>> limit = RateLimiterStrategy.per_second(100)
+        >>> source = DataGeneratorSource(str, count=1_000, rate_limiter_strategy=limit)
+    """
 
     records_per_second: float | None = None
     records_per_checkpoint: int | None = None

@@ -30,6 +30,15 @@ class AsyncDataStream:
     Raises:
         TypeError: if the function is not asynchronous.
         ValueError: if the capacity is below 1, the timeout below 0, or if there are retries but no timeout.
+
+    Example:
+        >>> from penstock.datastream import AsyncDataStream, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> async def price(drink):
+        ...     return [(drink, len(drink))]
+        >>> drinks = env.from_elements("tea", "milk")
+        >>> AsyncDataStream.ordered_wait(drinks, price, timeout=1_000).collect()
+        [('tea', 3), ('milk', 4)]
     """
 
     @staticmethod
@@ -40,7 +49,19 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results as they arrive, but never let one pass a watermark."""
+        """Emit results as they arrive, but never let one pass a watermark.
+
+        Args:
+            data_stream: the stream whose records the function gets.
+            async_function: an `AsyncFunction`, or an `async def` function that returns a list.
+            timeout: the longest time for a record: ms, a `Time` or a `Duration`; 0 or None for no limit.
+            capacity: how many records of a subtask may be in progress, at least 1.
+            output_type: the type of the results; None if it is not declared.
+
+        Example:
+            >>> sorted(AsyncDataStream.unordered_wait(drinks, price, timeout=1_000, capacity=10).collect())
+            [('milk', 4), ('tea', 3)]
+        """
         return _transform(data_stream, async_function, False, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod
@@ -51,7 +72,19 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
-        """Emit results in the order of their records: a slow call delays the results after it."""
+        """Emit results in the order of their records: a slow call delays the results after it.
+
+        Args:
+            data_stream: the stream whose records the function gets.
+            async_function: an `AsyncFunction`, or an `async def` function that returns a list.
+            timeout: the longest time for a record: ms, a `Time` or a `Duration`; 0 or None for no limit.
+            capacity: how many records of a subtask may be in progress, at least 1.
+            output_type: the type of the results; None if it is not declared.
+
+        Example:
+            >>> AsyncDataStream.ordered_wait(drinks, price, timeout=1_000).collect()
+            [('tea', 3), ('milk', 4)]
+        """
         return _transform(data_stream, async_function, True, timeout, NoRetryStrategy(), capacity, output_type)
 
     @staticmethod

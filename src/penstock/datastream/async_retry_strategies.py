@@ -26,7 +26,18 @@ _OfException = Callable[[Exception], bool] | None
 
 
 class AsyncRetryPredicate(Subscripted, ABC):
-    """The results and exceptions that cause a call to be repeated."""
+    """The results and exceptions that cause a call to be repeated.
+
+    Example:
+        >>> from penstock.datastream import AsyncRetryPredicate
+        >>> class IfEmpty(AsyncRetryPredicate):
+        ...     def result_predicate(self):
+        ...         return lambda results: not results
+        ...     def exception_predicate(self):
+        ...         return None
+        >>> IfEmpty().result_predicate()([])
+        True
+    """
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[Any]], bool] | None:
@@ -38,7 +49,14 @@ class AsyncRetryPredicate(Subscripted, ABC):
 
 
 class AsyncRetryStrategy(Subscripted, ABC):
-    """Decides how often a call is repeated, and after which delay. Attempts are counted from 1, the first call."""
+    """Decides how often a call is repeated, and after which delay. Attempts are counted from 1, the first call.
+
+    Example:
+        >>> from penstock.datastream import AsyncRetryStrategy
+        >>> thrice = AsyncRetryStrategy.fixed_delay(3, 100, lambda results: not results, None)
+        >>> thrice.can_retry(3), thrice.can_retry(4), thrice.get_backoff_time_millis(1)
+        (True, False, 100)
+    """
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
@@ -83,7 +101,14 @@ class AsyncRetryStrategy(Subscripted, ABC):
 
 
 class RetryPredicate(AsyncRetryPredicate):
-    """A predicate made of two functions."""
+    """A predicate made of two functions.
+
+    Example:
+        >>> from penstock.datastream.async_retry_strategies import RetryPredicate
+        >>> predicate = RetryPredicate(lambda results: not results, None)
+        >>> predicate.result_predicate()([]), predicate.exception_predicate() is None
+        (True, True)
+    """
 
     def __init__(self, result_predicate: _OfResult, exception_predicate: _OfException) -> None:
         self._result_predicate = result_predicate
@@ -99,7 +124,13 @@ class RetryPredicate(AsyncRetryPredicate):
 
 
 class NoRetryStrategy(AsyncRetryStrategy):
-    """Makes each call only once."""
+    """Makes each call only once.
+
+    Example:
+        >>> from penstock.datastream.async_retry_strategies import NoRetryStrategy
+        >>> NoRetryStrategy().can_retry(1)
+        False
+    """
 
     def can_retry(self, current_attempts: int) -> bool:
         """Never."""
@@ -140,6 +171,12 @@ class FixedDelayRetryStrategy(_LimitedRetryStrategy):
 
     Raises:
         ValueError: if a number is not greater than 0.
+
+    Example:
+        >>> from penstock.datastream.async_retry_strategies import FixedDelayRetryStrategy
+        >>> strategy = FixedDelayRetryStrategy(3, 100, lambda results: not results, None)
+        >>> strategy.can_retry(3), strategy.can_retry(4)
+        (True, False)
     """
 
     def __init__(
@@ -171,6 +208,12 @@ class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy):
 
     Raises:
         ValueError: if a number is not greater than 0.
+
+    Example:
+        >>> from penstock.datastream.async_retry_strategies import ExponentialBackoffDelayRetryStrategy
+        >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 1_000, 2.0, None, lambda error: True)
+        >>> [strategy.get_backoff_time_millis(attempt) for attempt in (1, 2, 3, 5)]
+        [100, 200, 400, 1000]
     """
 
     def __init__(

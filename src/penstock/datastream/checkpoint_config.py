@@ -21,7 +21,15 @@ _ANY_NUMBER = 2**31 - 1
 
 
 class CheckpointConfig:
-    """Reads and writes the `execution.checkpointing.*` options of a `Configuration`. Durations are ms or timedeltas."""
+    """Reads and writes the `execution.checkpointing.*` options of a `Configuration`. Durations are ms or timedeltas.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> config = env.get_checkpoint_config().set_checkpoint_interval(10_000)
+        >>> config.set_min_pause_between_checkpoints(500).get_checkpoint_interval()
+        10000
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration

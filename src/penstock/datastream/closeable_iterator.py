@@ -26,6 +26,15 @@ class CloseableIterator:
 
     Args:
         other_sinks: the names of the program's other sinks; a warning lists them if they are cancelled as well.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> with env.from_elements("tea", "milk").execute_and_collect() as results:
+        ...     for word in results:
+        ...         print(word)
+        tea
+        milk
     """
 
     def __init__(self, other_sinks: Sequence[str] = ()) -> None:

@@ -43,7 +43,18 @@ class Connected(Generic[StreamT]):
         return self._add("Co-Flat Map", func, "flat_map", output_type)
 
     def process(self, func: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Apply a `CoProcessFunction`, or a `KeyedCoProcessFunction` on keyed streams."""
+        """Apply a `CoProcessFunction`, or a `KeyedCoProcessFunction` on keyed streams.
+
+        Example:
+            >>> from penstock.datastream import CoProcessFunction
+            >>> class Both(CoProcessFunction):
+            ...     def process_element1(self, value, ctx):
+            ...         yield value, 1
+            ...     def process_element2(self, value, ctx):
+            ...         yield value, 2
+            >>> sorted(connected.process(Both()).collect(), key=str)
+            [('tea', 1), (1, 2)]
+        """
         return self._add("Co-Process", func, "process", output_type)
 
     def _add(self, name: str, func: Any, kind: str, output_type: TypeInformation | None) -> StreamT:

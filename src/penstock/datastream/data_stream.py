@@ -104,6 +104,13 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     """A stream of records: the output of one transformation, or a union of several.
 
     Settings of a stream (name, parallelism, …) apply to the operator that produces it.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_elements("tea", "milk")
+        >>> words.map(len).collect()
+        [3, 4]
     """
 
     _environment: StreamExecutionEnvironment
@@ -135,7 +142,12 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     # --- transformations ---------------------------------------------------------------------------------------------
 
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
-        """Emit one record per input record, using a function or a `MapFunction`."""
+        """Emit one record per input record, using a function or a `MapFunction`.
+
+        Example:
+            >>> words.map(lambda word: (word, 1)).collect()
+            [('tea', 1), ('milk', 1)]
+        """
         refuse_generator_function(func, "map")
         return self._add("Map", partial(stateless.MapOperator, func), output_type=output_type)
 
@@ -143,11 +155,20 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         """Emit any number of records per input record.
 
         Takes a function that yields them or returns any iterable of them, or a `FlatMapFunction`.
+
+        Example:
+            >>> env.from_elements("tea and milk").flat_map(str.split).collect()
+            ['tea', 'and', 'milk']
         """
         return self._add("Flat Map", partial(stateless.FlatMapOperator, func), output_type=output_type)
 
     def filter(self, func: Function | Expression) -> DataStream:
-        """Keep the records for which a function, a `FilterFunction`, or an expression over columns is true."""
+        """Keep the records for which a function, a `FilterFunction`, or an expression over columns is true.
+
+        Example:
+            >>> words.filter(lambda word: word.startswith("m")).collect()
+            ['milk']
+        """
         if isinstance(func, Expression):
             return self._add("Where", partial(column_operators.WhereOperator, func), keeps_type=True)
         refuse_generator_function(func, "filter")
@@ -227,6 +248,10 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
                 values are the key. With columns, records are not processed one by one.
             key_type: the type of the key. Rows that a function returns get its field order, so rows with the same
                 fields are one key in any order. It has no effect if column names are the key.
+
+        Example:
+            >>> words.map(lambda word: (len(word), 1)).key_by(lambda pair: pair[0]).sum(1).collect()
+            [(3, 1), (4, 1)]
         """
         refuse_generator_function(key_selector, "get_key")
         selector: Callable[[Any], Any] = _column_key(key_selector) or typed_key(
@@ -265,6 +290,12 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
 
         Directly after a source, the operator has the source's parallelism unless another one is set, so it sees the
         records in read order.
+
+        Example:
+            >>> from penstock.common import WatermarkStrategy
+            >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(len)
+            >>> words.assign_timestamps_and_watermarks(strategy).collect()
+            ['tea', 'milk']
         """
         factory = partial(stateless.TimestampsAndWatermarksOperator, watermark_strategy)
         stream = self._add("Timestamps/Watermarks", factory, keeps_type=True)
@@ -361,7 +392,15 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
 
 
 class KeyedStream(Keyed[DataStream], DataStream):
-    """A stream partitioned by key."""
+    """A stream partitioned by key.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("bob", 1), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> cups.sum(1).collect()
+        [('ann', 2), ('bob', 1), ('ann', 5)]
+    """
 
     def __init__(
         self,
@@ -416,7 +455,13 @@ class KeyedStream(Keyed[DataStream], DataStream):
         return self._add("Keyed Process", factory, is_stateful=True, output_type=output_type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """Group each key's records into windows."""
+        """Group each key's records into windows.
+
+        Example:
+            >>> from penstock.datastream.window import CountTumblingWindowAssigner
+            >>> cups.window(CountTumblingWindowAssigner.of(2)).sum(1).collect()
+            [('ann', 5)]
+        """
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
@@ -439,6 +484,13 @@ class CachedDataStream(DataStream):
 
     Records and their timestamps are stored, but not watermarks: assign them after this stream if windows need them.
     Until a job has reached its end with all records, every job computes the stream.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> upper = env.from_elements("tea").map(str.upper).cache()
+        >>> upper.collect(), upper.collect()
+        (['TEA'], ['TEA'])
     """
 
     def __init__(self, environment: StreamExecutionEnvironment, cache: Cache) -> None:
@@ -455,7 +507,16 @@ class CachedDataStream(DataStream):
 
 
 class WindowedStream(KeyedWindows[DataStream]):
-    """Windows of a keyed stream: each key has its own."""
+    """Windows of a keyed stream: each key has its own.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("bob", 1), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> windows = cups.count_window(2)
+        >>> windows.sum(1).collect()
+        [('ann', 5)]
+    """
 
     _stream: KeyedStream
 
@@ -468,7 +529,14 @@ class WindowedStream(KeyedWindows[DataStream]):
 
 
 class AllWindowedStream(AllWindows[DataStream]):
-    """Windows of all records of a stream."""
+    """Windows of all records of a stream.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements(1, 2, 3, 4).count_window_all(2).sum().collect()
+        [3, 7]
+    """
 
     _stream: KeyedStream
 
@@ -481,7 +549,20 @@ class AllWindowedStream(AllWindows[DataStream]):
 
 
 class ConnectedStreams(Connected[DataStream]):
-    """Two connected streams. If both are keyed, they share state and timers by key."""
+    """Two connected streams. If both are keyed, they share state and timers by key.
+
+    Example:
+        >>> from penstock.datastream import CoMapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> class Tell(CoMapFunction):
+        ...     def map1(self, value):
+        ...         return f"word {value}"
+        ...     def map2(self, value):
+        ...         return f"number {value}"
+        >>> connected = env.from_elements("tea").connect(env.from_elements(1))
+        >>> sorted(connected.map(Tell()).collect())
+        ['number 1', 'word tea']
+    """
 
     stream1: DataStream
     stream2: DataStream
@@ -499,6 +580,13 @@ class BroadcastStream:
     """A stream whose records go to every subtask, and the broadcast states built from them.
 
     Created by `DataStream.broadcast(descriptor, ...)`; connect another stream to it.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_elements(("tea", 2)).broadcast(MapStateDescriptor("prices"))
+        >>> connected = env.from_elements("tea").connect(prices)
     """
 
     def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
@@ -508,7 +596,17 @@ class BroadcastStream:
 
 
 class BroadcastConnectedStream(BroadcastConnected[DataStream]):
-    """A stream, keyed or not, connected to a broadcast one; created by `stream.connect(broadcast_stream)`."""
+    """A stream, keyed or not, connected to a broadcast one; created by `stream.connect(broadcast_stream)`.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_elements(("tea", 2)).broadcast(MapStateDescriptor("prices"))
+        >>> connected = env.from_elements("tea").connect(prices)
+        >>> [descriptor.name for descriptor in connected.broadcast_state_descriptors]
+        ['prices']
+    """
 
     def __init__(
         self,
@@ -522,15 +620,40 @@ class BroadcastConnectedStream(BroadcastConnected[DataStream]):
 
 
 class JoinedStreams(Joined[DataStream]):
-    """Two streams whose records are paired by key and window."""
+    """Two streams whose records are paired by key and window.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> people, cities = env.from_elements(("ann", 1)), env.from_elements((1, "Bern"))
+        >>> joined = people.join(cities).where(lambda one: one[1]).equal_to(lambda city: city[0])
+        >>> joined.apply(lambda one, city: (one[0], city[1])).collect()
+        [('ann', 'Bern')]
+    """
 
 
 class CoGroupedStreams(CoGrouped[DataStream]):
-    """Two streams whose records are grouped by key and window."""
+    """Two streams whose records are grouped by key and window.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words, numbers = env.from_elements("tea", "rum"), env.from_elements(3)
+        >>> groups = words.co_group(numbers).where(len).equal_to(lambda number: number)
+        >>> groups.apply(lambda words, numbers: [(sorted(words), list(numbers))]).collect()
+        [(['rum', 'tea'], [3])]
+    """
 
 
 class IntervalJoin(KeyedPair[DataStream]):
-    """Two keyed streams to be joined; `between` sets the time interval."""
+    """Two keyed streams to be joined; `between` sets the time interval.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> orders, payments = env.from_elements("tea").key_by(len), env.from_elements("rum").key_by(len)
+        >>> within_a_minute = orders.interval_join(payments).between(0, 60_000)
+    """
 
     def between(
         self,
@@ -550,11 +673,26 @@ class IntervalJoin(KeyedPair[DataStream]):
 
 
 class IntervalJoined(PairInInterval[DataStream]):
-    """Two keyed streams and the interval that joins them; `process` handles the pairs."""
+    """Two keyed streams and the interval that joins them; `process` handles the pairs.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> orders, payments = env.from_elements("tea").key_by(len), env.from_elements("rum").key_by(len)
+        >>> less_than_a_minute = orders.interval_join(payments).between(0, 60_000).upper_bound_exclusive()
+    """
 
 
 class IterativeStream(BulkLoop[DataStream], DataStream):
-    """The data at the start of a superstep of a bulk iteration; created by `DataStream.iterate`."""
+    """The data at the start of a superstep of a bulk iteration; created by `DataStream.iterate`.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> loop = env.from_elements(1, 3).iterate(max_iterations=3)
+        >>> loop.close_with(loop.map(lambda number: number * 2)).collect()
+        [8, 24]
+    """
 
 
 class DeltaIteration(DeltaLoop[DataStream]):
@@ -562,6 +700,15 @@ class DeltaIteration(DeltaLoop[DataStream]):
 
     A superstep sees the solution set left by the previous supersteps. Its delta replaces records with equal keys and
     adds records with new keys. The iteration ends when the workset is empty; its result is the solution set.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> start = env.from_elements(("tea", 3))
+        >>> loop = start.iterate_delta(start, 5, lambda pair: pair[0])
+        >>> less = loop.workset.map(lambda pair: (pair[0], pair[1] - 1))
+        >>> loop.close_with(less, less.filter(lambda pair: pair[1] > 0)).collect()
+        [('tea', 0)]
     """
 
     def __init__(
@@ -585,6 +732,14 @@ class StreamExecutionEnvironment(Environment[DataStream]):
 
     By default, `execute` runs on Spark: on the active SparkSession, or else on one that it starts on this machine.
     `execution.target: local` runs everything in this process, without Java.
+
+    Example:
+        >>> from penstock.common import Configuration
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> local = Configuration.from_dict({"execution.target": "local"})
+        >>> env = StreamExecutionEnvironment.get_execution_environment(local)
+        >>> env.from_elements("tea", "milk").map(str.upper).collect()
+        ['TEA', 'MILK']
     """
 
     @staticmethod

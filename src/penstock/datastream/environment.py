@@ -249,7 +249,12 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     # --- settings ----------------------------------------------------------------------------------------------------
 
     def get_configuration(self) -> Configuration:
-        """Return the settings; changes take effect at the next `execute`."""
+        """Return the settings; changes take effect at the next `execute`.
+
+        Example:
+            >>> env.get_configuration().set_string("pipeline.name", "cups").get_string("pipeline.name", "")
+            'cups'
+        """
         return self._configuration
 
     def configure(self, configuration: Configuration) -> None:
@@ -261,7 +266,15 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return ExecutionConfig(self._configuration)
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Set the number of subtasks for operators that do not set their own."""
+        """Set the number of subtasks for operators that do not set their own.
+
+        Raises:
+            ConfigurationError: if it is less than 1.
+
+        Example:
+            >>> env.set_parallelism(2).get_parallelism()
+            2
+        """
         self._configuration.write(options.PARALLELISM, parallelism)
         return self
 
@@ -279,7 +292,15 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return self._configuration.read(options.MAX_PARALLELISM)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
-        """Set the execution mode of the program: streaming (the default), batch, automatic or micro-batch (I1)."""
+        """Set the execution mode of the program: streaming (the default), batch, automatic or micro-batch (I1).
+
+        Example:
+            >>> from penstock.datastream import RuntimeExecutionMode
+            >>> batch = env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+            >>> cups = batch.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
+            >>> cups.sum(1).collect()
+            [('ann', 5)]
+        """
         self._configuration.write(options.RUNTIME_MODE, execution_mode.value)
         return self
 
@@ -310,6 +331,17 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         """Take a checkpoint every `interval` (ms or a duration): state survives failures exactly once (G5, J).
 
         An interval below 10 ms logs a warning.
+
+        Args:
+            interval: the time from the start of one checkpoint to that of the next: ms, or a duration; at least 1 ms.
+            mode: the guarantee; None leaves it as configured, by default EXACTLY_ONCE.
+
+        Raises:
+            ConfigurationError: if the interval is less than 1 ms.
+
+        Example:
+            >>> env.enable_checkpointing(10_000).get_checkpoint_interval()
+            10000
         """
         self.get_checkpoint_config().set_checkpoint_interval(interval)
         if mode is not None:
@@ -380,7 +412,20 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> StreamT:
-        """Create a stream of a source's records, with event time as defined by the strategy."""
+        """Create a stream of a source's records, with event time as defined by the strategy.
+
+        Args:
+            source: the description of the source.
+            watermark_strategy: assigns event times and watermarks; `WatermarkStrategy.no_watermarks()` for none.
+            source_name: the name of the operator in plans, errors and metrics.
+            type_info: the type of the records; None if it is not declared.
+
+        Example:
+            >>> from penstock.common import WatermarkStrategy
+            >>> from penstock.datastream.connectors import NumberSequenceSource
+            >>> env.from_source(NumberSequenceSource(1, 3), WatermarkStrategy.no_watermarks(), "numbers").collect()
+            [1, 2, 3]
+        """
         transformation = Transformation(
             "Source",
             partial(SourceOperator, source, watermark_strategy),
@@ -416,6 +461,15 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         """Create a bounded stream of these values in their order, from one subtask; with `Types.ROW`, of rows.
 
         Mutable values are copied, because they may change later or appear several times.
+
+        Args:
+            collection: the records, read at once; the job carries them.
+            type_info: the type of the records; None if it is not declared.
+
+        Example:
+            >>> from penstock.common import Types
+            >>> env.from_collection([("tea", 2)], Types.TUPLE([Types.STRING(), Types.INT()])).collect()
+            [('tea', 2)]
         """
         values = list(collection)
         convert = fitting(type_info)
@@ -426,7 +480,12 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         )
 
     def from_elements(self, *elements: Any) -> StreamT:
-        """Create a bounded stream of these values."""
+        """Create a bounded stream of these values.
+
+        Example:
+            >>> env.from_elements("tea", "milk").collect()
+            ['tea', 'milk']
+        """
         return self.from_collection(elements)
 
     def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> StreamT:
@@ -583,7 +642,17 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         return build_plan(self._program()[0], self._configuration, self._name(job_name))
 
     def explain(self) -> str:
-        """Return the plan of the program as text."""
+        """Return the plan of the program as text.
+
+        Example:
+            >>> _ = env.from_elements("tea").map(str.upper).print()
+            >>> print(env.explain())
+            Penstock Streaming Job: 1 vertices, 1 slots
+            [0] parallelism 1
+                Collection Source (state)
+                Map
+                Print (state)
+        """
         return self.plan().to_text()
 
     def get_execution_plan(self) -> str:
@@ -601,6 +670,21 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         """Run the program and wait for its end; raises `JobExecutionError` if it fails.
 
         Ctrl-C cancels it; the option `penstock.on-sigterm` sets the reaction to SIGTERM.
+
+        Args:
+            job_name: the name in lists, logs and Spark's pages; None for the option `pipeline.name`.
+
+        Returns:
+            The job's runtime in ms and its accumulators.
+
+        Raises:
+            ValueError: if the program is empty.
+            JobExecutionError: if the job fails.
+
+        Example:
+            >>> _ = env.from_elements("tea").print()
+            >>> result = env.execute("cups")
+            tea
         """
         check_on_sigterm(self._configuration)
         job = self.execute_async(job_name)
@@ -611,6 +695,20 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         """Run the program and return at once. The environment is then ready for the next one, even if this one fails.
 
         With `high-availability.type`, it returns once this driver leads the job.
+
+        Args:
+            job_name: the name in lists, logs and Spark's pages; None for the option `pipeline.name`.
+
+        Returns:
+            The running job: a `JobClient`, with `wait()` besides.
+
+        Raises:
+            ValueError: if the program is empty.
+
+        Example:
+            >>> _ = env.from_elements("tea").map(str.upper)
+            >>> job = env.execute_async("cups")
+            >>> result = job.get_job_execution_result().result(timeout=60)
         """
         if takers:
             takers[-1](self.plan(job_name))

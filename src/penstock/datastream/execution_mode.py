@@ -7,6 +7,12 @@ class RuntimeExecutionMode(Enum):
     """The execution modes of Flink, and MICRO_BATCH, a Penstock extension that runs epoch by epoch.
 
     AUTOMATIC is BATCH if all sources are bounded, and STREAMING otherwise.
+
+    Example:
+        >>> from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.set_runtime_mode(RuntimeExecutionMode.BATCH).from_elements("tea").collect()
+        ['tea']
     """
 
     STREAMING = "STREAMING"

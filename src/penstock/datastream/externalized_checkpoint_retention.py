@@ -4,7 +4,16 @@ from enum import Enum
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """Delete checkpoints on cancellation, retain them, or never retain them."""
+    """Delete checkpoints on cancellation, retain them, or never retain them.
+
+    Example:
+        >>> from penstock.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> keep = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        >>> config = env.get_checkpoint_config().set_externalized_checkpoint_retention(keep)
+        >>> config.is_externalized_checkpoints_enabled()
+        True
+    """
 
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"

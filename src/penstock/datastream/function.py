@@ -11,7 +11,21 @@ from penstock.runtime.operators.function_context import RuntimeContext
 
 
 class Function:
-    """Base class of user-defined functions. `open` runs before the first record, `close` at the end on every path."""
+    """Base class of user-defined functions. `open` runs before the first record, `close` at the end on every path.
+
+    Example:
+        >>> from penstock.datastream import MapFunction
+        >>> from penstock.testing import harness_for
+        >>> class Numbered(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.subtask = runtime_context.get_index_of_this_subtask()
+        ...     def map(self, value):
+        ...         return self.subtask, value
+        >>> with harness_for(Numbered()) as harness:
+        ...     harness.process("tea")
+        ...     harness.values
+        [(0, 'tea')]
+    """
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Prepare the function: look up state, open connections. Runs on the worker, once per subtask and attempt."""
@@ -37,6 +51,18 @@ class AsyncFunction(Subscripted, Function, ABC):
     Create a client that belongs to an event loop in the first `async_invoke`.
 
     A record's call may be repeated, after a failure of the job or as a retry, so make it safe to repeat.
+
+    Example:
+        >>> from penstock.datastream import AsyncFunction
+        >>> from penstock.testing import harness_for
+        >>> class Price(AsyncFunction):
+        ...     async def async_invoke(self, value):
+        ...         return [(value, len(value))]
+        >>> with harness_for(Price()) as harness:
+        ...     harness.process("tea")
+        ...     harness.end()
+        ...     harness.values
+        [('tea', 3)]
     """
 
     @abstractmethod

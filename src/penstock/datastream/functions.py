@@ -71,7 +71,17 @@ __all__ = [
 
 
 class MapFunction(Function, ABC):
-    """Transforms one record into one record."""
+    """Transforms one record into one record.
+
+    Example:
+        >>> from penstock.datastream import MapFunction, StreamExecutionEnvironment
+        >>> class Upper(MapFunction):
+        ...     def map(self, value):
+        ...         return value.upper()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements("tea").map(Upper()).collect()
+        ['TEA']
+    """
 
     @abstractmethod
     def map(self, value: Any) -> Any:
@@ -79,7 +89,17 @@ class MapFunction(Function, ABC):
 
 
 class FlatMapFunction(Function, ABC):
-    """Transforms one record into any number of records."""
+    """Transforms one record into any number of records.
+
+    Example:
+        >>> from penstock.datastream import FlatMapFunction, StreamExecutionEnvironment
+        >>> class Words(FlatMapFunction):
+        ...     def flat_map(self, value):
+        ...         yield from value.split()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements("tea and milk").flat_map(Words()).collect()
+        ['tea', 'and', 'milk']
+    """
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any]:
@@ -87,7 +107,17 @@ class FlatMapFunction(Function, ABC):
 
 
 class FilterFunction(Function, ABC):
-    """Keeps or drops records."""
+    """Keeps or drops records.
+
+    Example:
+        >>> from penstock.datastream import FilterFunction, StreamExecutionEnvironment
+        >>> class Short(FilterFunction):
+        ...     def filter(self, value):
+        ...         return len(value) < 4
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements("tea", "milk").filter(Short()).collect()
+        ['tea']
+    """
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
@@ -98,6 +128,15 @@ class ReduceFunction(Function, ABC):
     """Combines two values into one.
 
     The function must be associative, and must not modify its arguments, which may have been emitted already.
+
+    Example:
+        >>> from penstock.datastream import ReduceFunction, StreamExecutionEnvironment
+        >>> class Longer(ReduceFunction):
+        ...     def reduce(self, value1, value2):
+        ...         return max(value1, value2, key=len)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements("tea", "tonic").key_by(lambda word: word[0]).reduce(Longer()).collect()
+        ['tea', 'tonic']
     """
 
     @abstractmethod
@@ -106,7 +145,17 @@ class ReduceFunction(Function, ABC):
 
 
 class KeySelector(Function, ABC):
-    """Extracts the key of a record."""
+    """Extracts the key of a record.
+
+    Example:
+        >>> from penstock.datastream import KeySelector, StreamExecutionEnvironment
+        >>> class Drinker(KeySelector):
+        ...     def get_key(self, value):
+        ...         return value[0]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements(("ann", 2), ("ann", 3)).key_by(Drinker()).sum(1).collect()
+        [('ann', 2), ('ann', 5)]
+    """
 
     @abstractmethod
     def get_key(self, value: Any) -> Any:
@@ -114,7 +163,18 @@ class KeySelector(Function, ABC):
 
 
 class Partitioner(Function, ABC):
-    """Selects the subtask that receives a key's records (B3)."""
+    """Selects the subtask that receives a key's records (B3).
+
+    Example:
+        >>> from penstock.datastream import Partitioner, StreamExecutionEnvironment
+        >>> class ByLength(Partitioner):
+        ...     def partition(self, key, num_partitions):
+        ...         return len(key) % num_partitions
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_elements("tea", "milk").partition_custom(ByLength(), lambda word: word)
+        >>> sorted(words.map(str.upper).set_parallelism(2).collect())
+        ['MILK', 'TEA']
+    """
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
@@ -122,7 +182,21 @@ class Partitioner(Function, ABC):
 
 
 class AggregateFunction(Function, ABC):
-    """Aggregates values in an accumulator, which may be modified in place."""
+    """Aggregates values in an accumulator, which may be modified in place.
+
+    Example:
+        >>> from penstock.datastream import AggregateFunction, StreamExecutionEnvironment
+        >>> class Mean(AggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return 0, 0
+        ...     def add(self, value, accumulator):
+        ...         return accumulator[0] + value, accumulator[1] + 1
+        ...     def get_result(self, accumulator):
+        ...         return accumulator[0] / accumulator[1]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements(1, 2).count_window_all(2).aggregate(Mean()).collect()
+        [1.5]
+    """
 
     @abstractmethod
     def create_accumulator(self) -> Any:
@@ -142,7 +216,18 @@ class AggregateFunction(Function, ABC):
 
 
 class ProcessFunction(Function, ABC):
-    """Processes each record with its context; yields results, and `(OutputTag, value)` for side outputs."""
+    """Processes each record with its context; yields results, and `(OutputTag, value)` for side outputs.
+
+    Example:
+        >>> from penstock.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
+        >>> short = OutputTag("short")
+        >>> class Split(ProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield (short, value) if len(value) < 4 else value
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements("tea", "milk").process(Split()).get_side_output(short).collect()
+        ['tea']
+    """
 
     Context: TypeAlias = ProcessContext
 
@@ -152,7 +237,21 @@ class ProcessFunction(Function, ABC):
 
 
 class KeyedProcessFunction(Function, ABC):
-    """Processes each record with the state and timers of its key (A1)."""
+    """Processes each record with the state and timers of its key (A1).
+
+    Example:
+        >>> from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> class Count(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+        ...     def process_element(self, value, ctx):
+        ...         self.count.update((self.count.value() or 0) + 1)
+        ...         yield ctx.get_current_key(), self.count.value()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements("tea", "milk", "tea").key_by(lambda word: word).process(Count()).collect()
+        [('tea', 1), ('milk', 1), ('tea', 2)]
+    """
 
     Context: TypeAlias = KeyedProcessContext
     OnTimerContext: TypeAlias = KeyedTimerContext
@@ -169,7 +268,19 @@ class KeyedProcessFunction(Function, ABC):
 
 
 class CoMapFunction(Function, ABC):
-    """Transforms each record of either stream into one record; None emits nothing."""
+    """Transforms each record of either stream into one record; None emits nothing.
+
+    Example:
+        >>> from penstock.datastream import CoMapFunction, StreamExecutionEnvironment
+        >>> class Tell(CoMapFunction):
+        ...     def map1(self, value):
+        ...         return f"word {value}"
+        ...     def map2(self, value):
+        ...         return f"number {value}"
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sorted(env.from_elements("tea").connect(env.from_elements(1)).map(Tell()).collect())
+        ['number 1', 'word tea']
+    """
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
@@ -181,7 +292,19 @@ class CoMapFunction(Function, ABC):
 
 
 class CoFlatMapFunction(Function, ABC):
-    """Transforms each record of either stream into any number of records."""
+    """Transforms each record of either stream into any number of records.
+
+    Example:
+        >>> from penstock.datastream import CoFlatMapFunction, StreamExecutionEnvironment
+        >>> class Words(CoFlatMapFunction):
+        ...     def flat_map1(self, value):
+        ...         yield from value.split()
+        ...     def flat_map2(self, value):
+        ...         yield str(value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sorted(env.from_elements("hot tea").connect(env.from_elements(1)).flat_map(Words()).collect())
+        ['1', 'hot', 'tea']
+    """
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Iterable[Any]:
@@ -193,7 +316,19 @@ class CoFlatMapFunction(Function, ABC):
 
 
 class CoProcessFunction(Function, ABC):
-    """Processes the records of two streams with their contexts."""
+    """Processes the records of two streams with their contexts.
+
+    Example:
+        >>> from penstock.datastream import CoProcessFunction, StreamExecutionEnvironment
+        >>> class Both(CoProcessFunction):
+        ...     def process_element1(self, value, ctx):
+        ...         yield "word", value
+        ...     def process_element2(self, value, ctx):
+        ...         yield "number", value
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sorted(env.from_elements("tea").connect(env.from_elements(1)).process(Both()).collect())
+        [('number', 1), ('word', 'tea')]
+    """
 
     Context: TypeAlias = ProcessContext
 
@@ -207,7 +342,23 @@ class CoProcessFunction(Function, ABC):
 
 
 class KeyedCoProcessFunction(Function, ABC):
-    """Processes the records of two keyed streams, which share the state and timers of their keys (A1)."""
+    """Processes the records of two keyed streams, which share the state and timers of their keys (A1).
+
+    Example:
+        >>> from penstock.datastream import KeyedCoProcessFunction, StreamExecutionEnvironment
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> class Total(KeyedCoProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.total = runtime_context.get_state(ValueStateDescriptor("total"))
+        ...     def process_element1(self, value, ctx):
+        ...         self.total.update((self.total.value() or 0) + value)
+        ...         yield self.total.value()
+        ...     process_element2 = process_element1
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> by_sign = env.from_elements(1, 2).key_by(lambda number: number > 0)
+        >>> by_sign.connect(by_sign).process(Total()).collect()[-1]
+        6
+    """
 
     Context: TypeAlias = KeyedProcessContext
     OnTimerContext: TypeAlias = KeyedTimerContext
@@ -252,6 +403,21 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
       it.
     - A broadcast stream without watermarks holds back event time; `WatermarkStrategy.with_idleness` lets event time
       advance.
+
+    Example:
+        >>> from penstock.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> PRICES = MapStateDescriptor("prices")
+        >>> class Price(BroadcastProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         price = ctx.get_broadcast_state(PRICES).get(value)
+        ...         yield value if price is None else f"{value} for {price}"
+        ...     def process_broadcast_element(self, value, ctx):
+        ...         ctx.get_broadcast_state(PRICES).put(*value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_elements(("tea", 2)).broadcast(PRICES)
+        >>> env.from_elements("milk").connect(prices).process(Price()).collect()
+        ['milk']
     """
 
     Context: TypeAlias = BroadcastContext
@@ -270,6 +436,20 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
     """A `BroadcastProcessFunction` for a keyed stream: `process_element` also has the state and timers of its key.
 
     `process_broadcast_element` has no key; `ctx.apply_to_key_state` visits the state of all keys of the subtask.
+
+    Example:
+        >>> from penstock.datastream import KeyedBroadcastProcessFunction, StreamExecutionEnvironment
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> PRICES = MapStateDescriptor("prices")
+        >>> class Price(KeyedBroadcastProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield ctx.get_current_key(), ctx.get_broadcast_state(PRICES).get(value)
+        ...     def process_broadcast_element(self, value, ctx):
+        ...         ctx.get_broadcast_state(PRICES).put(*value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_elements(("tea", 2)).broadcast(PRICES)
+        >>> env.from_elements("milk").key_by(len).connect(prices).process(Price()).collect()
+        [(4, None)]
     """
 
     Context: TypeAlias = KeyedBroadcastContext
@@ -298,7 +478,18 @@ W = TypeVar("W")
 
 
 class WindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
-    """Processes all records of a key and window when the window fires."""
+    """Processes all records of a key and window when the window fires.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment, WindowFunction
+        >>> class Total(WindowFunction):
+        ...     def apply(self, key, window, inputs):
+        ...         yield key, sum(number for _, number in inputs)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> cups.count_window(2).apply(Total()).collect()
+        [('ann', 5)]
+    """
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
@@ -306,7 +497,17 @@ class WindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
 
 
 class AllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
-    """Processes all records of a window of a non-keyed stream when the window fires."""
+    """Processes all records of a window of a non-keyed stream when the window fires.
+
+    Example:
+        >>> from penstock.datastream import AllWindowFunction, StreamExecutionEnvironment
+        >>> class Total(AllWindowFunction):
+        ...     def apply(self, window, inputs):
+        ...         yield sum(inputs)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements(2, 3).count_window_all(2).apply(Total()).collect()
+        [5]
+    """
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
@@ -314,7 +515,18 @@ class AllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
 
 
 class ProcessWindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
-    """Processes all records of a key and window, with a context, when the window fires."""
+    """Processes all records of a key and window, with a context, when the window fires.
+
+    Example:
+        >>> from penstock.datastream import ProcessWindowFunction, StreamExecutionEnvironment
+        >>> class Total(ProcessWindowFunction):
+        ...     def process(self, key, context, elements):
+        ...         yield key, context.window().id, sum(number for _, number in elements)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> cups.count_window(2).process(Total()).collect()
+        [('ann', 0, 5)]
+    """
 
     Context: TypeAlias = WindowProcessContext
 
@@ -327,7 +539,17 @@ class ProcessWindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
 
 
 class ProcessAllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
-    """Processes all records of a window of a non-keyed stream, with a context, when the window fires."""
+    """Processes all records of a window of a non-keyed stream, with a context, when the window fires.
+
+    Example:
+        >>> from penstock.datastream import ProcessAllWindowFunction, StreamExecutionEnvironment
+        >>> class Total(ProcessAllWindowFunction):
+        ...     def process(self, context, elements):
+        ...         yield context.window().id, sum(elements)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements(2, 3).count_window_all(2).process(Total()).collect()
+        [(0, 5)]
+    """
 
     Context: TypeAlias = WindowProcessContext
 

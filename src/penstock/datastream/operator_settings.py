@@ -24,12 +24,21 @@ class OperatorSettings(ABC):
         """The transformation that the settings apply to; raises `TypeError` for a union."""
 
     def name(self, name: str) -> Self:
-        """Set the operator's name in plans, errors and metrics."""
+        """Set the operator's name in plans, errors and metrics.
+
+        Example:
+            >>> words.map(len).name("lengths").get_name()
+            'lengths'
+        """
         self._transformation.name = name
         return self
 
     def uid(self, uid: str) -> Self:
-        """Set the id of the operator's state in savepoints; unique in the job (H3)."""
+        """Set the id of the operator's state in savepoints; unique in the job (H3).
+
+        Example:
+            >>> lengths = words.map(len).uid("lengths")
+        """
         self._transformation.uid = uid
         return self
 
@@ -54,6 +63,9 @@ class OperatorSettings(ABC):
 
         Raises:
             ValueError: if it is less than 1.
+
+        Example:
+            >>> lengths = words.map(len).set_parallelism(2)
         """
         if parallelism < 1:
             raise WrongValueError(f"parallelism must be at least 1, not {parallelism}")
@@ -121,7 +133,13 @@ __all__ = ["DataStreamSink"]
 
 
 class DataStreamSink(OperatorSettings):
-    """The end of a stream; its methods set its name and other settings."""
+    """The end of a stream; its methods set its name and other settings.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sink = env.from_elements("tea").print().name("words").set_parallelism(2)
+    """
 
     def __init__(self, transformation: Transformation) -> None:
         self._sink = transformation

@@ -75,7 +75,15 @@ class Stream(OperatorSettings, Generic[StreamT]):
         return self._environment.describe_plan(self._upstreams)
 
     def explain(self) -> str:
-        """Return the plan of this stream as text: tasks, the operators chained in each, and how records travel."""
+        """Return the plan of this stream as text: tasks, the operators chained in each, and how records travel.
+
+        Example:
+            >>> print(words.map(len).explain())
+            Penstock Streaming Job: 1 vertices, 1 slots
+            [0] parallelism 1
+                Collection Source (state)
+                Map
+        """
         return self.plan().to_text()
 
     def _repr_html_(self) -> str:
@@ -119,7 +127,16 @@ class Keyed(Stream[StreamT]):
         return self._key_selector
 
     def reduce(self, func: Any) -> StreamT:
-        """Fold each record into its key's value, and emit the new value for every record."""
+        """Fold each record into its key's value, and emit the new value for every record.
+
+        Args:
+            func: a function of two values, the key's value so far and the record, or a `ReduceFunction`. A key's first
+                record is its first value.
+
+        Example:
+            >>> cups.reduce(lambda one, other: (one[0], one[1] + other[1])).collect()
+            [('ann', 2), ('bob', 1), ('ann', 5)]
+        """
         refuse_generator_function(func, "reduce")
         factory = partial(aggregates.KeyedReduceOperator, func, self._key_selector, self.declared_type)
         return self._add("Keyed Reduce", factory, is_stateful=True, keeps_type=True)
@@ -130,15 +147,29 @@ class Keyed(Stream[StreamT]):
         Args:
             position_to_sum: the field by position, in tuples, lists, rows and dataclasses; or by name, in rows, named
                 tuples, dataclasses and dicts (`f0`, `f1`, … in tuples). A plain number is its own field 0.
+
+        Example:
+            >>> cups.sum(1).collect()
+            [('ann', 2), ('bob', 1), ('ann', 5)]
         """
         return self._accumulate(self.AccumulateType.SUM, position_to_sum)
 
     def min(self, position_to_min: int | str = 0) -> StreamT:
-        """Compute the running minimum of a field (see `sum`); other fields come from the key's first record."""
+        """Compute the running minimum of a field (see `sum`); other fields come from the key's first record.
+
+        Example:
+            >>> cups.min(1).collect()
+            [('ann', 2), ('bob', 1), ('ann', 2)]
+        """
         return self._accumulate(self.AccumulateType.MIN, position_to_min)
 
     def max(self, position_to_max: int | str = 0) -> StreamT:
-        """Compute the running maximum of a field (see `sum`); other fields come from the key's first record."""
+        """Compute the running maximum of a field (see `sum`); other fields come from the key's first record.
+
+        Example:
+            >>> cups.max(1).collect()
+            [('ann', 2), ('bob', 1), ('ann', 3)]
+        """
         return self._accumulate(self.AccumulateType.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> StreamT:
@@ -146,7 +177,13 @@ class Keyed(Stream[StreamT]):
         return self._accumulate(self.AccumulateType.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> StreamT:
-        """Emit the whole record with the greatest field so far (see `sum`), the first one in case of ties."""
+        """Emit the whole record with the greatest field so far (see `sum`), the first one in case of ties.
+
+        Example:
+            >>> orders = env.from_elements(("ann", 2, "tea"), ("ann", 3, "rum")).key_by(lambda order: order[0])
+            >>> orders.max_by(1).collect()
+            [('ann', 2, 'tea'), ('ann', 3, 'rum')]
+        """
         return self._accumulate(self.AccumulateType.MAX_BY, position_to_max_by)
 
     def _accumulate(self, kind: AccumulateType, field: int | str) -> StreamT:
@@ -176,7 +213,17 @@ class Partitioning(Stream[StreamT]):
         return self._environment.build_stream(self._partition_upstreams(partitioner), self._type_info)
 
     def rebalance(self) -> StreamT:
-        """Distribute records evenly, round robin."""
+        """Distribute records evenly, round robin.
+
+        Example:
+            >>> print(words.rebalance().map(str.upper).set_parallelism(2).explain())
+            Penstock Streaming Job: 2 vertices, 2 slots
+            [0] parallelism 1
+                Collection Source (state)
+            [1] parallelism 2
+                <- [0] REBALANCE
+                Map
+        """
         return self._partitioned(result_partition.RebalancePartitioner())
 
     def rescale(self) -> StreamT:

@@ -61,7 +61,17 @@ class StreamOutput(Stream[StreamT]):
     """A stream whose records can be written, collected, or read as a data frame."""
 
     def sink_to(self, sink: Sink[Any]) -> DataStreamSink:
-        """Write the records to a sink."""
+        """Write the records to a sink.
+
+        Returns:
+            The end of the stream, whose methods set the sink's name, uid and parallelism.
+
+        Example:
+            >>> from penstock.common import Encoder
+            >>> from penstock.datastream.connectors import FileSink
+            >>> sink = FileSink.for_row_format("words", Encoder.simple_string_encoder()).build()
+            >>> _ = words.sink_to(sink).name("words")
+        """
         sink = sink.for_type(self.declared_type)
         if sink.commits_globally:
             both = global_sink(self._upstreams, sink)
@@ -88,6 +98,15 @@ class StreamOutput(Stream[StreamT]):
 
         Records of a declared type are formatted as in Flink: `+I[1, a]` for a ROW, `(1,a)` for a TUPLE. Others are
         formatted with `str`.
+
+        Args:
+            sink_identifier: a text that precedes each record, as in `words> tea`; None for none.
+
+        Example:
+            >>> _ = words.print()
+            >>> result = env.execute()
+            tea
+            milk
         """
         return DataStreamSink(self._sink_transformation("Print", PrintSink(sink_identifier, self.declared_type)))
 
@@ -101,6 +120,17 @@ class StreamOutput(Stream[StreamT]):
 
         Without a limit this waits for the end of the job, so it never returns if the stream is unbounded.
         `execute_and_collect` describes the end of the job at the limit.
+
+        Args:
+            limit: the maximum number of records, at least 1; None for all.
+
+        Raises:
+            ValueError: if the limit is less than 1.
+            JobExecutionError: if the job fails.
+
+        Example:
+            >>> words.collect(limit=1)
+            ['tea']
         """
         if limit is not None:
             return list(self.execute_and_collect(limit=limit))
@@ -138,9 +168,18 @@ class StreamOutput(Stream[StreamT]):
         At the limit, the job is cancelled, unless it is bounded and the program has other sinks: then it runs to its
         end, so that they get all records. A warning names the sinks that are cancelled with an unbounded job.
 
+        Args:
+            job_execution_name: the name of the job; None for the option `pipeline.name`.
+            limit: the maximum number of records, at least 1; None for an iterator over all.
+
         Raises:
             ValueError: if the limit is less than 1.
             JobExecutionError: if the job fails.
+
+        Example:
+            >>> with words.execute_and_collect("words") as results:
+            ...     print(next(results))
+            tea
         """
         if limit is not None and limit < 1:
             raise WrongValueError(f"the limit must be at least 1, not {limit}")

@@ -6,25 +6,18 @@ Evictors and cumulative windows are not in PyFlink; their names come from the Ja
 from penstock.runtime.windowing.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    CountWindow,
-    CountWindowSerializer,
     CumulativeEventTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
-    GlobalWindow,
     GlobalWindows,
-    GlobalWindowSerializer,
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
-    TimeWindow,
-    TimeWindowSerializer,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    Window,
     WindowAssigner,
 )
 from penstock.runtime.windowing.triggers import (
@@ -42,6 +35,15 @@ from penstock.runtime.windowing.triggers import (
     TimestampedValue,
     Trigger,
     TriggerResult,
+)
+from penstock.runtime.windowing.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    Window,
 )
 
 __all__ = [

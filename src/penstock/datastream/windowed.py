@@ -60,6 +60,11 @@ class Windows(Generic[StreamT]):
 
         Raises:
             ValueError: if windows merge and the trigger does not support merging.
+
+        Example:
+            >>> from penstock.datastream.window import CountTrigger, GlobalWindows
+            >>> cups.window(GlobalWindows.create()).trigger(CountTrigger.of(1)).sum(1).collect()
+            [('ann', 2), ('bob', 1), ('ann', 5)]
         """
         if not isinstance(trigger, Trigger):
             raise WrongTypeError(f"expected a Trigger, such as CountTrigger.of(10), not {trigger!r}")
@@ -82,6 +87,12 @@ class Windows(Generic[StreamT]):
         """Set how long after its end (ms or a duration) a window accepts late records; 0 by default.
 
         With the default trigger, the window fires again for each of them. Processing-time windows have no late records.
+
+        Example:
+            >>> from penstock.common import Duration
+            >>> from penstock.datastream.window import TumblingEventTimeWindows
+            >>> hours = cups.window(TumblingEventTimeWindows.of(Duration.of_hours(1)))
+            >>> totals = hours.allowed_lateness(Duration.of_minutes(5)).sum(1)
         """
         lateness_ms = to_millis(time_ms)
         if lateness_ms < 0:
@@ -90,7 +101,15 @@ class Windows(Generic[StreamT]):
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send records that are too late for all their windows to a side output instead of dropping them."""
+        """Send records that are too late for all their windows to a side output instead of dropping them.
+
+        Example:
+            >>> from penstock.datastream import OutputTag
+            >>> from penstock.datastream.window import TumblingEventTimeWindows
+            >>> late = OutputTag("late")
+            >>> totals = cups.window(TumblingEventTimeWindows.of(60_000)).side_output_late_data(late).sum(1)
+            >>> too_late = totals.get_side_output(late)
+        """
         self._late_tag = output_tag.tag_id
         return self
 
@@ -100,6 +119,15 @@ class Windows(Generic[StreamT]):
         """Reduce each window's records to one, and optionally pass it to `window_function` with its window.
 
         Without a window function, the results have the type of the records unless `output_type` is given.
+
+        Args:
+            reduce_function: a function of two records, or a `ReduceFunction`.
+            window_function: a window function, which gets the one reduced record; None to emit that record itself.
+            output_type: the type of the results.
+
+        Example:
+            >>> windows.reduce(lambda one, other: (one[0], one[1] + other[1])).collect()
+            [('ann', 5)]
         """
         refuse_generator_function(reduce_function, "reduce")
         if window_function is None and output_type is None:
@@ -118,7 +146,26 @@ class Windows(Generic[StreamT]):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> StreamT:
-        """Aggregate each window's records, and optionally pass the result to `window_function` with its window."""
+        """Aggregate each window's records, and optionally pass the result to `window_function` with its window.
+
+        Args:
+            aggregate_function: an `AggregateFunction`.
+            window_function: a window function, which gets the one result; None to emit that result itself.
+            accumulator_type: accepted as in PyFlink, without effect.
+            output_type: the type of the results; None if it is not declared.
+
+        Example:
+            >>> from penstock.datastream import AggregateFunction
+            >>> class Mean(AggregateFunction):
+            ...     def create_accumulator(self):
+            ...         return []
+            ...     def add(self, value, accumulator):
+            ...         return [*accumulator, value[1]]
+            ...     def get_result(self, accumulator):
+            ...         return sum(accumulator) / len(accumulator)
+            >>> windows.aggregate(Mean()).collect()
+            [2.5]
+        """
         return self._add("Window Aggregate", base.AggregatingContents(aggregate_function), window_function, output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> StreamT:
@@ -126,6 +173,10 @@ class Windows(Generic[StreamT]):
 
         Args:
             position_to_sum: the field by position or name, as in `KeyedStream.sum`.
+
+        Example:
+            >>> windows.sum(1).collect()
+            [('ann', 5)]
         """
         return self._accumulate(AccumulateType.SUM, position_to_sum)
 
@@ -152,11 +203,33 @@ class Windows(Generic[StreamT]):
         return self._add(f"Window {kind.name.replace('_', ' ').title()}", contents, None, type_info)
 
     def process(self, process_window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Store each window's records and pass them to a process window function."""
+        """Store each window's records and pass them to a process window function.
+
+        Args:
+            process_window_function: a `ProcessWindowFunction`; without keys, a `ProcessAllWindowFunction`.
+            output_type: the type of the results; None if it is not declared.
+
+        Example:
+            >>> from penstock.datastream import ProcessWindowFunction
+            >>> class Count(ProcessWindowFunction):
+            ...     def process(self, key, context, elements):
+            ...         yield key, len(list(elements))
+            >>> windows.process(Count()).collect()
+            [('ann', 2)]
+        """
         return self._add("Window Process", base.ListContents(), process_window_function, output_type)
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> StreamT:
-        """Store each window's records and pass them to a window function."""
+        """Store each window's records and pass them to a window function.
+
+        Args:
+            window_function: a `WindowFunction`, without keys an `AllWindowFunction`, or a function like its `apply`.
+            output_type: the type of the results; None if it is not declared.
+
+        Example:
+            >>> windows.apply(lambda key, window, cups: [(key, [cup[1] for cup in cups])]).collect()
+            [('ann', [2, 3])]
+        """
         return self._add("Window Apply", base.ListContents(), window_function, output_type)
 
     def _add(

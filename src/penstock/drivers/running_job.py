@@ -60,6 +60,15 @@ class JobClient(ABC):
     """The handle of a running job; each driver implements it.
 
     Every method but `get_job_id` returns a future at once; call its `.result()`, optionally with a timeout in seconds.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements("tea").map(str.upper)
+        >>> job = env.execute_async("cups")
+        >>> result = job.get_job_execution_result().result(timeout=60)
+        >>> job.get_job_status().result().name
+        'FINISHED'
     """
 
     @abstractmethod

@@ -48,6 +48,14 @@ class AvroSchema:
 
     Attributes:
         text: the schema as JSON.
+
+    Example:
+        >>> from penstock.datastream.formats.avro import AvroSchema
+        >>> schema = AvroSchema.parse_string(
+        ...     '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
+        ... )
+        >>> schema.field_names
+        ['drink']
     """
 
     def __init__(self, text: str) -> None:
@@ -215,6 +223,23 @@ class AvroWriterFactory(BatchWriterFactory[Any]):
     Args:
         schema: the schema of a record.
         codec: the compression of blocks, by Avro's name; `null` for none.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.avro import AvroSchema, AvroWriterFactory
+        >>> schema = AvroSchema.parse_string(
+        ...     '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
+        ... )
+        >>> files = FileSink.for_bulk_format("orders", AvroWriterFactory(schema))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements({"drink": "tea"}).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> path.read_bytes()[:3]
+        b'Obj'
     """
 
     def __init__(self, schema: AvroSchema, codec: Codec = "null") -> None:

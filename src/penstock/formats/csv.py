@@ -40,9 +40,6 @@ _UNCLOSED = "a quoted field does not end on its line (multiline=True allows for 
 class CsvFormat(file_format.StreamFormat[Any]):
     """Reads CSV: each record a `dict`, a `Row` with names if `columns` is a row type, or a tuple.
 
-    >>> CsvFormat({"origin": str, "dep_delay": float}, null_values=["NA"])  # doctest: +ELLIPSIS
-    <penstock.formats.csv.CsvFormat object at ...>
-
     Args:
         columns: the columns to read, in output order: names (all text), a dict from name to type, or
             `Types.ROW_NAMED`. A type is `str`, `int`, `float`, `bool`, `Decimal`, `date`, `time`, `datetime`, a
@@ -56,7 +53,8 @@ class CsvFormat(file_format.StreamFormat[Any]):
         escape: a character that makes the next one literal; None for none.
         comments: skip lines that begin with `#`.
         null_values: texts that mean None in any column. So does the empty text in any column except one of `str`.
-        multiline: see the module docstring; makes the file one split.
+        multiline: let quoted fields contain line feeds, each of which otherwise ends a record; one reader then reads
+            the whole file.
         array_separator: the separator between the elements of an array column.
         array_separators: the separators of individual columns, by name.
         extra_fields: drop fields after the last column instead of treating the record as malformed.
@@ -67,6 +65,19 @@ class CsvFormat(file_format.StreamFormat[Any]):
 
     Raises:
         ConfigurationError: if the arguments do not fit together.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource
+        >>> from penstock.datastream.formats.csv import CsvFormat
+        >>> _ = Path("orders").write_text("tea,2")
+        >>> orders = CsvFormat({"drink": str, "cups": int}, header=False)
+        >>> source = FileSource.for_record_stream_format(orders, "orders").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [{'drink': 'tea', 'cups': 2}]
     """
 
     def __init__(
@@ -371,6 +382,20 @@ class CsvWriterFactory(file_format.BatchWriterFactory[Any]):
 
     Raises:
         ConfigurationError: if the charset is unknown, or columns are missing or duplicated.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.csv import CsvWriterFactory
+        >>> files = FileSink.for_bulk_format("orders", CsvWriterFactory(["drink", "cups"]))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements(("tea", 2)).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> path.read_text().splitlines()
+        ['tea,2']
     """
 
     def __init__(
@@ -465,7 +490,14 @@ class _CsvWriter(file_format.BatchWriter[Any]):
 
 
 class CsvSchema:
-    """Columns and special characters of CSV; immutable. Create one with `CsvSchema.builder()`."""
+    """Columns and special characters of CSV; immutable. Create one with `CsvSchema.builder()`.
+
+    Example:
+        >>> from penstock.datastream.formats.csv import CsvSchema
+        >>> schema = CsvSchema.builder().add_string_column("drink").add_number_column("cups").build()
+        >>> list(schema.columns)
+        ['drink', 'cups']
+    """
 
     def __init__(self, columns: dict[str, TypeInformation], settings: dict[str, Any]) -> None:
         self.columns = dict(columns)
@@ -490,7 +522,13 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """Collects columns and special characters; every method except `build` and `size` returns the builder."""
+    """Collects columns and special characters; every method except `build` and `size` returns the builder.
+
+    Example:
+        >>> from penstock.datastream.formats.csv import CsvSchema
+        >>> builder = CsvSchema.builder().add_string_column("drink").set_column_separator(";")
+        >>> schema = builder.build()
+    """
 
     def __init__(self) -> None:
         self._columns: dict[str, TypeInformation] = {}

@@ -111,6 +111,17 @@ class StreamFormat(ABC, Generic[T_co]):
 
     Raises:
         ConfigurationError: if `on_error` is neither, or a side output is given with `"fail"`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource, StreamFormat
+        >>> _ = Path("words.txt").write_text("tea")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "words.txt").build()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "words").collect()
+        ['tea']
     """
 
     #: Number of lines at the start of each file that hold no records; every reader of a part of the file sees them.
@@ -220,7 +231,15 @@ class BulkFile(ABC, Generic[T_co]):
 
 
 class BulkFormat(ABC, Generic[T_co]):
-    """Describes files that are read in large units."""
+    """Describes files that are read in large units.
+
+    Example:
+        >>> from penstock.datastream.connectors.file_system import BulkFormat, FileSource
+        >>> from penstock.datastream.formats.parquet import ParquetFormat
+        >>> isinstance(ParquetFormat(), BulkFormat)
+        True
+        >>> builder = FileSource.for_bulk_file_format(ParquetFormat(), "orders")
+    """
 
     @abstractmethod
     def open(self, file: BinaryIO) -> BulkFile[T_co]:

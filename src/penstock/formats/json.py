@@ -60,6 +60,18 @@ class JsonLinesFormat(StreamFormat[Any]):
         on_error: see `StreamFormat`. A line is malformed if it is not one JSON value in UTF-8. `NaN` and `Infinity` are
             not JSON.
         malformed_output: see `StreamFormat`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource
+        >>> from penstock.datastream.formats.json import JsonLinesFormat
+        >>> _ = Path("orders").write_text('{"drink": "tea", "cups": 2}')
+        >>> source = FileSource.for_record_stream_format(JsonLinesFormat(), "orders").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [{'drink': 'tea', 'cups': 2}]
     """
 
     def __init__(
@@ -92,6 +104,14 @@ class JsonLinesEncoder(Encoder[Any]):
 
     Accepts JSON's own types, and dataclasses, named tuples, dates, decimals and UUIDs. A `Row` with names becomes an
     object, a `Row` without names an array.
+
+    Example:
+        >>> import io
+        >>> from penstock.datastream.formats.json import JsonLinesEncoder
+        >>> file = io.BytesIO()
+        >>> JsonLinesEncoder().encode({"drink": "tea", "cups": 2}, file)
+        >>> file.getvalue().decode().splitlines()
+        ['{"drink":"tea","cups":2}']
     """
 
     def __init__(self) -> None:

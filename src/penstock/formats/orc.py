@@ -30,7 +30,21 @@ _FAR_TIME: Final = "out of range for nanosecond resolution"
 
 
 class OrcFormat(ColumnarFormat):
-    """Reads ORC; see `ColumnarFormat`. Readers share a large file by stripes."""
+    """Reads ORC; see `ColumnarFormat`. Readers share a large file by stripes.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> import pyarrow.orc as orc
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource
+        >>> from penstock.datastream.formats.orc import OrcFormat
+        >>> orc.write_table(pa.table({"drink": ["tea"], "cups": [2]}), "orders")
+        >>> source = FileSource.for_bulk_file_format(OrcFormat(), "orders").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [{'drink': 'tea', 'cups': 2}]
+    """
 
     def open(self, file: BinaryIO) -> BulkFile[Any]:
         try:
@@ -116,6 +130,23 @@ class OrcWriterFactory(ArrowWriterFactory):
 
     Raises:
         ConfigurationError: if a type cannot be written, or there are no columns.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import pyarrow.orc as orc
+        >>> from penstock.common import Types
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.orc import OrcWriterFactory
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> files = FileSink.for_bulk_format("orders", OrcWriterFactory(row_type))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements(("tea", 2)).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> orc.read_table(path).to_pylist()
+        [{'drink': 'tea', 'cups': 2}]
     """
 
     format_name = "ORC"

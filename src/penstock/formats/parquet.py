@@ -141,6 +141,19 @@ class ParquetFormat(ColumnarFormat):
     Args:
         nanosecond_columns: the columns whose INT96 is read in nanoseconds, which cover the years 1678 to 2261. Other
             years raise a `FormatError`.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource
+        >>> from penstock.datastream.formats.parquet import ParquetFormat
+        >>> pq.write_table(pa.table({"drink": ["tea"], "cups": [2]}), "orders")
+        >>> source = FileSource.for_bulk_file_format(ParquetFormat(), "orders").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [{'drink': 'tea', 'cups': 2}]
     """
 
     def __init__(
@@ -227,6 +240,23 @@ class ParquetWriterFactory(ArrowWriterFactory):
 
     Raises:
         ConfigurationError: if a type cannot be written, or there are no columns.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import pyarrow.parquet as pq
+        >>> from penstock.common import Types
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.parquet import ParquetWriterFactory
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> files = FileSink.for_bulk_format("orders", ParquetWriterFactory(row_type))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements(("tea", 2)).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> pq.read_table(path).to_pylist()
+        [{'drink': 'tea', 'cups': 2}]
     """
 
     format_name = "Parquet"

@@ -208,6 +208,16 @@ class Degrees(NamedTuple):
         degree: how many neighbours it has, whichever way the edges lead.
         out_degree: how many of them its edges lead to.
         in_degree: how many of them have edges to it.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import Degrees, VertexDegrees
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (1, 3)], env)
+        >>> degrees = dict(graph.run(VertexDegrees()).collect())[1]
+        >>> isinstance(degrees, Degrees), degrees.out_degree
+        (True, 2)
     """
 
     degree: int
@@ -267,19 +277,49 @@ class _CountedEnds(_VertexDegrees):
 
 
 class VertexOutDegree(_CountedEnds):
-    """Counts the outgoing edges of each vertex of a directed graph."""
+    """Counts the outgoing edges of each vertex of a directed graph.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import VertexOutDegree
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (1, 3)], env)
+        >>> sorted(graph.run(VertexOutDegree()).collect())
+        [Vertex(id=1, value=2)]
+    """
 
     end = 0
 
 
 class VertexInDegree(_CountedEnds):
-    """Counts the incoming edges of each vertex of a directed graph."""
+    """Counts the incoming edges of each vertex of a directed graph.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import VertexInDegree
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (1, 3)], env)
+        >>> sorted(graph.run(VertexInDegree()).collect())
+        [Vertex(id=2, value=1), Vertex(id=3, value=1)]
+    """
 
     end = 1
 
 
 class VertexDegree(_CountedEnds):
-    """Counts the edges of each vertex of an undirected graph, which has each edge in both directions."""
+    """Counts the edges of each vertex of an undirected graph, which has each edge in both directions.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import VertexDegree
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1)], env)
+        >>> sorted(graph.run(VertexDegree()).collect())
+        [Vertex(id=1, value=1), Vertex(id=2, value=1)]
+    """
 
     end = 0
 
@@ -290,7 +330,17 @@ class VertexDegree(_CountedEnds):
 
 
 class VertexDegrees(_VertexDegrees):
-    """Counts the neighbours of each vertex of a directed graph as `Degrees`: all, along out-edges, along in-edges."""
+    """Counts the neighbours of each vertex of a directed graph as `Degrees`: all, along out-edges, along in-edges.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import VertexDegrees
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (1, 3)], env)
+        >>> dict(graph.run(VertexDegrees()).collect())[1]
+        Degrees(degree=2, out_degree=2, in_degree=0)
+    """
 
     zero = Degrees(0, 0, 0)
 
@@ -339,42 +389,102 @@ class _EdgeDegrees(base.GraphAlgorithm[DataStream]):
 
 
 class EdgeSourceDegrees(_EdgeDegrees):
-    """Each edge of a directed graph with the `Degrees` of its source: value (value, degrees)."""
+    """Each edge of a directed graph with the `Degrees` of its source: value (value, degrees).
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import EdgeSourceDegrees
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env)
+        >>> graph.run(EdgeSourceDegrees()).collect()[0].value
+        (None, Degrees(degree=1, out_degree=1, in_degree=0))
+    """
 
     vertex_degrees = VertexDegrees
     ends = (0,)
 
 
 class EdgeTargetDegrees(_EdgeDegrees):
-    """Each edge of a directed graph with the `Degrees` of its target: value (value, degrees)."""
+    """Each edge of a directed graph with the `Degrees` of its target: value (value, degrees).
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import EdgeTargetDegrees
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env)
+        >>> graph.run(EdgeTargetDegrees()).collect()[0].value
+        (None, Degrees(degree=1, out_degree=0, in_degree=1))
+    """
 
     vertex_degrees = VertexDegrees
     ends = (1,)
 
 
 class EdgeDegreesPair(_EdgeDegrees):
-    """Each edge of a directed graph with the `Degrees` of both ends: value (value, source's, target's)."""
+    """Each edge of a directed graph with the `Degrees` of both ends: value (value, source's, target's).
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import EdgeDegreesPair
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env)
+        >>> graph.run(EdgeDegreesPair()).collect()[0].value
+        (None, Degrees(degree=1, out_degree=1, in_degree=0), Degrees(degree=1, out_degree=0, in_degree=1))
+    """
 
     vertex_degrees = VertexDegrees
     ends = (0, 1)
 
 
 class EdgeSourceDegree(_EdgeDegrees):
-    """Each edge of an undirected graph with the degree of its source: value (value, degree)."""
+    """Each edge of an undirected graph with the degree of its source: value (value, degree).
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import EdgeSourceDegree
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1)], env)
+        >>> graph.run(EdgeSourceDegree()).collect()[0].value
+        (None, 1)
+    """
 
     vertex_degrees = VertexDegree
     ends = (0,)
 
 
 class EdgeTargetDegree(_EdgeDegrees):
-    """Each edge of an undirected graph with the degree of its target: value (value, degree)."""
+    """Each edge of an undirected graph with the degree of its target: value (value, degree).
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import EdgeTargetDegree
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1)], env)
+        >>> graph.run(EdgeTargetDegree()).collect()[0].value
+        (None, 1)
+    """
 
     vertex_degrees = VertexDegree
     ends = (1,)
 
 
 class EdgeDegreePair(_EdgeDegrees):
-    """Each edge of an undirected graph with the degrees of both ends: value (value, source's, target's)."""
+    """Each edge of an undirected graph with the degrees of both ends: value (value, source's, target's).
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import EdgeDegreePair
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1)], env)
+        >>> graph.run(EdgeDegreePair()).collect()[0].value
+        (None, 1, 1)
+    """
 
     vertex_degrees = VertexDegree
     ends = (0, 1)
@@ -394,6 +504,15 @@ class Simplify(base.GraphAlgorithm[Any]):
         clip_and_flip: None for a directed graph. For an undirected one, the result has edges in both directions: with
             False all edges of the graph, with True only edges with a source id greater than the target id; the others
             are dropped first.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import Simplify
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 1), (1, 2), (1, 2)], env)
+        >>> graph.run(Simplify()).get_edge_ids().collect()
+        [(1, 2)]
     """
 
     def __init__(self, clip_and_flip: bool | None = None) -> None:
@@ -415,6 +534,15 @@ class MaximumDegree(base.GraphAlgorithm[Any]):
 
     Args:
         maximum_degree: the highest degree to keep, 1 or more; degrees are counted before anything is removed.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import MaximumDegree
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1), (1, 3), (3, 1)], env)
+        >>> sorted(graph.run(MaximumDegree(1)).get_vertex_ids().collect())
+        [2, 3]
     """
 
     def __init__(self, maximum_degree: int) -> None:
@@ -466,19 +594,49 @@ class _Translate(base.GraphAlgorithm[Any]):
 
 
 class TranslateGraphIds(_Translate):
-    """Replaces each id by the result of a function of the id; different ids must stay different."""
+    """Replaces each id by the result of a function of the id; different ids must stay different.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import TranslateGraphIds
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env)
+        >>> graph.run(TranslateGraphIds(str)).get_edge_ids().collect()
+        [('1', '2')]
+    """
 
     method = "translate_graph_ids"
 
 
 class TranslateVertexValues(_Translate):
-    """Replaces the value of each vertex by the result of a function of the value."""
+    """Replaces the value of each vertex by the result of a function of the value.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import TranslateVertexValues
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env, vertex_value_initializer=int)
+        >>> sorted(graph.run(TranslateVertexValues(str)).get_vertices_as_tuple2().collect())
+        [(1, '1'), (2, '2')]
+    """
 
     method = "translate_vertex_values"
 
 
 class TranslateEdgeValues(_Translate):
-    """Replaces the value of each edge by the result of a function of the value."""
+    """Replaces the value of each edge by the result of a function of the value.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.asm import TranslateEdgeValues
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2, 4.5)], env)
+        >>> graph.run(TranslateEdgeValues(int)).get_edges_as_tuple3().collect()
+        [(1, 2, 4)]
+    """
 
     method = "translate_edge_values"
 

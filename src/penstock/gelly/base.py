@@ -365,7 +365,14 @@ class _PlainTuplesOperator(StreamOperator):
 
 
 class Vertex(NamedTuple):
-    """A vertex; ids are unique in a graph and may be anything that can be a key."""
+    """A vertex; ids are unique in a graph and may be anything that can be a key.
+
+    Example:
+        >>> from penstock.gelly import Vertex
+        >>> vertex = Vertex("A", 1.0)
+        >>> vertex.id, vertex.value, vertex.get_id()
+        ('A', 1.0, 'A')
+    """
 
     id: Any
     value: Any = None
@@ -380,7 +387,14 @@ class Vertex(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """An edge from a source to a target, by the ids of the vertices; several edges may connect the same two."""
+    """An edge from a source to a target, by the ids of the vertices; several edges may connect the same two.
+
+    Example:
+        >>> from penstock.gelly import Edge
+        >>> road = Edge("A", "B", 4.0)
+        >>> road.target, road.reverse()
+        ('B', Edge(source='B', target='A', value=4.0))
+    """
 
     source: Any
     target: Any
@@ -404,7 +418,16 @@ class Edge(NamedTuple):
 
 
 class Triplet(NamedTuple):
-    """An edge with the values of both its vertices."""
+    """An edge with the values of both its vertices.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([("A", "B", 4.0)], env, vertices=[("A", 1), ("B", 2)])
+        >>> graph.get_triplets().collect()[0].get_trg_vertex()
+        Vertex(id='B', value=2)
+    """
 
     source_id: Any
     target_id: Any
@@ -426,7 +449,16 @@ class Triplet(NamedTuple):
 
 
 class EdgeDirection(Enum):
-    """The edges of a vertex to use: incoming, outgoing, or all."""
+    """The edges of a vertex to use: incoming, outgoing, or all.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import EdgeDirection, Graph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> roads = Graph.from_collection([("A", "B", 4.0), ("C", "B", 2.0)], env)
+        >>> roads.reduce_on_edges(min, EdgeDirection.IN).collect()
+        [('B', 2.0)]
+    """
 
     IN = "in"
     OUT = "out"
@@ -551,7 +583,18 @@ T = TypeVar("T")
 
 
 class GraphAlgorithm(ABC, Generic[T]):
-    """Transforms a graph into another graph or a stream of results."""
+    """Transforms a graph into another graph or a stream of results.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph, GraphAlgorithm
+        >>> class Loops(GraphAlgorithm):
+        ...     def run(self, graph):
+        ...         return graph.get_edges().filter(lambda edge: edge.source == edge.target)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> Graph.from_collection([("A", "A", 1), ("A", "B", 2)], env).run(Loops()).collect()
+        [Edge(source='A', target='A', value=1)]
+    """
 
     @abstractmethod
     def run(self, graph: Any) -> T:
@@ -559,7 +602,23 @@ class GraphAlgorithm(ABC, Generic[T]):
 
 
 class GraphAnalytic(ABC, Generic[T]):
-    """Computes one result from a graph, which takes a job: `run` takes the graph, and `execute` runs the job."""
+    """Computes one result from a graph, which takes a job: `run` takes the graph, and `execute` runs the job.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph, GraphAnalytic
+        >>> class Weight(GraphAnalytic):
+        ...     def run(self, graph):
+        ...         self.edges = graph.get_edges()
+        ...         return self
+        ...     def get_result(self):
+        ...         return sum(edge.value for edge in self.edges.collect())
+        ...     def execute(self, job_name=None):
+        ...         return self.get_result()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> Graph.from_collection([("A", "B", 1), ("B", "A", 2)], env).run(Weight()).execute()
+        3
+    """
 
     graph: Any
 
@@ -578,7 +637,18 @@ class GraphAnalytic(ABC, Generic[T]):
 
 
 class GraphValidator(ABC):
-    """Checks whether a graph is valid."""
+    """Checks whether a graph is valid.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph, GraphValidator
+        >>> class NoLoops(GraphValidator):
+        ...     def validate(self, graph):
+        ...         return all(source != target for source, target in graph.get_edge_ids().collect())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> Graph.from_collection([("A", "A")], env).validate(NoLoops())
+        False
+    """
 
     @abstractmethod
     def validate(self, graph: Any) -> bool:

@@ -15,7 +15,14 @@ from penstock.gelly.graph import Graph
 
 
 class BipartiteEdge(NamedTuple):
-    """An edge from a top vertex to a bottom vertex, by their ids; equal ids still denote two vertices."""
+    """An edge from a top vertex to a bottom vertex, by their ids; equal ids still denote two vertices.
+
+    Example:
+        >>> from penstock.gelly.bipartite import BipartiteEdge
+        >>> edge = BipartiteEdge("ann", "chess", "since May")
+        >>> edge.get_top_id(), edge.get_bottom_id(), edge.get_value()
+        ('ann', 'chess', 'since May')
+    """
 
     top_id: Any
     bottom_id: Any
@@ -35,7 +42,21 @@ class BipartiteEdge(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """The connection of two vertices in a full projection: the vertex between them, and all values along the path."""
+    """The connection of two vertices in a full projection: the vertex between them, and all values along the path.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Vertex
+        >>> from penstock.gelly.bipartite import BipartiteEdge, BipartiteGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> people = env.from_elements(Vertex(1, "ann"), Vertex(2, "bob"))
+        >>> clubs = env.from_elements(Vertex(7, "chess"))
+        >>> members = env.from_elements(BipartiteEdge(1, 7, "since May"), BipartiteEdge(2, 7, "since June"))
+        >>> graph = BipartiteGraph.from_data_stream(people, clubs, members)
+        >>> projection = min(graph.projection_top_full().get_edges().collect()).value
+        >>> projection.intermediate_vertex_value, projection.source_vertex_value
+        ('chess', 'ann')
+    """
 
     intermediate_vertex_id: Any
     intermediate_vertex_value: Any
@@ -74,6 +95,18 @@ class BipartiteGraph:
 
     In a projection, an edge leads from a vertex to each other vertex that shares a neighbour with it; several edges, if
     they share several. So each pair is connected both ways.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Vertex
+        >>> from penstock.gelly.bipartite import BipartiteEdge, BipartiteGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> people = env.from_elements(Vertex(1, "ann"), Vertex(2, "bob"))
+        >>> clubs = env.from_elements(Vertex(7, "chess"))
+        >>> members = env.from_elements(BipartiteEdge(1, 7, "since May"), BipartiteEdge(2, 7, "since June"))
+        >>> graph = BipartiteGraph.from_data_stream(people, clubs, members)
+        >>> sorted(graph.projection_top_simple().get_edges_as_tuple3().collect())
+        [(1, 2, ('since May', 'since June')), (2, 1, ('since June', 'since May'))]
     """
 
     def __init__(

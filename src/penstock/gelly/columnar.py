@@ -68,7 +68,13 @@ from penstock.runtime.records import Batch
 
 
 class Combine(Enum):
-    """How several values for one vertex are combined."""
+    """How several values for one vertex are combined.
+
+    Example:
+        >>> from penstock.gelly.columnar import Combine
+        >>> [combine.name for combine in Combine]
+        ['SUM', 'MIN', 'MAX', 'NONE']
+    """
 
     SUM = "sum"
     MIN = "min"
@@ -86,6 +92,13 @@ class Inbox:
             values that arrived, in the order of the vertices.
         has: whether anything arrived for a vertex.
         offsets: with `Combine.NONE`, vertex i has `values[offsets[i] : offsets[i + 1]]`; otherwise None.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.gelly.columnar import Inbox
+        >>> inbox = Inbox(values=np.array([5, 0]), has=np.array([True, False]))
+        >>> inbox.values[inbox.has].tolist()
+        [5]
     """
 
     values: Any
@@ -194,7 +207,7 @@ def radix_argsort(numbers: Any) -> Any:
 
 
 class GraphArrays:
-    """See the module docstring.
+    """The arrays of one partition of a graph; its vertices are numbered from 0 to `len(graph) - 1`.
 
     Attributes:
         ids: the ids of the vertices: an Arrow array, or a list.
@@ -206,6 +219,26 @@ class GraphArrays:
             counts twice.
         sums: the sums over all partitions, by name.
         superstep: the number of the superstep, from 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph, Vertex
+        >>> from penstock.gelly.columnar import Kernel, run_kernel
+        >>> class Degrees(Kernel):
+        ...     def begin(self, graph):
+        ...         self.degrees = np.array(graph.degrees)
+        ...     def send(self, graph):
+        ...         return self.degrees
+        ...     def receive(self, graph, inbox):
+        ...         return 0
+        ...     def results(self, graph):
+        ...         return [self.degrees]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 3)], env, vertex_value_initializer=int)
+        >>> degrees = run_kernel(graph, Degrees(), max_iterations=1, name="Degrees", record=Vertex)
+        >>> sorted(map(tuple, degrees.collect()))
+        [(1, 1), (2, 1), (3, 0)]
     """
 
     def __init__(self, subtask: int, partitions: int) -> None:
@@ -450,11 +483,39 @@ def _taken(values: Any, positions: Any) -> Any:
 
 
 class Kernel(ABC):
-    """See the module docstring. Every partition has its own copy, made by pickling.
+    """Does the work of a partition in each superstep: `send` in all partitions, the exchange, then `receive`.
+
+    Values for one vertex are combined before they leave a partition. The loop ends at the maximum number of supersteps,
+    when no vertex is active, or when `is_converged` returns true. Every partition has its own copy, made by pickling,
+    which keeps arrays of a value for each vertex in attributes. An array that `send` has returned must not be modified.
 
     Attributes:
         direction: the edges of a vertex that carry its value: outgoing, incoming, or all.
         combine: how several values for one vertex are combined.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph, Vertex
+        >>> from penstock.gelly.columnar import Combine, Kernel, run_kernel
+        >>> class Components(Kernel):
+        ...     combine = Combine.MIN
+        ...     def begin(self, graph):
+        ...         self.label = np.array(graph.vertex_values)
+        ...         self.changed = np.ones(len(graph), bool)
+        ...     def send(self, graph):
+        ...         return self.label, self.changed
+        ...     def receive(self, graph, inbox):
+        ...         self.changed = inbox.has & (inbox.values < self.label)
+        ...         self.label = np.where(self.changed, inbox.values, self.label)
+        ...         return int(self.changed.sum())
+        ...     def results(self, graph):
+        ...         return [self.label]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 3)], env, vertex_value_initializer=int)
+        >>> least = run_kernel(graph, Components(), max_iterations=10, name="Components", record=Vertex)
+        >>> sorted(map(tuple, least.collect()))
+        [(1, 1), (2, 1), (3, 1)]
     """
 
     direction: ClassVar[EdgeDirection] = EdgeDirection.OUT
@@ -642,6 +703,30 @@ def run_kernel(
 
     Raises:
         ValueError: if the maximum is negative.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph, Vertex
+        >>> from penstock.gelly.columnar import Combine, Kernel, run_kernel
+        >>> class Least(Kernel):
+        ...     combine = Combine.MIN
+        ...     def begin(self, graph):
+        ...         self.label = np.array(graph.vertex_values)
+        ...         self.changed = np.ones(len(graph), bool)
+        ...     def send(self, graph):
+        ...         return self.label, self.changed
+        ...     def receive(self, graph, inbox):
+        ...         self.changed = inbox.has & (inbox.values < self.label)
+        ...         self.label = np.where(self.changed, inbox.values, self.label)
+        ...         return int(self.changed.sum())
+        ...     def results(self, graph):
+        ...         return [self.label]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 3)], env, vertex_value_initializer=int)
+        >>> least = run_kernel(graph, Least(), max_iterations=10, name="Least", record=Vertex)
+        >>> sorted(map(tuple, least.collect()))
+        [(1, 1), (2, 1), (3, 1)]
     """
     if max_iterations is not None and max_iterations < 0:
         raise WrongValueError(f"the maximum number of iterations must be 0 or more, not {max_iterations}")

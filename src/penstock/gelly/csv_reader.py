@@ -34,6 +34,16 @@ class GraphCsvReader:
 
     Fields are separated by commas and lines by line ends, unless other delimiters are set. Empty lines are skipped.
     Each file is read by one subtask, and several files in parallel.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> _ = Path("roads.csv").write_text("A;B;4.0")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> reader = Graph.from_csv_reader("roads.csv", env).field_delimiter_edges(";")
+        >>> reader.edge_types(str, float).get_edges().collect()
+        [Edge(source='A', target='B', value=4.0)]
     """
 
     def __init__(

@@ -18,7 +18,20 @@ from penstock.gelly.base import Edge, Vertex
 
 
 class EdgesFunction(Function, ABC):
-    """A function of the edges of each vertex that has edges."""
+    """A function of the edges of each vertex that has edges.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import EdgeDirection, EdgesFunction, Graph
+        >>> class Length(EdgesFunction):
+        ...     def iterate_edges(self, edges):
+        ...         edges = list(edges)
+        ...         yield edges[0][0], sum(edge.value for _, edge in edges)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> roads = Graph.from_collection([("A", "B", 4.0), ("A", "C", 1.0)], env)
+        >>> roads.group_reduce_on_edges(Length(), EdgeDirection.OUT).collect()
+        [('A', 5.0)]
+    """
 
     @abstractmethod
     def iterate_edges(self, edges: Iterable[tuple[Any, Edge]]) -> Iterable[Any]:
@@ -26,7 +39,19 @@ class EdgesFunction(Function, ABC):
 
 
 class EdgesFunctionWithVertexValue(Function, ABC):
-    """A function of each vertex and its edges, if any."""
+    """A function of each vertex and its edges, if any.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import EdgeDirection, EdgesFunctionWithVertexValue, Graph
+        >>> class Degree(EdgesFunctionWithVertexValue):
+        ...     def iterate_edges(self, vertex, edges):
+        ...         yield vertex.id, len(list(edges))
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> roads = Graph.from_collection([("A", "B", 4.0), ("A", "C", 1.0)], env)
+        >>> sorted(roads.group_reduce_on_edges(Degree(), EdgeDirection.OUT).collect())
+        [('A', 2), ('B', 0), ('C', 0)]
+    """
 
     @abstractmethod
     def iterate_edges(self, vertex: Vertex, edges: Iterable[Edge]) -> Iterable[Any]:
@@ -34,7 +59,19 @@ class EdgesFunctionWithVertexValue(Function, ABC):
 
 
 class NeighborsFunction(Function, ABC):
-    """A function of the edges and neighbours of each vertex that has edges."""
+    """A function of the edges and neighbours of each vertex that has edges.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import EdgeDirection, Graph, NeighborsFunction
+        >>> class Names(NeighborsFunction):
+        ...     def iterate_neighbors(self, neighbors):
+        ...         yield sorted(vertex.id for _, _, vertex in neighbors)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> roads = Graph.from_collection([("A", "B", 4.0), ("A", "C", 1.0)], env)
+        >>> roads.group_reduce_on_neighbors(Names(), EdgeDirection.OUT).collect()
+        [['B', 'C']]
+    """
 
     @abstractmethod
     def iterate_neighbors(self, neighbors: Iterable[tuple[Any, Edge, Vertex]]) -> Iterable[Any]:
@@ -42,7 +79,19 @@ class NeighborsFunction(Function, ABC):
 
 
 class NeighborsFunctionWithVertexValue(Function, ABC):
-    """A function of each vertex with its edges and neighbours, if any."""
+    """A function of each vertex with its edges and neighbours, if any.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import EdgeDirection, Graph, NeighborsFunctionWithVertexValue
+        >>> class Names(NeighborsFunctionWithVertexValue):
+        ...     def iterate_neighbors(self, vertex, neighbors):
+        ...         yield vertex.id, sorted(neighbor.id for _, neighbor in neighbors)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> roads = Graph.from_collection([("A", "B", 4.0), ("A", "C", 1.0)], env)
+        >>> sorted(roads.group_reduce_on_neighbors(Names(), EdgeDirection.OUT).collect())
+        [('A', ['B', 'C']), ('B', []), ('C', [])]
+    """
 
     @abstractmethod
     def iterate_neighbors(self, vertex: Vertex, neighbors: Iterable[tuple[Edge, Vertex]]) -> Iterable[Any]:

@@ -29,6 +29,15 @@ class GraphGenerator(ABC):
 
     Args:
         env: the environment of the graph.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import CompleteGraph, GraphGenerator
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> isinstance(CompleteGraph(env, 3), GraphGenerator)
+        True
+        >>> CompleteGraph(env, 3).set_parallelism(2).generate().number_of_edges()
+        6
     """
 
     _parallelism: int | None = None
@@ -102,6 +111,14 @@ class GridGraph(GraphGenerator):
 
     Args:
         env: the environment of the graph.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import GridGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = GridGraph(env).add_dimension(2, False).add_dimension(2, False).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (0, 2), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2)]
     """
 
     def __init__(self, env: StreamExecutionEnvironment) -> None:
@@ -137,6 +154,14 @@ class PathGraph(CountedGenerator):
     Args:
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import PathGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = PathGraph(env, 3).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (1, 0), (1, 2), (2, 1)]
     """
 
     def generate(self) -> Graph:
@@ -150,6 +175,14 @@ class CycleGraph(CountedGenerator):
     Args:
         env: the environment of the graph.
         vertex_count: the number of vertices, 3 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import CycleGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = CycleGraph(env, 3).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     """
 
     count_min = 3
@@ -165,6 +198,14 @@ class HypercubeGraph(GraphGenerator):
     Args:
         env: the environment of the graph.
         dimensions: the number of dimensions, 1 or more; the graph has `2 ** dimensions` vertices.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import HypercubeGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = HypercubeGraph(env, dimensions=2).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (0, 2), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2)]
     """
 
     def __init__(self, env: StreamExecutionEnvironment, dimensions: int) -> None:
@@ -196,6 +237,14 @@ class CirculantGraph(CountedGenerator):
     Args:
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import CirculantGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = CirculantGraph(env, 4).add_range(offset=1, length=1).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (0, 3), (1, 0), (1, 2), (2, 1), (2, 3), (3, 0), (3, 2)]
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_count: int) -> None:
@@ -237,6 +286,14 @@ class CompleteGraph(CountedGenerator):
     Args:
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import CompleteGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = CompleteGraph(env, 3).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     """
 
     def generate(self) -> Graph:
@@ -252,6 +309,14 @@ class EchoGraph(CountedGenerator):
         vertex_count: the number of vertices, 2 or more.
         vertex_degree: the number of neighbours of each vertex, 1 or more and less than `vertex_count`. One of the two
             numbers must be even, the other odd.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import EchoGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = EchoGraph(env, 4, vertex_degree=1).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 2), (1, 3), (2, 0), (3, 1)]
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_count: int, vertex_degree: int) -> None:
@@ -276,6 +341,14 @@ class EmptyGraph(CountedGenerator):
     Args:
         env: the environment of the graph.
         vertex_count: the number of vertices, 0 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import EmptyGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = EmptyGraph(env, 3).generate()
+        >>> graph.number_of_vertices(), graph.number_of_edges()
+        (3, 0)
     """
 
     count_min = 0
@@ -291,6 +364,14 @@ class SingletonEdgeGraph(GraphGenerator):
     Args:
         env: the environment of the graph.
         vertex_pair_count: the number of pairs, 1 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import SingletonEdgeGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = SingletonEdgeGraph(env, 2).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (1, 0), (2, 3), (3, 2)]
     """
 
     def __init__(self, env: StreamExecutionEnvironment, vertex_pair_count: int) -> None:
@@ -308,6 +389,14 @@ class StarGraph(CountedGenerator):
     Args:
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import StarGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = StarGraph(env, 3).generate()
+        >>> sorted(graph.get_edge_ids().collect())
+        [(0, 1), (0, 2), (1, 0), (2, 0)]
     """
 
     def generate(self) -> Graph:
@@ -351,6 +440,14 @@ class RMatGraph(GraphGenerator):
         seed: the seed of the random numbers, 0 or more.
         vertex_count: the upper bound of ids, exclusive; 1 or more.
         edge_count: the number of edges, 1 or more.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly.generator import RMatGraph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = RMatGraph(env, seed=1, vertex_count=8, edge_count=20).generate()
+        >>> graph.number_of_edges()
+        20
     """
 
     def __init__(self, env: StreamExecutionEnvironment, seed: int, vertex_count: int, edge_count: int) -> None:

@@ -139,6 +139,14 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
 
     Each method returns a new graph or a stream, and nothing runs until a job reads it. Methods that return a number or
     a bool run a job. An undirected graph has each edge in both directions, see `get_undirected`.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Edge, Graph
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([Edge("A", "B", 4.0), Edge("A", "C", 1.0)], env)
+        >>> graph.number_of_vertices(), sorted(graph.out_degrees().collect())
+        (3, [('A', 2), ('B', 0), ('C', 0)])
     """
 
     @staticmethod
@@ -158,6 +166,11 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
 
         Raises:
             ValueError: if both vertices and an initializer are given.
+
+        Example:
+            >>> ages = Graph.from_collection([("A", "B")], env, vertices=[("A", 30), ("B", 40)])
+            >>> sorted(ages.get_vertices().collect())
+            [Vertex(id='A', value=30), Vertex(id='B', value=40)]
         """
         vertex_stream = (
             None if vertices is None else context.from_collection([base.Vertex(*vertex) for vertex in vertices])
@@ -206,7 +219,14 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
     # --- algorithms --------------------------------------------------------------------------------------------------
 
     def run(self, algorithm: base.GraphAlgorithm[T] | base.GraphAnalytic[T]) -> Any:
-        """Run an algorithm and return its result, a graph or a stream. Return an analytic itself, to `execute`."""
+        """Run an algorithm and return its result, a graph or a stream. Return an analytic itself, to `execute`.
+
+        Example:
+            >>> from penstock.gelly.library import ConnectedComponents
+            >>> numbered = Graph.from_collection([(1, 2), (8, 9)], env, vertex_value_initializer=int)
+            >>> sorted(map(tuple, numbered.run(ConnectedComponents(10)).collect()))
+            [(1, 1), (2, 1), (8, 8), (9, 8)]
+        """
         return base.run_algorithm(algorithm, self)
 
     def validate(self, validator: base.GraphValidator) -> bool:
@@ -254,7 +274,16 @@ def _edge_without_value(record: Any) -> base.Edge:
 
 
 class InvalidVertexIdsValidator(base.GraphValidator):
-    """Checks that both ends of every edge are vertices of the graph."""
+    """Checks that both ends of every edge are vertices of the graph.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph, InvalidVertexIdsValidator
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([("A", "B")], env, vertices=[("A", 1)])
+        >>> graph.validate(InvalidVertexIdsValidator())
+        False
+    """
 
     def validate(self, graph: base.GraphBase) -> bool:
         """Return whether the graph is valid. Runs a job."""

@@ -26,7 +26,14 @@ from penstock.runtime.operators.base import UserCodeError
 
 
 class Neighbor(NamedTuple):
-    """An edge as a gather function sees it: the value of the vertex at the other end, and the value of the edge."""
+    """An edge as a gather function sees it: the value of the vertex at the other end, and the value of the edge.
+
+    Example:
+        >>> from penstock.gelly.gsa import Neighbor
+        >>> neighbor = Neighbor(4.0, 1.5)
+        >>> neighbor.neighbor_value + neighbor.edge_value
+        5.5
+    """
 
     neighbor_value: Any
     edge_value: Any
@@ -41,7 +48,22 @@ class Neighbor(NamedTuple):
 
 
 class GatherFunction(SuperstepFunction, ABC):
-    """Computes a value for each edge whose neighbour is active."""
+    """Computes a value for each edge whose neighbour is active.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.gsa import GatherFunction
+        >>> class Length(GatherFunction):
+        ...     def gather(self, neighbor):
+        ...         return neighbor.neighbor_value + neighbor.edge_value
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> vertices = [(1, 0.0), (2, 99.0), (3, 99.0)]
+        >>> graph = Graph.from_collection([(1, 2, 4.0), (2, 3, 1.0)], env, vertices)
+        >>> far = graph.run_gather_sum_apply_iteration(Length(), min, min, 10)
+        >>> sorted(far.get_vertices_as_tuple2().collect())
+        [(1, 0.0), (2, 4.0), (3, 5.0)]
+    """
 
     @abstractmethod
     def gather(self, neighbor: Neighbor) -> Any:
@@ -49,7 +71,23 @@ class GatherFunction(SuperstepFunction, ABC):
 
 
 class SumFunction(SuperstepFunction, ABC):
-    """Combines two gathered values, in any order."""
+    """Combines two gathered values, in any order.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.gsa import SumFunction
+        >>> class Total(SumFunction):
+        ...     def sum(self, first, second):
+        ...         return first + second
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 3), (2, 3)], env, vertex_value_initializer=int)
+        >>> totals = graph.run_gather_sum_apply_iteration(
+        ...     lambda neighbor: neighbor.neighbor_value, Total(), lambda new, current: new, 1
+        ... )
+        >>> sorted(totals.get_vertices_as_tuple2().collect())
+        [(1, 1), (2, 2), (3, 3)]
+    """
 
     @abstractmethod
     def sum(self, first: Any, second: Any) -> Any:
@@ -57,7 +95,24 @@ class SumFunction(SuperstepFunction, ABC):
 
 
 class ApplyFunction(SuperstepFunction, ABC):
-    """Updates a vertex from the sum of its gathered values."""
+    """Updates a vertex from the sum of its gathered values.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.gsa import ApplyFunction
+        >>> class Less(ApplyFunction):
+        ...     def apply(self, new_value, current_value):
+        ...         if new_value < current_value:
+        ...             self.set_result(new_value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 3)], env, vertex_value_initializer=int)
+        >>> least = graph.run_gather_sum_apply_iteration(
+        ...     lambda neighbor: neighbor.neighbor_value, min, Less(), 10
+        ... )
+        >>> sorted(least.get_vertices_as_tuple2().collect())
+        [(1, 1), (2, 1), (3, 1)]
+    """
 
     _result: tuple[Any] | None = None
 
@@ -75,6 +130,20 @@ class GSAConfiguration(WithDirection):
 
     The direction selects the edges of an active vertex along which its value is gathered: by default its outgoing
     edges, so that vertices gather from the sources of their incoming edges.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly import EdgeDirection
+        >>> from penstock.gelly.gsa import GSAConfiguration
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env, vertex_value_initializer=int)
+        >>> configuration = GSAConfiguration().set_direction(EdgeDirection.IN)
+        >>> against = graph.run_gather_sum_apply_iteration(
+        ...     lambda neighbor: neighbor.neighbor_value, min, lambda new, current: new, 1, configuration
+        ... )
+        >>> sorted(against.get_vertices_as_tuple2().collect())
+        [(1, 2), (2, 2)]
     """
 
     functions = ("gather", "sum", "apply")

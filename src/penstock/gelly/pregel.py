@@ -28,7 +28,26 @@ from penstock.gelly.base import Edge, EdgeDirection, Vertex
 
 
 class ComputeFunction(supersteps.SuperstepFunction, ABC):
-    """Computes an active vertex in a superstep."""
+    """Computes an active vertex in a superstep.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.pregel import ComputeFunction
+        >>> class Nearest(ComputeFunction):
+        ...     def compute(self, vertex, messages):
+        ...         nearest = min(messages, default=vertex.value)
+        ...         if self.get_superstep_number() == 1 or nearest < vertex.value:
+        ...             self.set_new_vertex_value(nearest)
+        ...             for edge in self.get_edges():
+        ...                 self.send_message_to(edge.target, nearest + edge.value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> vertices = [(1, 0.0), (2, 99.0), (3, 99.0)]
+        >>> graph = Graph.from_collection([(1, 2, 4.0), (2, 3, 1.0)], env, vertices)
+        >>> far = graph.run_vertex_centric_iteration(Nearest(), None, 10)
+        >>> sorted(far.get_vertices_as_tuple2().collect())
+        [(1, 0.0), (2, 4.0), (3, 5.0)]
+    """
 
     _edges: list[Edge]
     _new_value: tuple[Any] | None = None
@@ -64,7 +83,26 @@ class ComputeFunction(supersteps.SuperstepFunction, ABC):
 
 
 class MessageCombiner(ABC):
-    """Combines the messages to a vertex into one, before they are sent and after they arrive."""
+    """Combines the messages to a vertex into one, before they are sent and after they arrive.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.pregel import MessageCombiner
+        >>> class Least(MessageCombiner):
+        ...     def combine_messages(self, messages):
+        ...         self.send_combined_message(min(messages))
+        >>> def compute(function, vertex, messages):
+        ...     if function.get_superstep_number() == 1:
+        ...         function.send_message_to_all_neighbors(vertex.value)
+        ...     else:
+        ...         function.set_new_vertex_value(sum(messages))
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 3), (2, 3)], env, vertex_value_initializer=int)
+        >>> sums = graph.run_vertex_centric_iteration(compute, Least(), 10)
+        >>> sorted(sums.get_vertices_as_tuple2().collect())
+        [(1, 1), (2, 2), (3, 1)]
+    """
 
     _combined: list[Any]
 
@@ -78,7 +116,21 @@ class MessageCombiner(ABC):
 
 
 class VertexCentricConfiguration(supersteps.IterationConfiguration):
-    """Settings of a vertex-centric iteration."""
+    """Settings of a vertex-centric iteration.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.pregel import VertexCentricConfiguration
+        >>> def compute(function, vertex, messages):
+        ...     function.set_new_vertex_value(function.get_number_of_vertices())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env)
+        >>> configuration = VertexCentricConfiguration().set_opt_num_vertices(True)
+        >>> counted = graph.run_vertex_centric_iteration(compute, None, 1, configuration)
+        >>> sorted(counted.get_vertices_as_tuple2().collect())
+        [(1, 2), (2, 2)]
+    """
 
     functions = ("compute",)
 

@@ -44,7 +44,28 @@ class _WithDegrees(SuperstepFunction):
 
 
 class ScatterFunction(_WithDegrees, ABC):
-    """Sends the messages of an active vertex."""
+    """Sends the messages of an active vertex.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.spargel import GatherFunction, ScatterFunction
+        >>> class Tell(ScatterFunction):
+        ...     def send_messages(self, vertex):
+        ...         for edge in self.get_edges():
+        ...             self.send_message_to(edge.target, vertex.value + edge.value)
+        >>> class Take(GatherFunction):
+        ...     def update_vertex(self, vertex, in_messages):
+        ...         nearest = min(in_messages)
+        ...         if nearest < vertex.value:
+        ...             self.set_new_vertex_value(nearest)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> vertices = [(1, 0.0), (2, 99.0), (3, 99.0)]
+        >>> graph = Graph.from_collection([(1, 2, 4.0), (2, 3, 1.0)], env, vertices)
+        >>> far = graph.run_scatter_gather_iteration(Tell(), Take(), 10)
+        >>> sorted(far.get_vertices_as_tuple2().collect())
+        [(1, 0.0), (2, 4.0), (3, 5.0)]
+    """
 
     #: (the edge, the id at its other end)
     _neighbours: list[tuple[Edge, Any]]
@@ -70,7 +91,23 @@ class ScatterFunction(_WithDegrees, ABC):
 
 
 class GatherFunction(_WithDegrees, ABC):
-    """Updates a vertex from the messages that it received."""
+    """Updates a vertex from the messages that it received.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.spargel import GatherFunction
+        >>> class Sum(GatherFunction):
+        ...     def update_vertex(self, vertex, in_messages):
+        ...         self.set_new_vertex_value(sum(in_messages))
+        >>> def tell(function, vertex):
+        ...     function.send_message_to_all_neighbors(vertex.value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 3), (2, 3)], env, vertex_value_initializer=int)
+        >>> sums = graph.run_scatter_gather_iteration(tell, Sum(), 1)
+        >>> sorted(sums.get_vertices_as_tuple2().collect())
+        [(1, 1), (2, 2), (3, 3)]
+    """
 
     _new_value: tuple[Any] | None = None
 
@@ -90,7 +127,24 @@ class GatherFunction(_WithDegrees, ABC):
 
 
 class ScatterGatherConfiguration(WithDirection):
-    """Settings of a scatter-gather iteration."""
+    """Settings of a scatter-gather iteration.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly import EdgeDirection
+        >>> from penstock.gelly.spargel import ScatterGatherConfiguration
+        >>> def tell(function, vertex):
+        ...     function.send_message_to_all_neighbors(vertex.value)
+        >>> def take(function, vertex, messages):
+        ...     function.set_new_vertex_value(max(messages))
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2)], env, vertex_value_initializer=int)
+        >>> configuration = ScatterGatherConfiguration().set_direction(EdgeDirection.IN)
+        >>> against = graph.run_scatter_gather_iteration(tell, take, 1, configuration)
+        >>> sorted(against.get_vertices_as_tuple2().collect())
+        [(1, 2), (2, 2)]
+    """
 
     functions = ("scatter", "gather")
 

@@ -254,7 +254,14 @@ class SplitEnumerator(ABC, Generic[SplitT]):
 
 
 class Source(ABC, Generic[T, SplitT]):
-    """A stream of records from outside. Instances are pickled into the job, so they hold descriptions, not handles."""
+    """A stream of records from outside. Instances are pickled into the job, so they hold descriptions, not handles.
+
+    Example:
+        >>> from penstock.datastream.connectors import NumberSequenceSource, Source
+        >>> source = NumberSequenceSource(1, 3)
+        >>> isinstance(source, Source), source.boundedness.name, source.max_parallelism()
+        (True, 'BOUNDED', None)
+    """
 
     #: Whether recorded positions can be read again (J), which exactly-once state relies on.
     replayable: bool = True
@@ -460,7 +467,28 @@ class CommitLog(ABC):
 
 
 class Sink(ABC, Generic[T]):
-    """A destination of records. Instances are pickled into the job, so they hold descriptions, not handles."""
+    """A destination of records. Instances are pickled into the job, so they hold descriptions, not handles.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import Sink
+        >>> from penstock.runtime.connector import SinkWriter
+        >>> class Lines(SinkWriter):
+        ...     def write_batch(self, values, timestamps):
+        ...         with open("lines.txt", "a") as file:
+        ...             file.writelines(values)
+        ...     def flush(self, end_of_input):
+        ...         pass
+        >>> class LinesSink(Sink):
+        ...     def create_writer(self, context):
+        ...         return Lines()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements("tea").sink_to(LinesSink())
+        >>> result = env.execute()
+        >>> Path("lines.txt").read_text()
+        'tea'
+    """
 
     #: Whether one committer, in one call, commits everything that the writers of all subtasks prepared for a
     #: checkpoint.

@@ -67,6 +67,20 @@ class ReadOnlyBroadcastState(Generic[K, V]):
     """A broadcast state as seen by the side that is not broadcast: writing raises `StateError`.
 
     Its values are shared with the state and must not be changed in place: other subtasks would not see the change.
+
+    Example:
+        >>> from penstock.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> PRICES = MapStateDescriptor("prices")
+        >>> class Known(BroadcastProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield ctx.get_broadcast_state(PRICES).contains(value)
+        ...     def process_broadcast_element(self, value, ctx):
+        ...         ctx.get_broadcast_state(PRICES).put(*value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_elements(("tea", 2)).broadcast(PRICES)
+        >>> env.from_elements("milk").connect(prices).process(Known()).collect()
+        [False]
     """
 
     __slots__ = ("_entries", "_name")
@@ -151,6 +165,22 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
     """A broadcast state as seen by the broadcast side.
 
     Its writer must do the same in every subtask: see `BroadcastProcessFunction`.
+
+    Example:
+        >>> from penstock.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> PRICES = MapStateDescriptor("prices")
+        >>> class Prices(BroadcastProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         pass
+        ...     def process_broadcast_element(self, value, ctx):
+        ...         prices = ctx.get_broadcast_state(PRICES)
+        ...         prices.put(*value)
+        ...         yield dict(prices.items())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_elements(("tea", 2)).broadcast(PRICES)
+        >>> env.from_elements("milk").connect(prices).process(Prices()).collect()
+        [{'tea': 2}]
     """
 
     __slots__ = ("_change",)
@@ -237,7 +267,27 @@ COMMITTABLE_MODE: Final = "committable"
 
 
 class OperatorListState(Generic[T]):
-    """A list of picklable items of one subtask."""
+    """A list of picklable items of one subtask.
+
+    Example:
+        >>> from penstock.datastream import CheckpointedFunction, MapFunction
+        >>> from penstock.datastream.state import ListStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class LastWord(MapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context):
+        ...         store = context.get_operator_state_store()
+        ...         self.last = store.get_list_state(ListStateDescriptor("last"))
+        ...     def snapshot_state(self, context):
+        ...         pass
+        ...     def map(self, value):
+        ...         before = self.last.get()
+        ...         self.last.update([value])
+        ...         return before
+        >>> with harness_for(LastWord()) as harness:
+        ...     harness.process_batch(["tea", "milk"])
+        ...     harness.values
+        [[], ['tea']]
+    """
 
     def __init__(self, name: str, mode: str) -> None:
         self.name = name
@@ -340,6 +390,24 @@ class OperatorStateStore:
 
     Each method returns the restored state, or an empty one; every call returns the same object. All raise `StateError`
     if the name belongs to a state with another redistribution mode.
+
+    Example:
+        >>> from penstock.datastream import CheckpointedFunction, MapFunction
+        >>> from penstock.datastream.state import ListStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class Seen(MapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context):
+        ...         store = context.get_operator_state_store()
+        ...         self.seen = store.get_list_state(ListStateDescriptor("seen"))
+        ...     def snapshot_state(self, context):
+        ...         pass
+        ...     def map(self, value):
+        ...         self.seen.add(value)
+        ...         return self.seen.get()
+        >>> with harness_for(Seen()) as harness:
+        ...     harness.process_batch(["tea", "milk"])
+        ...     harness.values
+        [['tea'], ['tea', 'milk']]
     """
 
     def __init__(self, backend: OperatorStateBackend) -> None:

@@ -37,6 +37,14 @@ class StateDescriptor:
     Attributes:
         kind: value, list, map, reducing or aggregating.
         ttl_config: when entries expire; None if they never do.
+
+    Example:
+        >>> from penstock.common import Time, Types
+        >>> from penstock.datastream.state import StateTtlConfig, ValueStateDescriptor
+        >>> descriptor = ValueStateDescriptor("count", Types.LONG())
+        >>> descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+        >>> descriptor.get_name(), descriptor.get_type_info(), descriptor.ttl_config.get_ttl()
+        ('count', Types.LONG(), Time(3600000))
     """
 
     kind = "value"
@@ -75,14 +83,28 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """One value for each key."""
+    """One value for each key.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> ValueStateDescriptor("count", Types.LONG()).get_name()
+        'count'
+    """
 
     def __init__(self, name: str, value_type_info: TypeInformation | None = None) -> None:
         super().__init__(name, value_type_info)
 
 
 class ListStateDescriptor(StateDescriptor):
-    """A list for each key."""
+    """A list for each key.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> from penstock.datastream.state import ListStateDescriptor
+        >>> ListStateDescriptor("words", Types.STRING()).get_type_info()
+        Types.STRING()
+    """
 
     kind = "list"
 
@@ -91,7 +113,14 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """A map for each key."""
+    """A map for each key.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> MapStateDescriptor("cups", Types.STRING(), Types.INT()).get_type_info()
+        Types.INT()
+    """
 
     kind = "map"
 
@@ -103,7 +132,15 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """One value for each key, into which a reduce function folds added values."""
+    """One value for each key, into which a reduce function folds added values.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> from penstock.datastream.state import ReducingStateDescriptor
+        >>> total = ReducingStateDescriptor("total", lambda one, other: one + other, Types.LONG())
+        >>> total.get_reduce_function()(1, 2)
+        3
+    """
 
     kind = "reducing"
 
@@ -118,7 +155,21 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """One accumulator for each key, to which an aggregate function adds values."""
+    """One accumulator for each key, to which an aggregate function adds values.
+
+    Example:
+        >>> from penstock.datastream import AggregateFunction
+        >>> from penstock.datastream.state import AggregatingStateDescriptor
+        >>> class Total(AggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return 0
+        ...     def add(self, value, accumulator):
+        ...         return accumulator + value
+        ...     def get_result(self, accumulator):
+        ...         return accumulator
+        >>> AggregatingStateDescriptor("total", Total()).get_agg_function().add(2, 3)
+        5
+    """
 
     kind = "aggregating"
 
@@ -186,6 +237,12 @@ class StateView(Collection[ITEM]):
 
     Supports `len` and `in`. On RocksDB, a large map stays on disk, and each pass and each `len` reads it. All passes
     have the same, otherwise unspecified order.
+
+    Example:
+        >>> from penstock.datastream.state import StateView
+        >>> view = StateView(["tea", "rum"])
+        >>> len(view), "tea" in view, list(view)
+        (2, True, ['tea', 'rum'])
     """
 
     __slots__ = ("_items",)
@@ -214,7 +271,13 @@ class StateView(Collection[ITEM]):
 
 
 class State:
-    """Base class of keyed states."""
+    """Base class of keyed states.
+
+    Example:
+        >>> from penstock.datastream.state import MapState, State, ValueState
+        >>> issubclass(ValueState, State), issubclass(MapState, State)
+        (True, True)
+    """
 
     __slots__ = ("_backend", "_changed", "_entries", "_table")
 
@@ -239,16 +302,55 @@ class State:
 
 
 class ValueState(State, Generic[T]):
-    """One value per key."""
+    """One value per key.
+
+    Example:
+        >>> from penstock.datastream import KeyedProcessFunction
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class Count(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+        ...     def process_element(self, value, ctx):
+        ...         self.count.update((self.count.value() or 0) + 1)
+        ...         yield ctx.get_current_key(), self.count.value()
+        >>> with harness_for(Count(), lambda word: word) as harness:
+        ...     harness.process_batch(["tea", "rum", "tea"])
+        ...     harness.values
+        [('tea', 1), ('rum', 1), ('tea', 2)]
+    """
 
     __slots__ = ()
 
     def value(self) -> T | None:
-        """Return the current key's value, or None."""
+        """Return the current key's value, or None.
+
+        Example:
+            >>> class IsFirst(Count):
+            ...     def process_element(self, value, ctx):
+            ...         yield self.count.value() is None
+            ...         self.count.update(1)
+            >>> with harness_for(IsFirst(), lambda word: word) as harness:
+            ...     harness.process_batch(["tea", "rum", "tea"])
+            ...     harness.values
+            [True, True, False]
+        """
         return self._entries.get(self._backend.current_key)
 
     def update(self, value: T | None) -> None:
-        """Store the current key's value; None clears it."""
+        """Store the current key's value; None clears it.
+
+        Example:
+            >>> class Reset(Count):
+            ...     def process_element(self, value, ctx):
+            ...         self.count.update(len(value))
+            ...         self.count.update(None)
+            ...         yield self.count.value()
+            >>> with harness_for(Reset(), lambda word: word) as harness:
+            ...     harness.process("tea")
+            ...     harness.values
+            [None]
+        """
         if value is None:
             self.clear()
             return
@@ -259,7 +361,15 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, ABC, Generic[IN, OUT]):
-    """A state that collects added values and returns a result: list, reducing and aggregating state."""
+    """A state that collects added values and returns a result: list, reducing and aggregating state.
+
+    Example:
+        >>> from penstock.datastream.state import AppendingState, ListState, ReducingState, ValueState
+        >>> issubclass(ListState, AppendingState), issubclass(ReducingState, AppendingState)
+        (True, True)
+        >>> issubclass(ValueState, AppendingState)
+        False
+    """
 
     __slots__ = ()
 
@@ -273,18 +383,51 @@ class AppendingState(State, ABC, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """A state whose contents for two keys, or of two windows, can be merged."""
+    """A state whose contents for two keys, or of two windows, can be merged.
+
+    Example:
+        >>> from penstock.datastream.state import ListState, MapState, MergingState
+        >>> issubclass(ListState, MergingState), issubclass(MapState, MergingState)
+        (True, False)
+    """
 
     __slots__ = ()
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """A list per key."""
+    """A list per key.
+
+    Example:
+        >>> from penstock.datastream import KeyedProcessFunction
+        >>> from penstock.datastream.state import ListStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class Words(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.words = runtime_context.get_list_state(ListStateDescriptor("words"))
+        ...     def process_element(self, value, ctx):
+        ...         self.words.add(value)
+        ...         yield self.words.get()
+        >>> with harness_for(Words(), len) as harness:
+        ...     harness.process_batch(["tea", "milk", "rum"])
+        ...     harness.values
+        [['tea'], ['milk'], ['tea', 'rum']]
+    """
 
     __slots__ = ()
 
     def get(self) -> list[T]:
-        """Return the current key's items, oldest first, in a new list that the caller owns."""
+        """Return the current key's items, oldest first, in a new list that the caller owns.
+
+        Example:
+            >>> class Pairs(Words):
+            ...     def process_element(self, value, ctx):
+            ...         yield from ((word, value) for word in self.words.get())
+            ...         self.words.add(value)
+            >>> with harness_for(Pairs(), len) as harness:
+            ...     harness.process_batch(["tea", "rum"])
+            ...     harness.values
+            [('tea', 'rum')]
+        """
         return list(self._entries.get(self._backend.current_key, ()))
 
     def add(self, value: T) -> None:
@@ -308,7 +451,18 @@ class ListState(MergingState[T, Iterable[T]]):
             self._entries.setdefault(key, []).extend(values)
 
     def update(self, values: Iterable[T]) -> None:
-        """Replace the items; an empty list clears the state."""
+        """Replace the items; an empty list clears the state.
+
+        Example:
+            >>> class LastTwo(Words):
+            ...     def process_element(self, value, ctx):
+            ...         self.words.update([*self.words.get(), value][-2:])
+            ...         yield self.words.get()
+            >>> with harness_for(LastTwo(), len) as harness:
+            ...     harness.process_batch(["tea", "rum", "gin"])
+            ...     harness.values[-1]
+            ['rum', 'gin']
+        """
         values = list(values)
         if values:
             key = self._backend.current_key
@@ -326,7 +480,24 @@ class ListState(MergingState[T, Iterable[T]]):
 
 
 class MapState(State, Generic[K, V]):
-    """A map per key."""
+    """A map per key.
+
+    Example:
+        >>> from penstock.datastream import KeyedProcessFunction
+        >>> from penstock.datastream.state import MapStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class Cups(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.cups = runtime_context.get_map_state(MapStateDescriptor("cups"))
+        ...     def process_element(self, value, ctx):
+        ...         drink, count = value
+        ...         self.cups.put(drink, (self.cups.get(drink) or 0) + count)
+        ...         yield dict(self.cups.items())
+        >>> with harness_for(Cups(), lambda cup: "the one key") as harness:
+        ...     harness.process_batch([("tea", 2), ("rum", 1), ("tea", 3)])
+        ...     harness.values[-1]
+        {'tea': 5, 'rum': 1}
+    """
 
     __slots__ = ()
 
@@ -335,7 +506,18 @@ class MapState(State, Generic[K, V]):
         return mapping
 
     def get(self, key: K) -> V | None:
-        """Return the value under `key`, or None."""
+        """Return the value under `key`, or None.
+
+        Example:
+            >>> class Before(Cups):
+            ...     def process_element(self, value, ctx):
+            ...         yield self.cups.get(value[0])
+            ...         self.cups.put(*value)
+            >>> with harness_for(Before(), lambda cup: "the one key") as harness:
+            ...     harness.process_batch([("tea", 2), ("tea", 3)])
+            ...     harness.values
+            [None, 2]
+        """
         return self._map().get(key)
 
     def put(self, key: K, value: V) -> None:
@@ -371,7 +553,18 @@ class MapState(State, Generic[K, V]):
         return key in self._map()
 
     def items(self) -> StateView[tuple[K, V]]:
-        """Return all pairs as of now; the map may change while they are read."""
+        """Return all pairs as of now; the map may change while they are read.
+
+        Example:
+            >>> class Most(Cups):
+            ...     def process_element(self, value, ctx):
+            ...         self.cups.put(*value)
+            ...         yield max(self.cups.items(), key=lambda pair: pair[1])
+            >>> with harness_for(Most(), lambda cup: "the one key") as harness:
+            ...     harness.process_batch([("tea", 2), ("rum", 1)])
+            ...     harness.values
+            [('tea', 2), ('tea', 2)]
+        """
         return StateView(list(self._map().items()))
 
     def keys(self) -> StateView[K]:
@@ -411,7 +604,24 @@ class MapState(State, Generic[K, V]):
 
 
 class ReducingState(MergingState[T, T | None]):
-    """One value per key, into which added values are folded."""
+    """One value per key, into which added values are folded.
+
+    Example:
+        >>> from penstock.datastream import KeyedProcessFunction
+        >>> from penstock.datastream.state import ReducingStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class Total(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         descriptor = ReducingStateDescriptor("total", lambda one, other: one + other)
+        ...         self.total = runtime_context.get_reducing_state(descriptor)
+        ...     def process_element(self, value, ctx):
+        ...         self.total.add(value)
+        ...         yield self.total.get()
+        >>> with harness_for(Total(), lambda number: "the one key") as harness:
+        ...     harness.process_batch([1, 2, 3])
+        ...     harness.values
+        [1, 3, 6]
+    """
 
     __slots__ = ("_reduce",)
 
@@ -433,7 +643,31 @@ class ReducingState(MergingState[T, T | None]):
 
 
 class AggregatingState(MergingState[T, V | None], Generic[T, V]):
-    """One accumulator per key; `get` returns the aggregate function's result."""
+    """One accumulator per key; `get` returns the aggregate function's result.
+
+    Example:
+        >>> from penstock.datastream import AggregateFunction, KeyedProcessFunction
+        >>> from penstock.datastream.state import AggregatingStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class Mean(AggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return 0, 0
+        ...     def add(self, value, accumulator):
+        ...         return accumulator[0] + value, accumulator[1] + 1
+        ...     def get_result(self, accumulator):
+        ...         return accumulator[0] / accumulator[1]
+        >>> class RunningMean(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         descriptor = AggregatingStateDescriptor("mean", Mean())
+        ...         self.mean = runtime_context.get_aggregating_state(descriptor)
+        ...     def process_element(self, value, ctx):
+        ...         self.mean.add(value)
+        ...         yield self.mean.get()
+        >>> with harness_for(RunningMean(), lambda number: "the one key") as harness:
+        ...     harness.process_batch([1, 2])
+        ...     harness.values
+        [1.0, 1.5]
+    """
 
     __slots__ = ("_function",)
 

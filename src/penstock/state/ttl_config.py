@@ -153,6 +153,14 @@ class StateTtlConfig:
 
     Raises:
         ValueError: if `ttl` is not positive.
+
+    Example:
+        >>> from penstock.common import Time
+        >>> from penstock.datastream.state import StateTtlConfig, ValueStateDescriptor
+        >>> an_hour = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
+        >>> ValueStateDescriptor("last").enable_time_to_live(an_hour)
+        >>> an_hour.get_ttl().to_milliseconds()
+        3600000
     """
 
     UpdateType = _UpdateType

@@ -377,6 +377,16 @@ class StateListing:
         files: the number of its files or inline pieces.
         size_bytes: their total size (bytes).
         items: the number of items of an operator state; None for keyed state, which would have to be read.
+
+    Example:
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.state_processor import SavepointReader, SavepointWriter
+        >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
+        ...     "counter", ValueStateDescriptor("count"), [{"key": "ann", "value": 10}]
+        ... )
+        >>> (state,) = SavepointReader.read(writer.write("savepoint")).operator("counter").states
+        >>> state.name, state.mode, state.subtasks
+        ('count', 'keyed', 1)
     """
 
     name: str
@@ -402,6 +412,16 @@ class OperatorListing:
         enumerator_bytes: the size of its split enumerator's state for a source; None otherwise.
         native_bytes: the size of keyed state in a backend's own files, which only a job can read; 0 in savepoints.
         states: its keyed states, then its operator states, each sorted by name.
+
+    Example:
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.state_processor import SavepointReader, SavepointWriter
+        >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
+        ...     "counter", ValueStateDescriptor("count"), [{"key": "ann", "value": 10}]
+        ... )
+        >>> (operator,) = SavepointReader.read(writer.write("savepoint")).operators
+        >>> operator.uid, operator.parallelism, operator.max_parallelism
+        ('counter', 1, 128)
     """
 
     uid: str | None

@@ -89,6 +89,16 @@ def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
     Raises:
         CheckpointError: if `path` holds no complete savepoint or checkpoint, or `target` is not empty.
         ConfigurationError: if the key is missing or too short.
+
+    Example:
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.state_processor import SavepointWriter, sign_savepoint
+        >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
+        ...     "counter", ValueStateDescriptor("count"), [{"key": "ann", "value": 10}]
+        ... )
+        >>> path = sign_savepoint(writer.write("savepoint"), "signed", key="0123456789abcdef")
+        >>> path.endswith("signed")
+        True
     """
     secret = parse_signing_key(key if key is not None else default_configuration().read(SIGNING_KEY))
     if secret is None:
@@ -127,6 +137,17 @@ class SavepointReader:
     Reading unpickles the job's data, which runs code that the savepoint names: read only savepoints that you trust.
 
     Every `read_...` method raises `StateError` if the operator or state does not exist, and lists the existing ones.
+
+    Example:
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.state_processor import SavepointReader, SavepointWriter
+        >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
+        ...     "counter", ValueStateDescriptor("count"), [{"key": "ann", "value": 10}]
+        ... )
+        >>> reader = SavepointReader.read(writer.write("savepoint"))
+        >>> reader.read_value_state("counter", "count").to_pandas()
+           key  value
+        0  ann     10
     """
 
     def __init__(self, metadata: CheckpointMetadata) -> None:
@@ -139,6 +160,10 @@ class SavepointReader:
 
         Raises:
             CheckpointError: if the metadata is missing or damaged.
+
+        Example:
+            >>> SavepointReader.read("savepoint").is_savepoint
+            True
         """
         return cls(configured_store("", 0).load(str(path)))
 
@@ -188,7 +213,18 @@ class SavepointReader:
     def read_value_state(
         self, uid: str, name: str | StateDescriptor, key_type: Any = None, value_type: Any = None
     ) -> SavepointTable:
-        """Read a value state: key, value."""
+        """Read a value state: key, value.
+
+        Args:
+            uid: the operator's uid or operator id.
+            name: the state's name, or its descriptor.
+            key_type: the type of the keys; None to infer it.
+            value_type: the type of the values; None to infer it.
+
+        Example:
+            >>> list(reader.read_value_state("counter", "count", key_type=str, value_type=int))
+            [('ann', 10)]
+        """
         return self._keyed(uid, name, "value", value_layout, ("key", "value"), key_type, value_type)
 
     def read_list_state(

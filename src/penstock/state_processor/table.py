@@ -322,6 +322,16 @@ class SavepointTable:
     """The rows of a state; each method reads them again. `title` names the state in errors.
 
     Iteration yields each row as a tuple of its Python values.
+
+    Example:
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.state_processor import SavepointReader, SavepointWriter
+        >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
+        ...     "counter", ValueStateDescriptor("count"), [{"key": "ann", "value": 10}]
+        ... )
+        >>> table = SavepointReader.read(writer.write("savepoint")).read_value_state("counter", "count")
+        >>> table.column_names, table.count(), list(table)
+        (['key', 'value'], 1, [('ann', 10)])
     """
 
     def __init__(
@@ -442,6 +452,17 @@ def record_batches(
 def decode(data: bytes | None) -> Any:
     """Return the value of a cell of pickled bytes. This runs code that the bytes name: decode only bytes that you
     trust.
+
+    Example:
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.state_processor import PICKLED, SavepointReader, SavepointWriter, decode
+        >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
+        ...     "shop", ValueStateDescriptor("seen"), [{"key": "ann", "value": {"tea", "rum"}}]
+        ... )
+        >>> reader = SavepointReader.read(writer.write("savepoint"))
+        >>> seen = reader.read_value_state("shop", "seen", value_type=PICKLED).to_arrow()
+        >>> sorted(decode(seen["value"][0].as_py()))
+        ['rum', 'tea']
     """
     import pickle
 

@@ -62,6 +62,16 @@ class SavepointWriter:
     equal the result of the job's key selector: `"a"` and `("a",)` are different keys.
 
     All methods except `write` raise `StateError` at once if an operator or state is missing or already exists.
+
+    Example:
+        >>> from penstock.datastream.state import ValueStateDescriptor
+        >>> from penstock.state_processor import SavepointReader, SavepointWriter
+        >>> counts = [{"key": "ann", "value": 10}, {"key": "bob", "value": 20}]
+        >>> writer = SavepointWriter.new_savepoint()
+        >>> writer = writer.with_keyed_state("counter", ValueStateDescriptor("count"), counts)
+        >>> path = writer.write("savepoint")
+        >>> sorted(SavepointReader.read(path).read_value_state("counter", "count"))
+        [('ann', 10), ('bob', 20)]
     """
 
     def __init__(self, draft: SavepointDraft, base: CheckpointMetadata | None) -> None:
@@ -98,6 +108,13 @@ class SavepointWriter:
 
         Raises:
             CheckpointError: if the metadata is missing or damaged.
+
+        Example:
+            >>> changed = SavepointWriter.from_existing_savepoint(path)
+            >>> changed = changed.transform_state("counter", "count", lambda user, count: count * 100)
+            >>> path = changed.write("changed")
+            >>> sorted(SavepointReader.read(path).read_value_state("counter", "count"))
+            [('ann', 1000), ('bob', 2000)]
         """
         base = configured_store("", 0).load(str(path))
         known = {operator.max_parallelism for operator in base.operators} or {MAX_PARALLELISM.default_value()}

@@ -84,8 +84,20 @@ class CatalogMethods:
     def create_table(self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = False) -> bool:
         """Create a table in a catalog. Returns whether it did not exist before.
 
+        Args:
+            path: the table's path, such as `orders` or `database.orders`.
+            descriptor: its columns, connector and options.
+            ignoreIfExists: whether to do nothing if the table exists.
+
         Raises:
             ValidationError: if it exists, unless `ignoreIfExists` is set.
+
+        Example:
+            >>> from penstock.table import Schema, TableDescriptor
+            >>> columns = Schema.new_builder().column("n", "BIGINT").build()
+            >>> numbers = TableDescriptor.for_connector("datagen").schema(columns)
+            >>> t_env.create_table("numbers", numbers.option("number-of-rows", "3").build())
+            True
         """
         return self._create(path, descriptor, False, bool(ignoreIfExists))
 
@@ -140,6 +152,12 @@ class CatalogMethods:
         Raises:
             TypeError: if it was not created by `udf`, `udtf` or the like.
             ValidationError: if the name is taken.
+
+        Example:
+            >>> from penstock.table.udf import udf
+            >>> t_env.create_temporary_system_function("SHOUT", udf(lambda word: word + "!", result_type="STRING"))
+            >>> list(t_env.execute_sql("SELECT SHOUT(drink) FROM orders").collect())
+            [<Row('tea!')>, <Row('rum!')>]
         """
         define(function, name)
         self._session.functions.add_system(name, function)

@@ -10,7 +10,14 @@ __all__ = ["EnvironmentSettings"]
 
 
 class EnvironmentSettings:
-    """The settings of a table environment: streaming or batch, options, and the built-in catalog and database."""
+    """The settings of a table environment: streaming or batch, options, and the built-in catalog and database.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> settings = EnvironmentSettings.new_instance().with_built_in_database_name("shop").build()
+        >>> TableEnvironment.create(settings).get_current_database(), settings.is_streaming_mode()
+        ('shop', True)
+    """
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = Configuration(configuration)

@@ -8,7 +8,20 @@ __all__ = ["ExplainDetail"]
 
 
 class ExplainDetail(Enum):
-    """The parts that EXPLAIN shows besides the plans."""
+    """The parts that EXPLAIN shows besides the plans.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, ExplainDetail, TableEnvironment
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> print(t_env.explain_sql("SELECT 1 AS n", ExplainDetail.CHANGELOG_MODE))
+        == Abstract Syntax Tree ==
+        Project(select=[1 AS n])
+          Values(1 rows, fields=[])
+        <BLANKLINE>
+        == Streams ==
+        Project(select=[1 AS n], changelogMode=[I])
+          Values(1 rows, fields=[], changelogMode=[I])
+    """
 
     #: the estimated number of rows of each step
     ESTIMATED_COST = 0

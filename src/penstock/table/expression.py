@@ -41,6 +41,14 @@ class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collec
 
     Methods accept expressions wherever they accept values. An attribute that is not a method is a field of a row:
     `col("place").city`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.from_elements([("tea", 2), ("rum", 1)], ["drink", "cups"])
+        >>> list(orders.select(col("drink").upper_case, col("cups") * 2 > 3).execute().collect())
+        [<Row('TEA', True)>, <Row('RUM', False)>]
     """
 
     __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
@@ -51,17 +59,32 @@ class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collec
         return self.get(name)
 
     def alias(self, name: str, *extra_names: str) -> Expression:
-        """Name the expression and its column; a table function may have several names."""
+        """Name the expression and its column; a table function may have several names.
+
+        Example:
+            >>> orders.select((col("cups") * 2).alias("doubled")).get_resolved_schema().get_column_names()
+            ['doubled']
+        """
         return Expression(self._node, (name, *extra_names), self._is_descending)
 
     @property
     def asc(self) -> Expression:
-        """For `order_by`: in ascending order."""
+        """For `order_by`: in ascending order.
+
+        Example:
+            >>> orders.order_by(col("cups").asc).fetch(1).to_pandas()["drink"].tolist()
+            ['rum']
+        """
         return Expression(self._node, self._names, False)
 
     @property
     def desc(self) -> Expression:
-        """For `order_by`: in descending order."""
+        """For `order_by`: in descending order.
+
+        Example:
+            >>> orders.order_by(col("cups").desc).fetch(1).to_pandas()["drink"].tolist()
+            ['tea']
+        """
         return Expression(self._node, self._names, True)
 
     def as_argument(self, name: str) -> Expression:

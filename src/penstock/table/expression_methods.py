@@ -392,7 +392,15 @@ class Numbers(Operand):
         return self._called("LOG") if base is None else self._new(to_node(base))._called("LOG", self)
 
     def round(self, places: object) -> Self:
-        """Round to `places` decimal places."""
+        """Round to `places` decimal places.
+
+        Args:
+            places: the number of digits after the decimal point; a negative number rounds to tens, hundreds and so on.
+
+        Example:
+            >>> list(orders.select((col("cups") * 1.25).round(1)).execute().collect())
+            [<Row(2.5)>, <Row(1.3)>]
+        """
         return self._called("ROUND", places)
 
     def truncate(self, n: object = 0) -> Self:
@@ -424,13 +432,27 @@ class Texts(Operand):
     chr = Unary("CHR", "The character with this code.")
 
     def concat(self, other: object) -> Self:
-        """Concatenate another string to the string."""
+        """Concatenate another string to the string.
+
+        Example:
+            >>> list(orders.select(col("drink").concat("!")).execute().collect())
+            [<Row('tea!')>, <Row('rum!')>]
+        """
         return self._called("CONCAT", other)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def substring(self, begin_index: object, length: object | None = None) -> Self:
-        """Return the substring from a position, at most `length` characters if given."""
+        """Return the substring from a position, at most `length` characters if given.
+
+        Args:
+            begin_index: the position of the first character, counted from 1.
+            length: the number of characters; None for all up to the end.
+
+        Example:
+            >>> list(orders.select(col("drink").substring(1, 2)).execute().collect())
+            [<Row('te')>, <Row('ru')>]
+        """
         return self._called("SUBSTRING", begin_index, length)
 
     def substr(self, begin_index: object, length: object | None = None) -> Self:
@@ -467,7 +489,13 @@ class Texts(Operand):
     # --- form --------------------------------------------------------------------------------------------------------
 
     def trim(self, character: object | None = None) -> Self:
-        """Trim spaces, or these characters, at both ends."""
+        """Trim spaces, or these characters, at both ends.
+
+        Example:
+            >>> from penstock.table.expressions import lit
+            >>> list(orders.select(lit("  tea  ").trim()).limit(1).execute().collect())
+            [<Row('tea')>]
+        """
         return self._trimmed("BOTH", character)
 
     def trim_leading(self, character: object | None = None) -> Self:
@@ -506,7 +534,12 @@ class Texts(Operand):
         return self._called("REPEAT", n)
 
     def replace(self, search: object, replacement: object) -> Self:
-        """Replace all occurrences of a substring."""
+        """Replace all occurrences of a substring.
+
+        Example:
+            >>> list(orders.select(col("drink").replace("tea", "mate")).execute().collect())
+            [<Row('mate')>, <Row('rum')>]
+        """
         return self._called("REPLACE", search, replacement)
 
     def translate(self, from_str: object, to_str: object) -> Self:
@@ -524,7 +557,12 @@ class Texts(Operand):
     # --- search ------------------------------------------------------------------------------------------------------
 
     def like(self, pattern: object, escape: object | None = None) -> Self:
-        """Return whether the string matches a pattern: `%` matches any characters and `_` matches one."""
+        """Return whether the string matches a pattern: `%` matches any characters and `_` matches one.
+
+        Example:
+            >>> list(orders.where(col("drink").like("t%")).execute().collect())
+            [<Row('tea', 2)>]
+        """
         return self._new(syntax.Like(self._node, to_node(pattern), None if escape is None else to_node(escape)))
 
     def similar(self, pattern: object) -> Self:

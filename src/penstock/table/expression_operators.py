@@ -113,17 +113,32 @@ class Operators(Operand):
     is_not_false = Test("IS NOT FALSE", "Whether the value is true or NULL.")
 
     def if_null(self, null_replacement: object) -> Self:
-        """Return the value, or a replacement if it is NULL."""
+        """Return the value, or a replacement if it is NULL.
+
+        Example:
+            >>> list(orders.select(col("drink").if_null("nothing")).execute().collect())
+            [<Row('tea')>, <Row('rum')>]
+        """
         return self._called("IFNULL", null_replacement)
 
     def then(self, if_true: object, if_false: object) -> Self:
-        """Return the first value if the condition is true, otherwise the second."""
+        """Return the first value if the condition is true, otherwise the second.
+
+        Example:
+            >>> list(orders.select((col("cups") > 1).then("many", "few")).execute().collect())
+            [<Row('many')>, <Row('few')>]
+        """
         return self._new(syntax.Case(None, ((self._node, to_node(if_true)),), to_node(if_false)))
 
     # --- one of several ----------------------------------------------------------------------------------------------
 
     def between(self, lower_bound: object, upper_bound: object) -> Self:
-        """Return whether the value is between two bounds (inclusive)."""
+        """Return whether the value is between two bounds (inclusive).
+
+        Example:
+            >>> list(orders.where(col("cups").between(2, 5)).execute().collect())
+            [<Row('tea', 2)>]
+        """
         return self._new(syntax.Between(self._node, to_node(lower_bound), to_node(upper_bound)))
 
     def not_between(self, lower_bound: object, upper_bound: object) -> Self:
@@ -131,7 +146,12 @@ class Operators(Operand):
         return self._new(syntax.Between(self._node, to_node(lower_bound), to_node(upper_bound), is_negated=True))
 
     def in_(self, first_element_or_table: object, *remaining_elements: object) -> Self:
-        """Return whether the value is one of these elements, or in a table of one column."""
+        """Return whether the value is one of these elements, or in a table of one column.
+
+        Example:
+            >>> list(orders.where(col("drink").in_("tea", "milk")).execute().collect())
+            [<Row('tea', 2)>]
+        """
         query = _to_query(first_element_or_table)
         if query is None:
             among = (first_element_or_table, *remaining_elements)
@@ -143,11 +163,23 @@ class Operators(Operand):
     # --- types -------------------------------------------------------------------------------------------------------
 
     def cast(self, data_type: DataType) -> Self:
-        """Cast to another type. A value that cannot be cast fails the job."""
+        """Cast to another type. A value that cannot be cast fails the job.
+
+        Example:
+            >>> from penstock.table import DataTypes
+            >>> list(orders.select(col("cups").cast(DataTypes.STRING())).execute().collect())
+            [<Row('2')>, <Row('1')>]
+        """
         return self._new(syntax.Cast(self._node, data_type))
 
     def try_cast(self, data_type: DataType) -> Self:
-        """Cast to another type, or to NULL if the value cannot be cast."""
+        """Cast to another type, or to NULL if the value cannot be cast.
+
+        Example:
+            >>> from penstock.table import DataTypes
+            >>> list(orders.select(col("drink").try_cast(DataTypes.INT())).execute().collect())
+            [<Row(None)>, <Row(None)>]
+        """
         return self._new(syntax.Cast(self._node, data_type, is_try=True))
 
 

@@ -102,12 +102,37 @@ __all__ = [
 
 
 def col(name: str) -> Expression:
-    """Return the column with this name; `*` for all columns."""
+    """Return the column with this name; `*` for all columns.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.from_elements([("tea", 2)], ["drink", "cups"])
+        >>> list(orders.select(col("drink").upper_case, col("cups") + 1).execute().collect())
+        [<Row('TEA', 3)>]
+    """
     return with_all_columns() if name == "*" else Expression(syntax.Reference((name,)))
 
 
 def lit(v: object, data_type: DataType | None = None) -> Expression:
-    """Return a value as a literal, of the given type or else of the type derived from the value."""
+    """Return a value as a literal, of the given type or else of the type derived from the value.
+
+    Args:
+        v: a plain value of Python, such as a number, a text or a datetime; None for NULL.
+        data_type: one of `DataTypes`; None derives it: int is INT or BIGINT, float DOUBLE, a text CHAR of its length.
+
+    Raises:
+        TypeError: if a value of this class cannot be a literal.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, lit
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> numbers = t_env.from_elements([(1,)], ["n"])
+        >>> list(numbers.select(lit(10) - col("n"), lit("tea")).execute().collect())
+        [<Row(9, 'tea')>]
+    """
     return Expression(to_literal(v, data_type))
 
 
@@ -117,7 +142,22 @@ def null_of(data_type: DataType) -> Expression:
 
 
 def call(f: str | UserDefinedFunctionWrapper, *args: object) -> Expression:
-    """Call a function: a built-in or registered one by its name, or one created by `udf` or `udtf`."""
+    """Call a function: a built-in or registered one by its name, or one created by `udf` or `udtf`.
+
+    Args:
+        f: the name, or the function itself.
+        args: the operands: expressions or plain values.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import call, col
+        >>> from penstock.table.udf import udf
+        >>> shout = udf(lambda word: word + "!", result_type="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> words = t_env.from_elements([("tea",)], ["word"])
+        >>> list(words.select(call(shout, col("word")), call("UPPER", col("word"))).execute().collect())
+        [<Row('tea!', 'TEA')>]
+    """
     if not isinstance(f, str):
         return check_wrapper(f)(*args)
     path = tuple(f.split("."))
@@ -166,7 +206,16 @@ def _column(column: object) -> syntax.Expression:
 
 
 def and_(predicate0: object, predicate1: object, *predicates: object) -> Expression:
-    """Return whether all conditions are true."""
+    """Return whether all conditions are true.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import and_, col
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> numbers = t_env.from_elements([(1,), (5,), (9,)], ["n"])
+        >>> list(numbers.where(and_(col("n") > 1, col("n") < 9)).execute().collect())
+        [<Row(5)>]
+    """
     return _chained("AND", (predicate0, predicate1, *predicates))
 
 
@@ -185,12 +234,30 @@ def not_(expression: object) -> Expression:
 
 
 def if_then_else(condition: object, if_true: object, if_false: object) -> Expression:
-    """Return the first value if a condition is true, else the second one."""
+    """Return the first value if a condition is true, else the second one.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, if_then_else
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> numbers = t_env.from_elements([(1,), (5,)], ["n"])
+        >>> list(numbers.select(if_then_else(col("n") > 3, "many", "few")).execute().collect())
+        [<Row('few')>, <Row('many')>]
+    """
     return Expression(to_node(condition)).then(if_true, if_false)
 
 
 def coalesce(*args: object) -> Expression:
-    """Return the first value that is not NULL."""
+    """Return the first value that is not NULL.
+
+    Example:
+        >>> from penstock.table import DataTypes, EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import coalesce, col, null_of
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> words = t_env.from_elements([("tea",)], ["word"])
+        >>> list(words.select(coalesce(null_of(DataTypes.STRING()), col("word"))).execute().collect())
+        [<Row('tea')>]
+    """
     return Expression(build_call("COALESCE", *args))
 
 

@@ -31,7 +31,17 @@ TableT = TypeVar("TableT", bound=Selectable)
 
 
 class GroupedTable(Generic[TableT]):
-    """A table with grouped rows. Created by `group_by`."""
+    """A table with grouped rows. Created by `group_by`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.from_elements([("tea", 2), ("rum", 1), ("tea", 3)], ["drink", "cups"])
+        >>> by_drink = orders.group_by(col("drink"))
+        >>> sorted(by_drink.select(col("drink"), col("cups").sum.alias("total")).to_pandas()["total"])
+        [1, 5]
+    """
 
     def __init__(self, table: TableT, keys: Sequence[object]) -> None:
         self._table = table
@@ -59,7 +69,22 @@ class GroupedTable(Generic[TableT]):
 
 
 class GroupWindowedTable(Generic[TableT]):
-    """A table with windowed rows. Created by `window`."""
+    """A table with windowed rows. Created by `window`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, lit
+        >>> from penstock.table.window import Tumble
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.sql_query("SELECT drink, PROCTIME() AS paid FROM (VALUES ('tea')) AS orders (drink)")
+        >>> minutes = orders.window(Tumble.over(lit(1).minutes).on(col("paid")).alias("w"))
+        >>> by_minute = minutes.group_by(col("w"))
+        >>> by_minute.select(col("w").start.alias("since"), col("drink").count.alias("n")).print_schema()
+        (
+          `since` TIMESTAMP(3) NOT NULL,
+          `n` BIGINT NOT NULL
+        )
+    """
 
     def __init__(self, table: TableT, window: GroupWindow) -> None:
         self._table = table
@@ -79,7 +104,23 @@ class GroupWindowedTable(Generic[TableT]):
 
 
 class WindowGroupedTable(Generic[TableT]):
-    """A table with rows grouped by window. Created by `window` and `group_by`."""
+    """A table with rows grouped by window. Created by `window` and `group_by`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, lit
+        >>> from penstock.table.window import Tumble
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.sql_query("SELECT drink, PROCTIME() AS paid FROM (VALUES ('tea')) AS orders (drink)")
+        >>> minutes = orders.window(Tumble.over(lit(1).minutes).on(col("paid")).alias("w"))
+        >>> grouped = minutes.group_by(col("w"), col("drink"))
+        >>> grouped.select(col("drink"), col("w").end, lit(1).count.alias("orders")).print_schema()
+        (
+          `drink` CHAR(3) NOT NULL,
+          `EXPR$0` TIMESTAMP(3) NOT NULL,
+          `orders` BIGINT NOT NULL
+        )
+    """
 
     def __init__(self, table: TableT, window: GroupWindow, keys: Sequence[Operand]) -> None:
         self._table = table
@@ -97,7 +138,18 @@ class WindowGroupedTable(Generic[TableT]):
 
 
 class OverWindowedTable(Generic[TableT]):
-    """A table with over windows. Created by `over_window`."""
+    """A table with over windows. Created by `over_window`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import UNBOUNDED_ROW, col
+        >>> from penstock.table.window import Over
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.sql_query("SELECT cups, PROCTIME() AS paid FROM (VALUES (2), (3)) AS orders (cups)")
+        >>> so_far = orders.over_window(Over.order_by(col("paid")).preceding(UNBOUNDED_ROW).alias("w"))
+        >>> so_far.select(col("cups").sum.over(col("w")).alias("total")).to_pandas()["total"].tolist()
+        [2, 5]
+    """
 
     def __init__(self, table: TableT, windows: Sequence[OverWindow]) -> None:
         self._table = table

@@ -26,7 +26,18 @@ __all__ = ["StatementSet"]
 
 
 class StatementSet:
-    """Collects INSERTs and runs all of them as one job. Created by `TableEnvironment.create_statement_set`."""
+    """Collects INSERTs and runs all of them as one job. Created by `TableEnvironment.create_statement_set`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> _ = t_env.execute_sql("CREATE TABLE shown (n BIGINT) WITH ('connector' = 'print')")
+        >>> statements = t_env.create_statement_set()
+        >>> _ = statements.add_insert_sql("INSERT INTO shown VALUES (1)")
+        >>> statements.add_insert("shown", t_env.from_elements([(2,)], ["n"])).execute().wait()
+        +I[1]
+        +I[2]
+    """
 
     def __init__(self, session: TableSession, attach: Callable[[Sequence[Write]], None] | None = None) -> None:
         self._session = session
@@ -38,6 +49,11 @@ class StatementSet:
 
         Raises:
             ValidationError: if the statement is not an INSERT, or cannot be planned.
+
+        Example:
+            >>> _ = statements.add_insert_sql("INSERT INTO shown VALUES (3)")
+            >>> statements.execute().wait()
+            +I[3]
         """
         statement = parse_statement(stmt)
         if not isinstance(statement, statements.Insert):
@@ -53,6 +69,11 @@ class StatementSet:
 
         Raises:
             ValidationError: if the target table does not exist, or its columns do not match.
+
+        Example:
+            >>> table = t_env.from_elements([(3,)], ["n"])
+            >>> statements.add_insert("shown", table).execute().wait()
+            +I[3]
         """
         where = target_path_or_descriptor
         path = parse_path(where) if isinstance(where, str) else anonymous_table(self._session, where)
@@ -81,6 +102,10 @@ class StatementSet:
 
         Raises:
             ValidationError: if the set has no INSERT.
+
+        Example:
+            >>> statements.add_insert_sql("INSERT INTO shown VALUES (3)").execute().wait()
+            +I[3]
         """
         return self._session.write(self._taken())
 

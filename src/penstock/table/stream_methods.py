@@ -141,6 +141,16 @@ class StreamMethods:
         Raises:
             ValidationError: for a column that the stream does not have.
             TypeError: if `data_stream` is not a stream.
+
+        Example:
+            >>> from penstock.common import Types
+            >>> from penstock.table.expressions import col
+            >>> pairs = env.from_collection([("tea", 2)], Types.TUPLE([Types.STRING(), Types.INT()]))
+            >>> t_env.from_data_stream(pairs, col("drink"), col("cups")).print_schema()
+            (
+              `drink` STRING,
+              `cups` INT NOT NULL
+            )
         """
         _check_stream(data_stream)
         given = list(fields_or_schema[0]) if _is_list(fields_or_schema) else list(fields_or_schema)
@@ -195,6 +205,11 @@ class StreamMethods:
 
         Raises:
             ValidationError: if the table is not append-only, or has several event-time attributes.
+
+        Example:
+            >>> orders = t_env.from_elements([("tea", 2)], ["drink", "cups"])
+            >>> t_env.to_data_stream(orders).map(lambda row: row.drink).collect()
+            ['tea']
         """
         return self._stream(stream_conversion.rows_target(_get_plan(table)))
 
@@ -213,6 +228,13 @@ class StreamMethods:
         Raises:
             ValidationError: if the table has changes that the stream does not accept, or other columns.
             UnsupportedError: if the primary key is not an upsert key of the query.
+
+        Example:
+            >>> from penstock.table.expressions import col
+            >>> total = t_env.from_elements([(2,), (3,)], ["cups"]).select(col("cups").sum.alias("total"))
+            >>> changes = t_env.to_changelog_stream(total).collect()
+            >>> [str(row) for row in changes]
+            ['+I[2]', '-U[2]', '+U[5]']
         """
         calls = self._session.manager.calls()
         return self._stream(stream_conversion.changelog_target(_get_plan(table), target_schema, changelog_mode, calls))

@@ -81,6 +81,20 @@ class Table:
 
     Fields are expressions such as `col("a") + 1`, or names of columns. In an f-string with SQL, a table becomes a name
     that refers to it.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.from_elements([("tea", 2), ("rum", 1), ("tea", 3)], ["drink", "cups"])
+        >>> orders.filter(col("cups") > 1).execute().print()
+        +----+--------------------------------+----------------------+
+        | op |                          drink |                 cups |
+        +----+--------------------------------+----------------------+
+        | +I |                            tea |                    2 |
+        | +I |                            tea |                    3 |
+        +----+--------------------------------+----------------------+
+        2 rows in set
     """
 
     def __init__(self, plan: Node, environment: TableEnvironmentLike) -> None:
@@ -109,7 +123,18 @@ class Table:
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def select(self, *fields: object) -> Table:
-        """Select these columns. Aggregates return one row."""
+        """Select these columns. Aggregates return one row.
+
+        Args:
+            fields: expressions, or names of columns.
+
+        Raises:
+            ValidationError: if a column does not exist, or an expression does not fit its operands.
+
+        Example:
+            >>> list(orders.select(col("drink"), (col("cups") * 2).alias("doubled")).execute().collect())
+            [<Row('tea', 4)>, <Row('rum', 2)>, <Row('tea', 6)>]
+        """
         return self._derive_table(self._plans.select(self._plan, fields))
 
     def alias(self, field: str, *fields: str) -> Table:
@@ -117,7 +142,12 @@ class Table:
         return self._derive_table(self._plans.renamed(self._plan, (field, *fields)))
 
     def add_columns(self, *fields: object) -> Table:
-        """Append columns. Raises `ValidationError` for a name that already exists."""
+        """Append columns. Raises `ValidationError` for a name that already exists.
+
+        Example:
+            >>> list(orders.add_columns((col("cups") > 1).alias("many")).limit(1).execute().collect())
+            [<Row('tea', 2, True)>]
+        """
         return self._derive_table(self._plans.added(self._plan, fields, replaces=False))
 
     def add_or_replace_columns(self, *fields: object) -> Table:
@@ -129,7 +159,15 @@ class Table:
         return self._derive_table(self._plans.columns_renamed(self._plan, fields))
 
     def drop_columns(self, *fields: object) -> Table:
-        """Drop these columns."""
+        """Drop these columns.
+
+        Raises:
+            ValidationError: if a column does not exist.
+
+        Example:
+            >>> orders.drop_columns(col("cups")).get_resolved_schema().get_column_names()
+            ['drink']
+        """
         return self._derive_table(self._plans.dropped(self._plan, fields))
 
     def map(self, func: Any) -> Table:
@@ -147,19 +185,55 @@ class Table:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def filter(self, predicate: object) -> Table:
-        """Keep the rows that satisfy a condition."""
+        """Keep the rows that satisfy a condition.
+
+        Args:
+            predicate: an expression of type BOOLEAN; rows for which it is NULL are dropped.
+
+        Raises:
+            ValidationError: if it is not a condition, or a column does not exist.
+
+        Example:
+            >>> list(orders.filter(col("cups") > 1).execute().collect())
+            [<Row('tea', 2)>, <Row('tea', 3)>]
+        """
         return self._derive_table(self._plans.filtered(self._plan, predicate))
 
     def where(self, predicate: object) -> Table:
-        """Keep the rows that satisfy a condition."""
+        """Keep the rows that satisfy a condition.
+
+        Args:
+            predicate: an expression of type BOOLEAN; rows for which it is NULL are dropped.
+
+        Raises:
+            ValidationError: if it is not a condition, or a column does not exist.
+
+        Example:
+            >>> list(orders.where(col("drink") == "rum").execute().collect())
+            [<Row('rum', 1)>]
+        """
         return self.filter(predicate)
 
     def distinct(self) -> Table:
-        """Remove duplicate rows."""
+        """Remove duplicate rows.
+
+        Example:
+            >>> list(orders.select(col("drink")).distinct().execute().collect())
+            [<Row('tea')>, <Row('rum')>]
+        """
         return self._derive_table(self._plans.distinct(self._plan))
 
     def order_by(self, *fields: object) -> Table:
-        """Sort the rows, ascending unless a field has `desc`. NULL is the least value."""
+        """Sort the rows, ascending unless a field has `desc`. NULL is the least value.
+
+        Args:
+            fields: expressions, or names of columns; the first one decides first. In a stream the first is a time
+                attribute, ascending, unless `fetch` limits the number of rows.
+
+        Example:
+            >>> orders.order_by(col("cups").desc).fetch(1).to_pandas()["cups"].tolist()
+            [3]
+        """
         return self._derive_table(self._plans.ordered(self._plan, fields))
 
     def offset(self, offset: int) -> Table:
@@ -171,13 +245,31 @@ class Table:
         return self._derive_table(self._plans.fetch(self._plan, fetch))
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
-        """Keep `fetch` rows after skipping the first `offset`."""
+        """Keep `fetch` rows after skipping the first `offset`.
+
+        Args:
+            fetch: the number of rows to keep, from 0 on.
+            offset: the number of rows to skip before them.
+
+        Raises:
+            ValidationError: if a number is negative.
+
+        Example:
+            >>> len(list(orders.limit(2).execute().collect()))
+            2
+        """
         return (self.offset(offset) if offset else self).fetch(fetch)
 
     # --- groups and windows ------------------------------------------------------------------------------------------
 
     def group_by(self, *fields: object) -> GroupedTable[Table]:
-        """Group the rows by these fields. `select` defines the output for each group."""
+        """Group the rows by these fields. `select` defines the output for each group.
+
+        Example:
+            >>> totals = orders.group_by(col("drink")).select(col("drink"), col("cups").sum.alias("total"))
+            >>> sorted(totals.to_pandas()["total"])
+            [1, 5]
+        """
         return GroupedTable(self, fields)
 
     def window(self, window: GroupWindow) -> GroupWindowedTable[Table]:
@@ -212,11 +304,24 @@ class Table:
 
         Raises:
             ValidationError: if both tables have a column of the same name.
+
+        Example:
+            >>> prices = t_env.from_elements([("tea", 4)], ["name", "price"])
+            >>> joined = orders.join(prices, col("drink") == col("name"))
+            >>> sorted(joined.select((col("cups") * col("price")).alias("paid")).to_pandas()["paid"])
+            [8, 12]
         """
         return self._joined(right, "INNER", join_predicate)
 
     def left_outer_join(self, right: Table, join_predicate: object | None = None) -> Table:
-        """Like `join`, plus the unmatched rows of this table, with NULL for the other table's columns."""
+        """Like `join`, plus the unmatched rows of this table, with NULL for the other table's columns.
+
+        Example:
+            >>> prices = t_env.from_elements([("tea", 4)], ["name", "price"])
+            >>> joined = orders.left_outer_join(prices, col("drink") == col("name"))
+            >>> joined.where(col("price").is_null).to_pandas()["drink"].tolist()
+            ['rum']
+        """
         return self._joined(right, "LEFT", join_predicate)
 
     def right_outer_join(self, right: Table, join_predicate: object) -> Table:
@@ -259,7 +364,15 @@ class Table:
         return self._combined(right, "UNION", False)
 
     def union_all(self, right: Table) -> Table:
-        """Return the rows of both tables, with duplicates."""
+        """Return the rows of both tables, with duplicates.
+
+        Raises:
+            ValidationError: if the columns of the tables do not match.
+
+        Example:
+            >>> len(list(orders.union_all(orders).execute().collect()))
+            6
+        """
         return self._combined(right, "UNION", True)
 
     def intersect(self, right: Table) -> Table:
@@ -284,7 +397,13 @@ class Table:
     # --- running -----------------------------------------------------------------------------------------------------
 
     def execute(self) -> Any:
-        """Start the query. The `TableResult` returns its rows to the client."""
+        """Start the query. The `TableResult` returns its rows to the client.
+
+        Example:
+            >>> with orders.execute().collect() as rows:
+            ...     print(next(rows))
+            +I[tea, 2]
+        """
         return self._environment._collect(self._plan)
 
     def insert_into(self, table_path_or_descriptor: Any, overwrite: bool = False) -> Any:
@@ -294,7 +413,25 @@ class Table:
         return self._environment._write(self._plan, where, overwrite)
 
     def execute_insert(self, table_path_or_descriptor: Any, overwrite: bool = False) -> Any:
-        """Start a job that writes the rows to a table. `overwrite`: whether they replace the existing rows."""
+        """Start a job that writes the rows to a table. `overwrite`: whether they replace the existing rows.
+
+        Args:
+            table_path_or_descriptor: the target, by its path or as a `TableDescriptor`.
+            overwrite: whether the rows replace the existing ones; only some connectors support it.
+
+        Returns:
+            The result, at once; its `wait()` waits for the end of the job.
+
+        Raises:
+            ValidationError: if the target does not exist, or its columns do not match.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE shown (drink STRING, cups BIGINT) WITH ('connector' = 'print')")
+            >>> orders.execute_insert("shown").wait()
+            +I[tea, 2]
+            +I[rum, 1]
+            +I[tea, 3]
+        """
         return self.insert_into(table_path_or_descriptor, overwrite).execute()
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -306,6 +443,10 @@ class Table:
 
         Raises:
             NotImplementedError: if pandas is not installed.
+
+        Example:
+            >>> orders.to_pandas()["cups"].tolist()
+            [2, 1, 3]
         """
         with self._environment._held_rows(self._plan) as (changes, zone):
             return build_pandas_frame(changes, self._plan.schema, zone)
@@ -341,7 +482,18 @@ class Table:
     # --- what it is --------------------------------------------------------------------------------------------------
 
     def explain(self, *extra_details: Any) -> str:
-        """Return the plan of the query as text."""
+        """Return the plan of the query as text.
+
+        Example:
+            >>> print(orders.filter(col("cups") > 1).explain())
+            == Abstract Syntax Tree ==
+            Filter(where=(cups > 1))
+              ArrowRows(3 rows, fields=[drink, cups])
+            <BLANKLINE>
+            == Streams ==
+            Filter(where=(cups > 1), changelogMode=[I])
+              ArrowRows(3 rows, fields=[drink, cups], changelogMode=[I])
+        """
         return self._environment._explain([self._plan], extra_details)
 
     def print_explain(self, *extra_details: Any) -> None:
@@ -361,7 +513,15 @@ class Table:
         return TableSchema(self._plan.schema.names, self._plan.schema.types)
 
     def print_schema(self) -> None:
-        """Print the columns and their types."""
+        """Print the columns and their types.
+
+        Example:
+            >>> orders.print_schema()
+            (
+              `drink` STRING,
+              `cups` BIGINT
+            )
+        """
         sys.stdout.write(f"{self.get_resolved_schema()}\n")
 
     def from_changelog(self, *arguments: object) -> Table:

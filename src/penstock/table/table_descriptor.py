@@ -16,7 +16,15 @@ __all__ = ["FormatDescriptor", "TableDescriptor"]
 
 @dataclass(frozen=True, slots=True)
 class FormatDescriptor:
-    """A format and its options. Created by `for_format`."""
+    """A format and its options. Created by `for_format`.
+
+    Example:
+        >>> from penstock.table import FormatDescriptor, TableDescriptor
+        >>> csv = FormatDescriptor.for_format("csv").option("field-delimiter", ";").build()
+        >>> orders = TableDescriptor.for_connector("filesystem").option("path", "orders").format(csv).build()
+        >>> orders.get_options()
+        {'connector': 'filesystem', 'path': 'orders', 'format': 'csv', 'csv.field-delimiter': ';'}
+    """
 
     format: str
     options: dict[str, str] = field(default_factory=dict)
@@ -56,7 +64,16 @@ class FormatDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class TableDescriptor:
-    """The columns and options of a table. Created by `for_connector`."""
+    """The columns and options of a table. Created by `for_connector`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, Schema, TableDescriptor, TableEnvironment
+        >>> columns = Schema.new_builder().column("n", "BIGINT").build()
+        >>> numbers = TableDescriptor.for_connector("datagen").schema(columns).option("number-of-rows", "3")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> len(t_env.from_descriptor(numbers.build()).to_pandas())
+        3
+    """
 
     schema: Schema | None
     options: dict[str, str]

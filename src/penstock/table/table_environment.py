@@ -50,6 +50,19 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         environment_settings: execution mode, options, and the names of the initial catalog and database.
         executor: runs plans; without one, plans are only validated, planned and explained.
         root: options of the enclosing program; they apply where none is set here.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.from_elements([("tea", 2), ("rum", 1)], ["drink", "cups"])
+        >>> t_env.create_temporary_view("orders", orders)
+        >>> t_env.sql_query("SELECT drink FROM orders WHERE cups > 1").execute().print()
+        +----+--------------------------------+
+        | op |                          drink |
+        +----+--------------------------------+
+        | +I |                            tea |
+        +----+--------------------------------+
+        1 row in set
     """
 
     def __init__(
@@ -66,11 +79,28 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
-        """Create an environment; options that it does not set come from `config.yaml` and `penstock run`."""
+        """Create an environment; options that it does not set come from `config.yaml` and `penstock run`.
+
+        Args:
+            environment_settings: streaming or batch mode and options; a `Configuration` sets the mode by
+                `execution.runtime-mode`.
+
+        Example:
+            >>> settings = EnvironmentSettings.in_streaming_mode()
+            >>> _ = settings.get_configuration().set_string("execution.target", "local")
+            >>> t_env = TableEnvironment.create(settings)
+            >>> list(t_env.from_elements([("tea", 2)], ["drink", "cups"]).execute().collect())
+            [<Row('tea', 2)>]
+        """
         return TableEnvironment(_settings(environment_settings), _runtime(), default_configuration())
 
     def get_config(self) -> TableConfig:
-        """Return the options. A change applies to everything that is planned later."""
+        """Return the options. A change applies to everything that is planned later.
+
+        Example:
+            >>> t_env.get_config().set("parallelism.default", "2").get("parallelism.default")
+            '2'
+        """
         return self._config
 
     # --- SQL ---------------------------------------------------------------------------------------------------------
@@ -84,6 +114,16 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             SqlParserError: if it is not valid SQL, or more than one statement.
             ValidationError: if it cannot be planned, or refers to an object that does not exist.
             UnsupportedError: if Penstock does not support it.
+
+        Example:
+            >>> t_env.execute_sql("SELECT drink, cups * 2 AS doubled FROM orders").print()
+            +----+--------------------------------+----------------------+
+            | op |                          drink |              doubled |
+            +----+--------------------------------+----------------------+
+            | +I |                            tea |                    4 |
+            | +I |                            rum |                    2 |
+            +----+--------------------------------+----------------------+
+            2 rows in set
         """
         with names_located(stmt):
             return run(self._session, parse_statement(stmt))
@@ -94,6 +134,11 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         Raises:
             SqlParserError: if it is not valid SQL.
             ValidationError: if it is not a query, or cannot be planned.
+
+        Example:
+            >>> many = t_env.sql_query("SELECT * FROM orders WHERE cups > 1")
+            >>> list(many.execute().collect())
+            [<Row('tea', 2)>]
         """
         statement = parse_statement(query)
         if not isinstance(statement, statements.QueryStatement):
@@ -105,12 +150,35 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             return self._table(self._session.manager.analyser().result(statement.query))
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
-        """Return the plan of a query or an INSERT, as EXPLAIN shows it."""
+        """Return the plan of a query or an INSERT, as EXPLAIN shows it.
+
+        Args:
+            stmt: one statement in SQL.
+            extra_details: further parts to show.
+
+        Example:
+            >>> print(t_env.explain_sql("SELECT drink FROM orders"))
+            == Abstract Syntax Tree ==
+            Project(select=[drink])
+              ArrowRows(2 rows, fields=[drink, cups])
+            <BLANKLINE>
+            == Streams ==
+            Project(select=[drink], changelogMode=[I])
+              ArrowRows(2 rows, fields=[drink, cups], changelogMode=[I])
+        """
         with names_located(stmt):
             return self._session.explain(plan_statement(self._session, parse_statement(stmt)), _names(extra_details))
 
     def create_statement_set(self) -> StatementSet:
-        """Create an empty set of INSERTs that run as one job."""
+        """Create an empty set of INSERTs that run as one job.
+
+        Example:
+            >>> _ = t_env.execute_sql("CREATE TABLE shown (drink STRING) WITH ('connector' = 'print')")
+            >>> statements = t_env.create_statement_set()
+            >>> statements.add_insert_sql("INSERT INTO shown SELECT drink FROM orders").execute().wait()
+            +I[tea]
+            +I[rum]
+        """
         return StatementSet(self._session)
 
     # --- tables ------------------------------------------------------------------------------------------------------
@@ -120,6 +188,13 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
         Raises:
             ValidationError: if it does not exist.
+
+        Example:
+            >>> t_env.from_path("orders").print_schema()
+            (
+              `drink` STRING,
+              `cups` BIGINT
+            )
         """
         names = parse_path(path)
         resolved = self._session.manager.scan(names, ())
@@ -148,6 +223,15 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         Raises:
             TypeError: for a value that does not fit its type.
             ValueError: if types cannot be derived, or a value is out of range, too long or too short.
+
+        Example:
+            >>> from penstock.table import DataTypes
+            >>> fields = [DataTypes.FIELD("id", DataTypes.INT()), DataTypes.FIELD("name", DataTypes.STRING())]
+            >>> t_env.from_elements([(1, "tea")], DataTypes.ROW(fields)).print_schema()
+            (
+              `id` INT,
+              `name` STRING
+            )
         """
         zone = parse_zone(self._config.get_local_timezone())
         return self._table(rows_of_elements(elements, schema, verify_schema, zone))
@@ -160,6 +244,11 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         Raises:
             ValidationError: if a temporary table or view exists at this path.
             TypeError: if it is not a table.
+
+        Example:
+            >>> t_env.create_temporary_view("many", t_env.sql_query("SELECT * FROM orders WHERE cups > 1"))
+            >>> t_env.list_views()
+            ['many', 'orders']
         """
         if not isinstance(table_or_data_stream, Table):
             raise WrongTypeError(
@@ -256,7 +345,19 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
 
 class StreamTableEnvironment(TableEnvironment, StreamMethods):
-    """A table environment that also converts between tables and streams. Created by `create`."""
+    """A table environment that also converts between tables and streams. Created by `create`.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.table import StreamTableEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> t_env = StreamTableEnvironment.create(env)
+        >>> numbers = t_env.from_data_stream(env.from_collection([1, 2], Types.INT())).alias("n")
+        >>> doubled = t_env.sql_query(f"SELECT n * 2 AS doubled FROM {numbers}")
+        >>> t_env.to_data_stream(doubled).collect()
+        [Row(doubled=2), Row(doubled=4)]
+    """
 
     @staticmethod
     def create(  # type: ignore[override]

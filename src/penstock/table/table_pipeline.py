@@ -13,7 +13,17 @@ __all__ = ["TablePipeline"]
 
 
 class TablePipeline:
-    """An INSERT into a table. `Table.insert_into` creates it; `execute` starts it."""
+    """An INSERT into a table. `Table.insert_into` creates it; `execute` starts it.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> _ = t_env.execute_sql("CREATE TABLE shown (n BIGINT) WITH ('connector' = 'print')")
+        >>> pipeline = t_env.from_elements([(1,), (2,)], ["n"]).insert_into("shown")
+        >>> pipeline.execute().wait()
+        +I[1]
+        +I[2]
+    """
 
     def __init__(self, plan: Write, session: TableSession) -> None:
         self._plan = plan

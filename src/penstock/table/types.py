@@ -82,7 +82,15 @@ class Resolution(NamedTuple):
 
 
 class DataTypes:
-    """Creates types. Each method has the SQL name of its type; `nullable` says whether the type includes NULL."""
+    """Creates types. Each method has the SQL name of its type; `nullable` says whether the type includes NULL.
+
+    Example:
+        >>> from penstock.table import DataTypes
+        >>> DataTypes.DECIMAL(10, 2)
+        DECIMAL(10, 2)
+        >>> DataTypes.ROW([DataTypes.FIELD("drink", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.INT())])
+        ROW<`drink` STRING, `n` INT>
+    """
 
     @staticmethod
     def NULL() -> NullType:

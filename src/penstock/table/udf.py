@@ -126,6 +126,17 @@ def udf(
         TypeError: if `f` is not a function, or a type is invalid.
         ValueError: for an unknown `func_type`.
         ValidationError: if the result type is neither given nor annotated.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udf
+        >>> @udf(result_type="BIGINT")
+        ... def plus_one(number):
+        ...     return number + 1
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> list(t_env.from_elements([(1,), (2,)], ["n"]).select(plus_one(col("n"))).execute().collect())
+        [<Row(2)>, <Row(3)>]
     """
     if f is None:
         return functools.partial(
@@ -180,6 +191,19 @@ def udtf(
         TypeError: if `f` is not a function, or a type is invalid.
         ValidationError: if the column types are neither given nor annotated.
         NotImplementedError: if it is asynchronous.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udtf
+        >>> @udtf(result_types=["STRING", "INT"])
+        ... def words(line):
+        ...     for word in line.split():
+        ...         yield word, len(word)
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> lines = t_env.from_elements([("hot tea",)], ["line"])
+        >>> lines.join_lateral(words(col("line")).alias("word", "length")).to_pandas()["word"].tolist()
+        ['hot', 'tea']
     """
     if f is None:
         return functools.partial(
@@ -236,6 +260,23 @@ def udaf(
         TypeError: if `f` is not an aggregate function, or a type is invalid.
         ValueError: for an unknown `func_type`.
         ValidationError: if the result type is neither given nor annotated.
+
+    Example:
+        >>> from penstock.table import AggregateFunction, EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udaf
+        >>> class Last(AggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return [None]
+        ...     def accumulate(self, accumulator, word):
+        ...         accumulator[0] = word
+        ...     def get_value(self, accumulator):
+        ...         return accumulator[0]
+        >>> last = udaf(Last(), result_type="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> words = t_env.from_elements([("tea",), ("milk",)], ["word"])
+        >>> words.select(last(col("word")).alias("last")).to_pandas()["last"].tolist()
+        ['milk']
     """
     if f is None:
         return functools.partial(
@@ -278,6 +319,23 @@ def udtaf(
         TypeError: if `f` is not a table aggregate function, or a type is invalid.
         ValueError: for another `func_type`.
         ValidationError: if the column types are neither given nor annotated.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableAggregateFunction, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udtaf
+        >>> class Ends(TableAggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return []
+        ...     def accumulate(self, accumulator, number):
+        ...         accumulator[:] = sorted([*accumulator, number])
+        ...     def emit_value(self, accumulator):
+        ...         yield from {accumulator[0], accumulator[-1]}
+        >>> ends = udtaf(Ends(), result_type="BIGINT")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> numbers = t_env.from_elements([(1,), (3,), (2,)], ["n"])
+        >>> sorted(numbers.flat_aggregate(ends(col("n")).alias("end")).select(col("end")).to_pandas()["end"])
+        [1, 3]
     """
     if f is None:
         return functools.partial(

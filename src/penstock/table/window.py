@@ -82,7 +82,20 @@ class _OnTime:
 
 
 class Tumble:
-    """Tumbling windows: windows of fixed size, each starting where the previous one ends."""
+    """Tumbling windows: windows of fixed size, each starting where the previous one ends.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, lit
+        >>> from penstock.table.window import Tumble
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.sql_query("SELECT drink, PROCTIME() AS paid FROM (VALUES ('tea')) AS orders (drink)")
+        >>> windows = orders.window(Tumble.over(lit(1).minutes).on(col("paid")).alias("w"))
+        >>> windows.group_by(col("w")).select(col("drink").count.alias("orders")).print_schema()
+        (
+          `orders` BIGINT NOT NULL
+        )
+    """
 
     @classmethod
     def over(cls, size: Expression) -> TumbleWithSize:
@@ -109,7 +122,20 @@ class TumbleWithSizeOnTime(_OnTime):
 
 
 class Slide:
-    """Sliding windows: windows of fixed size that start at regular intervals, so that a row may be in several."""
+    """Sliding windows: windows of fixed size that start at regular intervals, so that a row may be in several.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, lit
+        >>> from penstock.table.window import Slide
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.sql_query("SELECT drink, PROCTIME() AS paid FROM (VALUES ('tea')) AS orders (drink)")
+        >>> windows = orders.window(Slide.over(lit(2).minutes).every(lit(1).minutes).on(col("paid")).alias("w"))
+        >>> windows.group_by(col("w")).select(col("drink").count.alias("orders")).print_schema()
+        (
+          `orders` BIGINT NOT NULL
+        )
+    """
 
     @classmethod
     def over(cls, size: Expression) -> SlideWithSize:
@@ -147,7 +173,20 @@ class SlideWithSizeAndSlideOnTime(_OnTime):
 
 
 class Session:
-    """Session windows: windows that last as long as rows keep arriving, and end after a gap without rows."""
+    """Session windows: windows that last as long as rows keep arriving, and end after a gap without rows.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, lit
+        >>> from penstock.table.window import Session
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.sql_query("SELECT drink, PROCTIME() AS paid FROM (VALUES ('tea')) AS orders (drink)")
+        >>> windows = orders.window(Session.with_gap(lit(1).minutes).on(col("paid")).alias("w"))
+        >>> windows.group_by(col("w")).select(col("drink").count.alias("orders")).print_schema()
+        (
+          `orders` BIGINT NOT NULL
+        )
+    """
 
     @classmethod
     def with_gap(cls, gap: Expression) -> SessionWithGap:
@@ -182,7 +221,19 @@ class OverWindow:
 
 
 class Over:
-    """The entry point for defining an OVER window."""
+    """The entry point for defining an OVER window.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col, row_interval
+        >>> from penstock.table.window import Over
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = t_env.sql_query("SELECT cups, PROCTIME() AS paid FROM (VALUES (2), (3), (4)) AS t (cups)")
+        >>> last_two = Over.order_by(col("paid")).preceding(row_interval(1)).alias("w")
+        >>> totals = orders.over_window(last_two).select(col("cups").sum.over(col("w")).alias("total"))
+        >>> totals.to_pandas()["total"].tolist()
+        [2, 5, 7]
+    """
 
     @classmethod
     def partition_by(cls, *partition_by: Expression) -> OverWindowPartitioned:

@@ -51,6 +51,10 @@ def run_hostile(
 
     Raises:
         AssertionError: if the output differs; the message names the run.
+
+    Example:
+        >>> from penstock.testing import Record, operator_factory_for, run_hostile
+        >>> run_hostile(operator_factory_for(str.upper), [Record("tea", 1), Record("milk", 2)], ["TEA", "MILK"])
     """
     expected_by_tag: dict[str | None, Sequence[Any]] = {None: expected}
     expected_by_tag.update({tag.tag_id: values for tag, values in (expected_sides or {}).items()})

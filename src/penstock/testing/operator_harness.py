@@ -53,7 +53,15 @@ from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_
 
 
 class VirtualClock:
-    """Implements the `Clock` port; time (ms) does not advance by itself."""
+    """Implements the `Clock` port; time (ms) does not advance by itself.
+
+    Example:
+        >>> from penstock.testing import VirtualClock
+        >>> clock = VirtualClock(now_ms=1_000)
+        >>> clock.advance(500)
+        >>> clock.now_ms()
+        1500
+    """
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms
@@ -95,7 +103,15 @@ class VirtualClock:
 
 @dataclass(frozen=True, repr=False)
 class Record:
-    """A value with its event time in ms, or None."""
+    """A value with its event time in ms, or None.
+
+    Example:
+        >>> from penstock.testing import Record, harness_for
+        >>> with harness_for(str.upper) as harness:
+        ...     harness.process("tea", timestamp=10)
+        ...     harness.output == [Record("TEA", 10)]
+        True
+    """
 
     value: Any
     timestamp: int | None = None
@@ -106,7 +122,13 @@ class Record:
 
 @dataclass(frozen=True)
 class ProcessingTime:
-    """Advances the clock by this many ms."""
+    """Advances the clock by this many ms.
+
+    Example:
+        >>> from penstock.testing import ProcessingTime, Record, operator_factory_for, run_hostile
+        >>> inputs = [Record("tea"), ProcessingTime(60_000), Record("milk")]
+        >>> run_hostile(operator_factory_for(str.upper), inputs, expected=["TEA", "MILK"])
+    """
 
     by_ms: int
 
@@ -179,6 +201,13 @@ class OneInputOperatorHarness:
         name: the operator's name, as it appears in errors.
         checkpointing: whether the simulated job takes checkpoints.
         clock: to share one clock between harnesses; by default each has its own, starting at 0.
+
+    Example:
+        >>> from penstock.testing import OneInputOperatorHarness, operator_factory_for
+        >>> with OneInputOperatorHarness(operator_factory_for(str.upper)) as harness:
+        ...     harness.process("tea", timestamp=10)
+        ...     harness.output
+        [Record('TEA', 10)]
     """
 
     def __init__(
@@ -301,7 +330,19 @@ class OneInputOperatorHarness:
     # --- input -----------------------------------------------------------------------------------------------------
 
     def process(self, value: Any, timestamp: int | None = None) -> None:
-        """Process one record."""
+        """Process one record.
+
+        Args:
+            value: the record.
+            timestamp: its event time in ms; None for none.
+
+        Example:
+            >>> with OneInputOperatorHarness(operator_factory_for(str.upper)) as harness:
+            ...     harness.process("tea", timestamp=10)
+            ...     harness.process("milk")
+            ...     harness.output
+            [Record('TEA', 10), Record('MILK')]
+        """
         self.process_batch([value], None if timestamp is None else [timestamp])
 
     def process_batch(self, values: Sequence[Any], timestamps: Iterable[int] | None = None) -> None:
@@ -371,7 +412,18 @@ class OneInputOperatorHarness:
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
     def snapshot(self, checkpoint_id: int) -> bytes:
-        """Take part in a checkpoint; return the bytes of its `_metadata`, which contain all state."""
+        """Take part in a checkpoint; return the bytes of its `_metadata`, which contain all state.
+
+        Example:
+            >>> with OneInputOperatorHarness(operator_factory_for(str.upper)) as harness:
+            ...     metadata = harness.snapshot(checkpoint_id=1)
+            >>> restored = OneInputOperatorHarness(operator_factory_for(str.upper))
+            >>> restored.restore(metadata)
+            >>> with restored:
+            ...     restored.process("tea")
+            ...     restored.values
+            ['TEA']
+        """
         context = self.context
         self.operator.prepare_snapshot(checkpoint_id)
         captures = {OPERATOR_ID: self.operator.snapshot_state(checkpoint_id)}
@@ -462,6 +514,22 @@ class TwoInputOperatorHarness(OneInputOperatorHarness):
     """A `OneInputOperatorHarness` with two inputs; event time is the minimum of both.
 
     `process` and `process_batch` feed the first input; `watermark` applies to both.
+
+    Example:
+        >>> from functools import partial
+        >>> from penstock.datastream import CoMapFunction
+        >>> from penstock.runtime.operators.record.two_inputs import CoProcessOperator
+        >>> from penstock.testing import TwoInputOperatorHarness
+        >>> class Tell(CoMapFunction):
+        ...     def map1(self, value):
+        ...         return f"word {value}"
+        ...     def map2(self, value):
+        ...         return f"number {value}"
+        >>> with TwoInputOperatorHarness(partial(CoProcessOperator, Tell(), "map")) as harness:
+        ...     harness.process1("tea")
+        ...     harness.process2(1)
+        ...     harness.values
+        ['word tea', 'number 1']
     """
 
     def open(self) -> None:
@@ -515,6 +583,13 @@ def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[]
 
     Raises:
         TypeError: if a key selector is required and missing, or given and not accepted.
+
+    Example:
+        >>> from penstock.testing import OneInputOperatorHarness, operator_factory_for
+        >>> with OneInputOperatorHarness(operator_factory_for(str.upper), parallelism=2) as harness:
+        ...     harness.process("tea")
+        ...     harness.values
+        ['TEA']
     """
     keyed = isinstance(function, functions.KeyedProcessFunction | functions.ReduceFunction)
     if keyed != (key_selector is not None):
@@ -542,5 +617,12 @@ def harness_for(function: Any, key_selector: Any = None, **arguments: Any) -> On
             `AsyncFunction` or `MapFunction`; a plain callable maps.
         key_selector: for keyed functions.
         **arguments: arguments of `OneInputOperatorHarness`, such as `parallelism`.
+
+    Example:
+        >>> from penstock.testing import harness_for
+        >>> with harness_for(str.upper) as harness:
+        ...     harness.process_batch(["tea", "milk"])
+        ...     harness.values
+        ['TEA', 'MILK']
     """
     return OneInputOperatorHarness(operator_factory_for(function, key_selector), **arguments)

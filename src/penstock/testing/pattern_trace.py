@@ -43,6 +43,14 @@ class TraceStep:
         died: the partial matches that the event ended, each with the reason.
         matches: the matches that the event completed, as dicts from stages to events.
         timed_out: partial matches that had timed out by this time.
+
+    Example:
+        >>> from penstock.cep import Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> pair = Pattern.begin("first").where(lambda n: n < 10).next("second").where(lambda n: n > 10)
+        >>> step = trace_pattern(pair, [5, 6, 20]).steps[1]
+        >>> step.event, step.died
+        (6, [('first: 5 -> second', 'the event fits nowhere')])
     """
 
     event: Any
@@ -63,7 +71,21 @@ class TraceStep:
 
 @dataclass
 class PatternTrace:
-    """The steps: one for each event, and one for the end of time if any match waits for it. `str()` renders them."""
+    """The steps: one for each event, and one for the end of time if any match waits for it. `str()` renders them.
+
+    Example:
+        >>> from penstock.cep import Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> pair = Pattern.begin("first").where(lambda n: n < 10).next("second").where(lambda n: n > 10)
+        >>> print(trace_pattern(pair, [5, 6, 20]))
+        0 ms: 5
+            lives: first: 5 -> second
+        1 ms: 6
+            lives: first: 6 -> second
+            dies:  first: 5 -> second (the event fits nowhere)
+        2 ms: 20
+            match: first: 6, second: 20
+    """
 
     steps: list[TraceStep]
 
@@ -86,6 +108,12 @@ def trace_pattern(pattern: Pattern, events: Sequence[Any], timestamps: Iterable[
 
     Raises:
         MalformedPatternException: if the parts of the pattern do not fit together.
+
+    Example:
+        >>> from penstock.cep import Pattern
+        >>> from penstock.testing import trace_pattern
+        >>> trace_pattern(Pattern.begin("large").where(lambda euros: euros > 500), [5, 900]).matches
+        [{'large': [900]}]
     """
     tracing = _Tracing(pattern)
     times = range(len(events)) if timestamps is None else list(timestamps)

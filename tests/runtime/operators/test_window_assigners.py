@@ -40,7 +40,7 @@ from penstock.datastream.window import (
     WindowAssigner,
 )
 from penstock.runtime.records import MAX_TIMESTAMP, MIN_TIMESTAMP
-from penstock.runtime.windowing.assigners import WindowTokens
+from penstock.runtime.windowing.windows import WindowTokens
 
 
 class Value:

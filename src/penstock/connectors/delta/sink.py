@@ -141,6 +141,19 @@ class DeltaSink(Sink[Any]):
     All subtasks write Parquet files, and each checkpoint adds them in one version of the table. Without checkpoints
     there is one version, at the end of the input. `penstock.connectors.delta.commits` explains the exactly-once
     guarantee.
+
+    Example:
+        >>> from deltalake import DeltaTable
+        >>> from penstock.common import Types
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors.delta import DeltaSink
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sink = DeltaSink.for_row_data("orders", row_type).build()
+        >>> _ = env.from_collection([("tea", 2)], row_type).sink_to(sink)
+        >>> result = env.execute()
+        >>> DeltaTable("orders").to_pyarrow_table().to_pylist()
+        [{'drink': 'tea', 'cups': 2}]
     """
 
     commits_globally = True

@@ -217,6 +217,18 @@ class DeltaSource(connector.Source[Any, log.DeltaSplit]):
     """Reads a Delta table; created by `for_bounded_row_data` or `for_continuous_row_data`. Records are named rows.
 
     A reader's position is a row in a file, so each row is read exactly once despite failures (G8).
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from deltalake import write_deltalake
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors.delta import DeltaSource
+        >>> write_deltalake("orders", pa.table({"drink": ["tea"], "cups": [2]}))
+        >>> source = DeltaSource.for_bounded_row_data("orders").column_names("drink").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [Row(drink='tea')]
     """
 
     def __init__(self, scanned: log.Scanned) -> None:

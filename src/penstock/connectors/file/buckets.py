@@ -29,7 +29,16 @@ _CACHE_ENTRIES_MAX = 10_000
 
 
 class BucketAssigner(ABC):
-    """Assigns each record to a bucket: a relative path, empty for the base path itself."""
+    """Assigns each record to a bucket: a relative path, empty for the base path itself.
+
+    Example:
+        >>> from penstock.datastream.connectors import BucketAssigner
+        >>> by_drink = BucketAssigner.by(lambda order: f"drink={order[0]}")
+        >>> by_drink.bucket_id(("tea", 2), 0)
+        'drink=tea'
+        >>> BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd").bucket_id("tea", 0)
+        '1970-01-01'
+    """
 
     #: Whether every record goes to the base path, so that the writer need not ask.
     is_constant: bool = False
@@ -149,6 +158,13 @@ class RollingPolicy:
         part_bytes: close a file that has this many bytes; None for no such limit.
         rollover_interval_ms: close a file that was begun this long ago; None for no such limit.
         inactivity_interval_ms: close a file to which nothing was written for this long; None for no such limit.
+
+    Example:
+        >>> from penstock.common import Duration
+        >>> from penstock.datastream.connectors import RollingPolicy
+        >>> policy = RollingPolicy.default_rolling_policy(1 << 20, Duration.of_minutes(15), 60_000)
+        >>> policy.should_roll(size_bytes=2 << 20, begun_ms=0, written_ms=0, now_ms=0)
+        True
     """
 
     part_bytes: int | None = None
@@ -187,17 +203,36 @@ class RollingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DefaultRollingPolicy(RollingPolicy):
-    """Closes files by size, age and inactivity; see `RollingPolicy.default_rolling_policy`."""
+    """Closes files by size, age and inactivity; see `RollingPolicy.default_rolling_policy`.
+
+    Example:
+        >>> from penstock.datastream.connectors.file_system import DefaultRollingPolicy, RollingPolicy
+        >>> isinstance(RollingPolicy.default_rolling_policy(part_size=1 << 20), DefaultRollingPolicy)
+        True
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Closes files only at checkpoints; see `RollingPolicy.on_checkpoint_rolling_policy`."""
+    """Closes files only at checkpoints; see `RollingPolicy.on_checkpoint_rolling_policy`.
+
+    Example:
+        >>> from penstock.datastream.connectors.file_system import OnCheckpointRollingPolicy, RollingPolicy
+        >>> isinstance(RollingPolicy.on_checkpoint_rolling_policy(), OnCheckpointRollingPolicy)
+        True
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
-    """The names of part files: `{prefix}-{subtask}-{counter}-{run}{suffix}`."""
+    """The names of part files: `{prefix}-{subtask}-{counter}-{run}{suffix}`.
+
+    Example:
+        >>> from penstock.datastream.connectors import OutputFileConfig
+        >>> config = OutputFileConfig.builder().with_part_prefix("words").with_part_suffix(".txt").build()
+        >>> config.get_part_prefix(), config.get_part_suffix()
+        ('words', '.txt')
+    """
 
     part_prefix: str = "part"
     part_suffix: str = ""

@@ -316,6 +316,19 @@ class FileSink(Sink[T]):
 
     A killed job may leave hidden files. Its next attempt removes files that no checkpoint or savepoint names. Any other
     job with a sink at this path removes files that were never closed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.common import Encoder
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> rows = FileSink.for_row_format("words", Encoder.simple_string_encoder())
+        >>> sink = rows.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+        >>> _ = env.from_elements("tea").sink_to(sink)
+        >>> result = env.execute()
+        >>> [path.read_text().strip() for path in Path("words").glob("part-*")]
+        ['tea']
     """
 
     def __init__(

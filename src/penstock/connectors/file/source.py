@@ -25,6 +25,17 @@ class FileSource(connector.Source[T, FileSplit]):
 
     Files must not change once they exist: a monitoring source finds new files, not new lines. Write a file under a
     hidden name and then rename it, as `FileSink` does.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource, StreamFormat
+        >>> _ = Path("words.txt").write_text("tea")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "words.txt").build()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "words").collect()
+        ['tea']
     """
 
     def __init__(
@@ -83,7 +94,16 @@ class FileSource(connector.Source[T, FileSplit]):
 
 
 class FileSourceBuilder(Generic[T]):
-    """Collects the settings of a `FileSource`."""
+    """Collects the settings of a `FileSource`.
+
+    Example:
+        >>> from penstock.common import Duration
+        >>> from penstock.datastream.connectors import FileSource, StreamFormat
+        >>> builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "words")
+        >>> source = builder.monitor_continuously(Duration.of_seconds(10)).build()
+        >>> source.boundedness.name
+        'CONTINUOUS_UNBOUNDED'
+    """
 
     def __init__(self, file_format: StreamFormat[T] | BulkFormat[T], *paths: str | os.PathLike[str]) -> None:
         if not paths:

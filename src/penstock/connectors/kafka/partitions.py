@@ -26,6 +26,13 @@ class KafkaTopicPartition:
 
     Raises:
         ConfigurationError: if the number is negative.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import KafkaSource, KafkaTopicPartition
+        >>> first = KafkaTopicPartition("orders", 0)
+        >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_partitions({first})
+        >>> first.topic, first.partition
+        ('orders', 0)
     """
 
     topic: str
@@ -139,7 +146,12 @@ Offsets = dict[KafkaTopicPartition, int]
 
 
 class KafkaOffsetResetStrategy(enum.Enum):
-    """The strategy for a missing offset: none was committed, or its record was deleted."""
+    """The strategy for a missing offset: none was committed, or its record was deleted.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+        >>> start = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
+    """
 
     LATEST = 0
     """Go on at the end of the partition."""
@@ -185,6 +197,11 @@ class KafkaOffsetsInitializer:
 
     Attributes:
         reset: the strategy for a missing offset.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
+        >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("orders")
+        >>> builder = builder.set_starting_offsets(KafkaOffsetsInitializer.timestamp(1_700_000_000_000))
     """
 
     _kind: _Kind

@@ -45,6 +45,12 @@ class KafkaRecord(NamedTuple):
         key: its key, if any.
         value: its value; None for a tombstone.
         headers: names and values, in order; names may repeat.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import KafkaRecord
+        >>> record = KafkaRecord("orders", 0, 7, 1_000, b"ann", b"tea", [])
+        >>> record.offset, record.value
+        (7, b'tea')
     """
 
     topic: str
@@ -137,6 +143,14 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
     Attributes:
         on_error: `fail`, or `skip` to drop and count records that cannot be read.
         malformed_output: the side output for such records, if any; see `DeserializationSchema.skip_malformed`.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import KafkaRecord, KafkaRecordDeserializationSchema
+        >>> class Pairs(KafkaRecordDeserializationSchema):
+        ...     def deserialize(self, record):
+        ...         return record.key.decode(), record.value.decode()
+        >>> Pairs().deserialize(KafkaRecord("orders", 0, 7, 1_000, b"ann", b"tea", []))
+        ('ann', 'tea')
     """
 
     on_error: serialization.OnError = "fail"
@@ -224,7 +238,16 @@ RecordHeaders = Sequence[tuple[str, bytes | None]]
 
 
 class KafkaTopicSelector(ABC):
-    """Selects the topic of each record."""
+    """Selects the topic of each record.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import KafkaTopicSelector
+        >>> class ByDrink(KafkaTopicSelector):
+        ...     def apply(self, data):
+        ...         return f"orders-{data['drink']}"
+        >>> ByDrink().apply({"drink": "tea"})
+        'orders-tea'
+    """
 
     @abstractmethod
     def apply(self, data: Any) -> str:
@@ -232,7 +255,16 @@ class KafkaTopicSelector(ABC):
 
 
 class KafkaPartitioner(ABC):
-    """Selects the partition of each record."""
+    """Selects the partition of each record.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import KafkaPartitioner
+        >>> class ByNumber(KafkaPartitioner):
+        ...     def partition(self, record, key, value, topic, partitions):
+        ...         return record["number"] % partitions
+        >>> ByNumber().partition({"number": 7}, None, b"tea", "orders", 4)
+        3
+    """
 
     def open(self, subtask_index: int, parallelism: int) -> None:  # noqa: B027 - most need not know
         """Called once, before the first record of a subtask."""
@@ -243,7 +275,15 @@ class KafkaPartitioner(ABC):
 
 
 class FixedPartitioner(KafkaPartitioner):
-    """Sends all records of a sink's subtask to one partition."""
+    """Sends all records of a sink's subtask to one partition.
+
+    Example:
+        >>> from penstock.datastream.connectors.kafka import FixedPartitioner
+        >>> partitioner = FixedPartitioner()
+        >>> partitioner.open(subtask_index=5, parallelism=8)
+        >>> partitioner.partition("tea", None, b"tea", "orders", partitions=4)
+        1
+    """
 
     def __init__(self) -> None:
         self._subtask_index = 0
@@ -274,7 +314,14 @@ class Messages:
 
 @dataclass(frozen=True)
 class KafkaRecordSerializationSchema(Generic[T]):
-    """Converts records to Kafka messages. Create one with `builder`."""
+    """Converts records to Kafka messages. Create one with `builder`.
+
+    Example:
+        >>> from penstock.common import SimpleStringSchema
+        >>> from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema
+        >>> builder = KafkaRecordSerializationSchema.builder().set_topic("orders")
+        >>> schema = builder.set_value_serialization_schema(SimpleStringSchema()).build()
+    """
 
     topic: str | KafkaTopicSelector
     value_schema: serialization.SerializationSchema[T]
@@ -340,7 +387,15 @@ def serialized(
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """Builder for `KafkaRecordSerializationSchema`; a topic and a value schema are required."""
+    """Builder for `KafkaRecordSerializationSchema`; a topic and a value schema are required.
+
+    Example:
+        >>> from penstock.common import SimpleStringSchema
+        >>> from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema
+        >>> builder = KafkaRecordSerializationSchema.builder().set_topic("orders")
+        >>> builder = builder.set_key_serialization_schema(SimpleStringSchema())
+        >>> schema = builder.set_value_serialization_schema(SimpleStringSchema()).build()
+    """
 
     def __init__(self) -> None:
         self._topic: str | KafkaTopicSelector | None = None

@@ -331,6 +331,14 @@ class KafkaSink(Sink[T]):
     With `DeliveryGuarantee.EXACTLY_ONCE`, consumers that set `isolation.level=read_committed` see each record once, as
     soon as the checkpoint that covers it completes. With AT_LEAST_ONCE they see records at once, and some of them again
     after a failure. With NONE a checkpoint does not wait for Kafka, and a failure may lose records.
+
+    Example:
+        >>> from penstock.common import SimpleStringSchema
+        >>> from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
+        >>> messages = KafkaRecordSerializationSchema.builder().set_topic("orders")
+        >>> messages = messages.set_value_serialization_schema(SimpleStringSchema()).build()
+        >>> builder = KafkaSink.builder().set_bootstrap_servers("localhost:9092")
+        >>> sink = builder.set_record_serializer(messages).build()
     """
 
     #: each writer knows the prepared transactions of all writers, see `transactions`
@@ -402,7 +410,20 @@ class KafkaSink(Sink[T]):
 
 
 class KafkaSinkBuilder:
-    """Builder for `KafkaSink`; brokers and a serializer are required."""
+    """Builder for `KafkaSink`; brokers and a serializer are required.
+
+    Example:
+        >>> from penstock.common import SimpleStringSchema
+        >>> from penstock.datastream.connectors.kafka import (
+        ...     DeliveryGuarantee, KafkaRecordSerializationSchema, KafkaSink
+        ... )
+        >>> messages = KafkaRecordSerializationSchema.builder().set_topic("orders")
+        >>> messages = messages.set_value_serialization_schema(SimpleStringSchema()).build()
+        >>> builder = KafkaSink.builder().set_bootstrap_servers("localhost:9092")
+        >>> builder = builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        >>> builder = builder.set_transactional_id_prefix("shop").set_record_serializer(messages)
+        >>> sink = builder.build()
+    """
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}

@@ -375,7 +375,16 @@ class KafkaEnumerator(connector.SplitEnumerator[KafkaPartitionSplit]):
 
 
 class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
-    """Reads Kafka topics; created with `KafkaSource.builder()`."""
+    """Reads Kafka topics; created with `KafkaSource.builder()`.
+
+    Example:
+        >>> from penstock.common import SimpleStringSchema
+        >>> from penstock.datastream.connectors import KafkaSource
+        >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("orders")
+        >>> source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
+        >>> source.boundedness.name
+        'CONTINUOUS_UNBOUNDED'
+    """
 
     def __init__(
         self, plan: ReadingPlan, schema: KafkaRecordDeserializationSchema[T], boundedness: connector.Boundedness
@@ -407,7 +416,18 @@ class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
 
 
 class KafkaSourceBuilder(Generic[T]):
-    """Builder for `KafkaSource`."""
+    """Builder for `KafkaSource`.
+
+    Example:
+        >>> from penstock.common import SimpleStringSchema
+        >>> from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
+        >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("orders")
+        >>> builder = builder.set_starting_offsets(KafkaOffsetsInitializer.earliest())
+        >>> builder = builder.set_bounded(KafkaOffsetsInitializer.latest())
+        >>> source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
+        >>> source.boundedness.name
+        'BOUNDED'
+    """
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}

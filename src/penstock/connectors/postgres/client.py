@@ -269,7 +269,15 @@ LEDGER: Final = "penstock_commits"
 
 @dataclass(frozen=True, slots=True)
 class JdbcConnectionOptions:
-    """The address of a database and its user; built by `JdbcConnectionOptionsBuilder`."""
+    """The address of a database and its user; built by `JdbcConnectionOptionsBuilder`.
+
+    Example:
+        >>> from penstock.datastream.connectors import JdbcConnectionOptions
+        >>> builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+        >>> options = builder.with_url("jdbc:postgresql://localhost/shop").with_user_name("ann").build()
+        >>> options.get_db_url(), options.get_user_name()
+        ('jdbc:postgresql://localhost/shop', 'ann')
+    """
 
     url: str = field(repr=False)  # it may contain a password
     driver_name: str | None = None
@@ -342,7 +350,14 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class JdbcExecutionOptions:
-    """When a sink writes its buffered rows; built by `builder()`."""
+    """When a sink writes its buffered rows; built by `builder()`.
+
+    Example:
+        >>> from penstock.datastream.connectors import JdbcExecutionOptions
+        >>> options = JdbcExecutionOptions.builder().with_batch_size(500).with_batch_interval_ms(1_000).build()
+        >>> options.get_batch_size(), options.get_batch_interval_ms(), options.get_max_retries()
+        (500, 1000, 3)
+    """
 
     batch_interval_ms: int = 0
     batch_size: int = BATCH_SIZE
@@ -411,6 +426,11 @@ class JdbcExactlyOnceOptions:
     Attributes:
         ledger_table: the table of commits, created if missing; `schema.table` for another schema.
         max_retries: how often a commit is retried. Retrying is safe: the ledger shows whether the commit succeeded.
+
+    Example:
+        >>> from penstock.datastream.connectors.jdbc import JdbcExactlyOnceOptions
+        >>> JdbcExactlyOnceOptions.defaults()
+        JdbcExactlyOnceOptions(ledger_table='penstock_commits', max_retries=3)
     """
 
     ledger_table: str = LEDGER

@@ -480,7 +480,16 @@ if TYPE_CHECKING:
 
 
 class JdbcSink(Sink[Any]):
-    """Executes a statement for each record; created by `sink` or `exactly_once_sink`."""
+    """Executes a statement for each record; created by `sink` or `exactly_once_sink`.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> from penstock.datastream.connectors import JdbcConnectionOptions, JdbcSink
+        >>> builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+        >>> options = builder.with_url("jdbc:postgresql://localhost/shop").build()
+        >>> row_type = Types.ROW([Types.STRING(), Types.INT()])
+        >>> sink = JdbcSink.sink("INSERT INTO orders VALUES (?, ?)", row_type, options)
+    """
 
     def __init__(
         self,

@@ -21,7 +21,25 @@ __all__ = [
 
 
 class AvroBulkWriters:
-    """Creates Avro file writers for `FileSink.for_bulk_format`."""
+    """Creates Avro file writers for `FileSink.for_bulk_format`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.avro import AvroBulkWriters, AvroSchema
+        >>> schema = AvroSchema.parse_string(
+        ...     '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
+        ... )
+        >>> files = FileSink.for_bulk_format("orders", AvroBulkWriters.for_generic_record(schema))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements({"drink": "tea"}).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> path.read_bytes()[:3]
+        b'Obj'
+    """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> AvroWriterFactory:

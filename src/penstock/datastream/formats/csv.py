@@ -21,7 +21,21 @@ __all__ = [
 
 
 class CsvReaderFormat:
-    """Creates formats for `FileSource.for_record_stream_format`."""
+    """Creates formats for `FileSource.for_record_stream_format`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource
+        >>> from penstock.datastream.formats.csv import CsvReaderFormat, CsvSchema
+        >>> _ = Path("orders").write_text("tea,2")
+        >>> schema = CsvSchema.builder().add_string_column("drink").add_number_column("cups").build()
+        >>> source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), "orders").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [Row(drink='tea', cups=2)]
+    """
 
     @staticmethod
     def for_schema(schema: CsvSchema, **more: Any) -> StreamFormat[Any]:
@@ -35,7 +49,23 @@ class CsvReaderFormat:
 
 
 class CsvBulkWriters:
-    """Creates CSV writers for `FileSink.for_bulk_format`."""
+    """Creates CSV writers for `FileSink.for_bulk_format`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.csv import CsvBulkWriters, CsvSchema
+        >>> schema = CsvSchema.builder().add_string_column("drink").add_number_column("cups").build()
+        >>> files = FileSink.for_bulk_format("orders", CsvBulkWriters.for_schema(schema))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements(("tea", 2)).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> path.read_text().splitlines()
+        ['tea,2']
+    """
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvWriterFactory:

@@ -12,7 +12,25 @@ __all__ = ["OrcBulkWriters", "OrcFormat", "OrcWriterFactory"]
 
 
 class OrcBulkWriters:
-    """Creates ORC writers for `FileSink.for_bulk_format`."""
+    """Creates ORC writers for `FileSink.for_bulk_format`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import pyarrow.orc as orc
+        >>> from penstock.common import Types
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.orc import OrcBulkWriters
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> files = FileSink.for_bulk_format("orders", OrcBulkWriters.for_row_type(row_type))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements(("tea", 2)).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> orc.read_table(path).to_pylist()
+        [{'drink': 'tea', 'cups': 2}]
+    """
 
     @staticmethod
     def for_row_type(row_type: Any, writer_properties: Any = None, hadoop_config: Any = None) -> OrcWriterFactory:

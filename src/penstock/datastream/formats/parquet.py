@@ -21,7 +21,26 @@ __all__ = [
 
 
 class AvroParquetReaders:
-    """Creates Parquet formats for `FileSource.for_bulk_file_format`."""
+    """Creates Parquet formats for `FileSource.for_bulk_file_format`.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource
+        >>> from penstock.datastream.formats.avro import AvroSchema
+        >>> from penstock.datastream.formats.parquet import AvroParquetReaders
+        >>> pq.write_table(pa.table({"drink": ["tea"], "cups": [2]}), "orders")
+        >>> schema = AvroSchema.parse_string(
+        ...     '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
+        ... )
+        >>> drinks = AvroParquetReaders.for_generic_record(schema)
+        >>> source = FileSource.for_bulk_file_format(drinks, "orders").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [{'drink': 'tea'}]
+    """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> ParquetFormat:
@@ -30,7 +49,27 @@ class AvroParquetReaders:
 
 
 class AvroParquetWriters:
-    """Creates Parquet writers for `FileSink.for_bulk_format`."""
+    """Creates Parquet writers for `FileSink.for_bulk_format`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import pyarrow.parquet as pq
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.avro import AvroSchema
+        >>> from penstock.datastream.formats.parquet import AvroParquetWriters
+        >>> schema = AvroSchema.parse_string(
+        ...     '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
+        ... )
+        >>> files = FileSink.for_bulk_format("orders", AvroParquetWriters.for_generic_record(schema))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements({"drink": "tea"}).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> pq.read_table(path).to_pylist()
+        [{'drink': 'tea'}]
+    """
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> ParquetWriterFactory:
@@ -56,6 +95,20 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         TypeError: if `row_type` is not a row type.
         ValueError: if `hadoop_config` is set.
         NotImplementedError: for case-insensitive names.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
+        >>> from penstock.common import Types, WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import FileSource
+        >>> from penstock.datastream.formats.parquet import ParquetColumnarRowInputFormat
+        >>> pq.write_table(pa.table({"drink": ["tea"], "cups": [2]}), "orders")
+        >>> drinks = ParquetColumnarRowInputFormat(Types.ROW_NAMED(["drink"], [Types.STRING()]))
+        >>> source = FileSource.for_bulk_file_format(drinks, "orders").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").collect()
+        [Row(drink='tea')]
     """
 
     def __init__(
@@ -77,7 +130,25 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
 
 class ParquetBulkWriters:
-    """Creates Parquet writers for `FileSink.for_bulk_format`."""
+    """Creates Parquet writers for `FileSink.for_bulk_format`.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import pyarrow.parquet as pq
+        >>> from penstock.common import Types
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.connectors import BucketAssigner, FileSink
+        >>> from penstock.datastream.formats.parquet import ParquetBulkWriters
+        >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
+        >>> files = FileSink.for_bulk_format("orders", ParquetBulkWriters.for_row_type(row_type))
+        >>> files = files.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_elements(("tea", 2)).sink_to(files.build())
+        >>> result = env.execute()
+        >>> (path,) = Path("orders").glob("part-*")
+        >>> pq.read_table(path).to_pylist()
+        [{'drink': 'tea', 'cups': 2}]
+    """
 
     @staticmethod
     def for_row_type(row_type: Any, hadoop_config: Any = None, utc_timestamp: bool = False) -> ParquetWriterFactory:

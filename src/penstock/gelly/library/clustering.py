@@ -190,7 +190,17 @@ class DirectedTriangleListing(_TriangleListing):
 
 
 class TriangleEnumerator(GraphAlgorithm[DataStream]):
-    """Lists the triangles of any graph as (id, id, id), each once, in ascending order, ignoring directions."""
+    """Lists the triangles of any graph as (id, id, id), each once, in ascending order, ignoring directions.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import TriangleEnumerator
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 3), (3, 1), (3, 4)], env)
+        >>> graph.run(TriangleEnumerator()).collect()
+        [Triangle(vertex_id_0=1, vertex_id_1=2, vertex_id_2=3)]
+    """
 
     def run(self, graph: Any) -> DataStream:
         """Return a stream of the triangles."""

@@ -39,6 +39,16 @@ class ConnectedComponents(base.GraphAlgorithm[DataStream]):
     Args:
         max_iterations: the maximum number of supersteps. A value advances by one edge in each, so with too few
             supersteps a component may be split.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import ConnectedComponents
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (8, 9)], env, vertex_value_initializer=int)
+        >>> components = graph.run(ConnectedComponents(max_iterations=10))
+        >>> sorted(map(tuple, components.collect()))
+        [(1, 1), (2, 1), (8, 8), (9, 8)]
     """
 
     def __init__(self, max_iterations: int) -> None:
@@ -97,7 +107,18 @@ def get_vertex_values(graph: GraphArrays) -> Any:
 
 
 class GSAConnectedComponents(ConnectedComponents):
-    """Another name for `ConnectedComponents`: both gather values along edges, take the smallest, and apply it."""
+    """Another name for `ConnectedComponents`: both gather values along edges, take the smallest, and apply it.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import GSAConnectedComponents
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (8, 9)], env, vertex_value_initializer=int)
+        >>> components = graph.run(GSAConnectedComponents(10))
+        >>> sorted(map(tuple, components.collect()))
+        [(1, 1), (2, 1), (8, 8), (9, 8)]
+    """
 
 
 class SingleSourceShortestPaths(base.GraphAlgorithm[DataStream]):
@@ -109,6 +130,16 @@ class SingleSourceShortestPaths(base.GraphAlgorithm[DataStream]):
     Args:
         source_vertex_id: the vertex to start from. If it is not in the graph, no vertex is reachable.
         max_iterations: the maximum number of supersteps, which is the maximum number of edges of a path.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import SingleSourceShortestPaths
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([("A", "B", 4.0), ("B", "C", 1.0)], env)
+        >>> distances = graph.run(SingleSourceShortestPaths("A", 10))
+        >>> sorted(map(tuple, distances.collect()))
+        [('A', 0.0), ('B', 4.0), ('C', 5.0)]
     """
 
     def __init__(self, source_vertex_id: Any, max_iterations: int) -> None:
@@ -121,7 +152,18 @@ class SingleSourceShortestPaths(base.GraphAlgorithm[DataStream]):
 
 
 class GSASingleSourceShortestPaths(SingleSourceShortestPaths):
-    """Another name for `SingleSourceShortestPaths`: both gather values along edges, take the smallest, and apply it."""
+    """Another name for `SingleSourceShortestPaths`: both gather values along edges, take the smallest, and apply it.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import GSASingleSourceShortestPaths
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([("A", "B", 4.0), ("B", "C", 1.0)], env)
+        >>> distances = graph.run(GSASingleSourceShortestPaths("A", 10))
+        >>> sorted(map(tuple, distances.collect()))
+        [('A', 0.0), ('B', 4.0), ('C', 5.0)]
+    """
 
 
 class DistancesKernel(Kernel):
@@ -177,6 +219,16 @@ class LabelPropagation(base.GraphAlgorithm[DataStream]):
 
     Args:
         max_iterations: the maximum number of supersteps. Labels may never converge.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import LabelPropagation
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> edges = [(1, 2), (2, 1), (1, 3), (3, 1), (2, 3), (3, 2)]
+        >>> graph = Graph.from_collection(edges, env, vertex_value_initializer=int)
+        >>> sorted(map(tuple, graph.run(LabelPropagation(10)).collect()))
+        [(1, 3), (2, 3), (3, 3)]
     """
 
     def __init__(self, max_iterations: int) -> None:
@@ -239,6 +291,17 @@ class CommunityDetection(base.GraphAlgorithm[Any]):
     Args:
         max_iterations: the maximum number of supersteps.
         delta: how much scores fade with each step to another vertex; 0.5 is usual.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import CommunityDetection
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> edges = [(1, 2, 1.0), (2, 3, 1.0), (1, 3, 1.0)]
+        >>> graph = Graph.from_collection(edges, env, vertex_value_initializer=int)
+        >>> communities = graph.run(CommunityDetection(10, delta=0.5))
+        >>> len({vertex.value for vertex in communities.get_vertices().collect()})
+        1
     """
 
     def __init__(self, max_iterations: int, delta: float) -> None:
@@ -334,6 +397,17 @@ class Summarization(base.GraphAlgorithm[Any]):
 
     The vertices of a value become one, whose id is the smallest of theirs, so ids must be comparable. The edges of a
     value from one group to another, or within one, become one.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import Summarization
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> people = [(1, "Bern"), (2, "Rome"), (3, "Rome")]
+        >>> graph = Graph.from_collection([(1, 2, "knows"), (2, 3, "knows")], env, vertices=people)
+        >>> summary = graph.run(Summarization())
+        >>> summary.number_of_vertices()
+        2
     """
 
     def run(self, graph: Any) -> Any:

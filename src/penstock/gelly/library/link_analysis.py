@@ -26,7 +26,18 @@ from penstock.gelly.columnar import GraphArrays, Inbox, Kernel, run_kernel
 
 
 class PageRankResult(NamedTuple):
-    """The score of a vertex."""
+    """The score of a vertex.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import PageRank, PageRankResult
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1)], env)
+        >>> ranks = graph.run(PageRank(0.85, iterations=10)).collect()
+        >>> isinstance(ranks[0], PageRankResult), sorted(rank.vertex_id for rank in ranks)
+        (True, [1, 2])
+    """
 
     vertex_id: Any
     page_rank_score: float
@@ -49,6 +60,16 @@ class PageRank(GraphAlgorithm[DataStream]):
 
     Raises:
         ValueError: if the factor is not between 0 and 1, both others are missing, or one of them is not positive.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import PageRank
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1)], env)
+        >>> ranks = graph.run(PageRank(damping_factor=0.85, iterations=10)).collect()
+        >>> sorted((rank.vertex_id, round(rank.page_rank_score, 3)) for rank in ranks)
+        [(1, 0.5), (2, 0.5)]
     """
 
     def __init__(
@@ -170,6 +191,16 @@ class HITS(GraphAlgorithm[DataStream]):
 
     Raises:
         ValueError: if both are None.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import HITS
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (1, 3)], env)
+        >>> scores = graph.run(HITS(iterations=10)).collect()
+        >>> max(scores, key=lambda score: score.hub_score).vertex_id
+        1
     """
 
     def __init__(self, iterations: int | None = None, convergence_threshold: float | None = None) -> None:

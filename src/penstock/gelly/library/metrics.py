@@ -408,6 +408,16 @@ class ChecksumHashCode(Analytic[Checksum]):
 
     Ids and values must be valid keys: numbers, text, bytes, times, None, and tuples of these. The result is the same in
     every process.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import ChecksumHashCode
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 3)], env)
+        >>> checksum = graph.run(ChecksumHashCode()).execute()
+        >>> checksum == graph.run(ChecksumHashCode()).execute()
+        True
     """
 
     def compute(self, graph: Any, job_name: str) -> Checksum:

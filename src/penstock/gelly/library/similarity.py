@@ -121,6 +121,16 @@ class JaccardIndex(GraphAlgorithm[DataStream]):
     """Scores how similar the neighbours of two vertices are, for each two vertices that share one.
 
     The graph is undirected and simple, with each edge in both directions.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import JaccardIndex
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1), (3, 2), (2, 3)], env)
+        >>> (similar,) = graph.run(JaccardIndex()).collect()
+        >>> similar
+        JaccardScore(vertex_id_0=1, vertex_id_1=3, shared_neighbor_count=1, distinct_neighbor_count=1)
     """
 
     _minimum = (0, 1)
@@ -213,6 +223,16 @@ class AdamicAdar(GraphAlgorithm[DataStream]):
     """Scores the shared neighbours of each pair of vertices that share one.
 
     The graph is undirected and simple, with each edge in both directions.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.gelly import Graph
+        >>> from penstock.gelly.library import AdamicAdar
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> graph = Graph.from_collection([(1, 2), (2, 1), (3, 2), (2, 3)], env)
+        >>> (similar,) = graph.run(AdamicAdar()).collect()
+        >>> similar[:2], round(similar[2], 3)
+        ((1, 3), 1.443)
     """
 
     _minimum_score = 0.0

@@ -113,21 +113,66 @@ class KeyedStateStore:
         self._context = context
 
     def get_state(self, state_descriptor: states.ValueStateDescriptor) -> states.ValueState[Any]:
-        """Return the value state of the current key; raises `StateError` on a non-keyed stream."""
+        """Return the value state of the current key; raises `StateError` on a non-keyed stream.
+
+        Example:
+            >>> from penstock.datastream import KeyedProcessFunction
+            >>> from penstock.datastream.state import ValueStateDescriptor
+            >>> class Last(KeyedProcessFunction):
+            ...     def open(self, runtime_context):
+            ...         self.last = runtime_context.get_state(ValueStateDescriptor("last"))
+            ...     def process_element(self, value, ctx):
+            ...         yield self.last.value()
+            ...         self.last.update(value)
+            >>> with harness_for(Last(), len) as harness:
+            ...     harness.process_batch(["tea", "rum"])
+            ...     harness.values
+            [None, 'tea']
+        """
         state = declared_values.declared_value_state(
             state_descriptor, ttl.open_value_state(self._context.keyed, state_descriptor)
         )
         return self._followed(state_descriptor, state)
 
     def get_list_state(self, state_descriptor: states.ListStateDescriptor) -> states.ListState[Any]:
-        """Return the list state of the current key; raises `StateError` on a non-keyed stream."""
+        """Return the list state of the current key; raises `StateError` on a non-keyed stream.
+
+        Example:
+            >>> from penstock.datastream import KeyedProcessFunction
+            >>> from penstock.datastream.state import ListStateDescriptor
+            >>> class Words(KeyedProcessFunction):
+            ...     def open(self, runtime_context):
+            ...         self.words = runtime_context.get_list_state(ListStateDescriptor("words"))
+            ...     def process_element(self, value, ctx):
+            ...         self.words.add(value)
+            ...         yield self.words.get()
+            >>> with harness_for(Words(), len) as harness:
+            ...     harness.process_batch(["tea", "rum"])
+            ...     harness.values
+            [['tea'], ['tea', 'rum']]
+        """
         state = declared_values.declared_list_state(
             state_descriptor, ttl.open_list_state(self._context.keyed, state_descriptor)
         )
         return self._followed(state_descriptor, state)
 
     def get_map_state(self, state_descriptor: states.MapStateDescriptor) -> states.MapState[Any, Any]:
-        """Return the map state of the current key; raises `StateError` on a non-keyed stream."""
+        """Return the map state of the current key; raises `StateError` on a non-keyed stream.
+
+        Example:
+            >>> from penstock.datastream import KeyedProcessFunction
+            >>> from penstock.datastream.state import MapStateDescriptor
+            >>> class Cups(KeyedProcessFunction):
+            ...     def open(self, runtime_context):
+            ...         self.cups = runtime_context.get_map_state(MapStateDescriptor("cups"))
+            ...     def process_element(self, value, ctx):
+            ...         self.cups.put(value, (self.cups.get(value) or 0) + 1)
+            ...         yield dict(self.cups.items())
+            >>> with harness_for(Cups(), len) as harness:
+            ...     harness.process_batch(["tea", "rum", "tea"])
+            ...     harness.values[-1]
+            {'tea': 2, 'rum': 1}
+        """
         state = declared_values.declared_map_state(
             state_descriptor, ttl.open_map_state(self._context.keyed, state_descriptor)
         )
@@ -156,7 +201,22 @@ class KeyedStateStore:
 
 
 class RuntimeContext(KeyedStateStore):
-    """Index, parallelism, attempt and keyed state of the subtask that runs a function (A1)."""
+    """Index, parallelism, attempt and keyed state of the subtask that runs a function (A1).
+
+    Example:
+        >>> from penstock.datastream import MapFunction
+        >>> from penstock.testing import harness_for
+        >>> class Where(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.subtask = runtime_context.get_index_of_this_subtask()
+        ...         self.parallelism = runtime_context.get_number_of_parallel_subtasks()
+        ...     def map(self, value):
+        ...         return value, self.subtask, self.parallelism
+        >>> with harness_for(Where(), parallelism=2, subtask=1) as harness:
+        ...     harness.process("tea")
+        ...     harness.values
+        [('tea', 1, 2)]
+    """
 
     def get_task_name(self) -> str:
         """Return the name of the task, for example `Map -> Filter`."""
@@ -201,6 +261,21 @@ class RuntimeContext(KeyedStateStore):
         Raises:
             ValueError: if the operator already has an accumulator of that name.
             NotImplementedError: in an iteration, which has aggregators instead.
+
+        Example:
+            >>> from penstock.common.accumulators import IntCounter
+            >>> from penstock.datastream import StreamExecutionEnvironment
+            >>> class Counting(MapFunction):
+            ...     def open(self, runtime_context):
+            ...         self.words = IntCounter()
+            ...         runtime_context.add_accumulator("words", self.words)
+            ...     def map(self, value):
+            ...         self.words.add(1)
+            ...         return value
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> words = env.from_elements("tea", "milk").map(Counting())
+            >>> env.execute("words").get_accumulator_result("words")
+            2
         """
         if self._context.superstep is not None:
             raise UnsupportedError(
@@ -254,7 +329,23 @@ class RuntimeContext(KeyedStateStore):
 
 
 class FunctionInitializationContext:
-    """The context passed to `CheckpointedFunction.initialize_state`."""
+    """The context passed to `CheckpointedFunction.initialize_state`.
+
+    Example:
+        >>> from penstock.datastream import CheckpointedFunction, MapFunction
+        >>> from penstock.testing import harness_for
+        >>> class Restored(MapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context):
+        ...         self.is_restored = context.is_restored()
+        ...     def snapshot_state(self, context):
+        ...         pass
+        ...     def map(self, value):
+        ...         return self.is_restored
+        >>> with harness_for(Restored()) as harness:
+        ...     harness.process("tea")
+        ...     harness.values
+        [False]
+    """
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
@@ -278,7 +369,24 @@ class FunctionInitializationContext:
 
 
 class FunctionSnapshotContext:
-    """The context passed to `CheckpointedFunction.snapshot_state`."""
+    """The context passed to `CheckpointedFunction.snapshot_state`.
+
+    Example:
+        >>> from penstock.datastream import CheckpointedFunction, MapFunction
+        >>> from penstock.testing import harness_for
+        >>> class Last(MapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context):
+        ...         self.last = None
+        ...     def snapshot_state(self, context):
+        ...         self.last = context.get_checkpoint_id()
+        ...     def map(self, value):
+        ...         return self.last
+        >>> with harness_for(Last()) as harness:
+        ...     snapshot = harness.snapshot(7)
+        ...     harness.process("tea")
+        ...     harness.values
+        [7]
+    """
 
     def __init__(self, checkpoint_id: int) -> None:
         self._checkpoint_id = checkpoint_id
@@ -291,18 +399,7 @@ class FunctionSnapshotContext:
 class CheckpointedFunction(ABC):
     """A user function with state of its subtask rather than of a key (D2, G10). Flink has these, PyFlink does not.
 
-    Inherit from it in addition to any function class (a sink's writer has its own list state, see `SinkWriter`):
-
-        class Buffering(FlatMapFunction, CheckpointedFunction):
-            def initialize_state(self, context):
-                store = context.get_operator_state_store()
-                self.state = store.get_list_state(ListStateDescriptor("buffered"))
-                self.buffer = list(self.state.get())
-
-            def snapshot_state(self, context):
-                self.state.update(self.buffer)
-
-            def flat_map(self, value): ...
+    Inherit from it in addition to any function class (a sink's writer has its own list state, see `SinkWriter`).
 
     **Restored state.** At the same parallelism, and after every failure, each subtask gets its own lists back. At
     another parallelism the items of all subtasks are redistributed, each to exactly one subtask: make an item the
@@ -313,6 +410,30 @@ class CheckpointedFunction(ABC):
     subtasks go on. After a recovery or a rescaling that state is redistributed like any other, and the subtask may run
     and end again. So remove data from the state at once when it is emitted on the way to the end (by timers that
     MAX_WATERMARK fires), or it is emitted twice. Keep the data in the state that the other subtasks still need.
+
+    Example:
+        >>> from penstock.datastream import CheckpointedFunction, MapFunction
+        >>> from penstock.datastream.state import ListStateDescriptor
+        >>> from penstock.testing import harness_for
+        >>> class Numbering(MapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context):
+        ...         store = context.get_operator_state_store()
+        ...         self.state = store.get_list_state(ListStateDescriptor("count"))
+        ...         self.count = sum(self.state.get())
+        ...     def snapshot_state(self, context):
+        ...         self.state.update([self.count])
+        ...     def map(self, value):
+        ...         self.count += 1
+        ...         return self.count, value
+        >>> with harness_for(Numbering()) as harness:
+        ...     harness.process("tea")
+        ...     snapshot = harness.snapshot(1)
+        >>> restored = harness_for(Numbering())
+        >>> restored.restore(snapshot)
+        >>> with restored:
+        ...     restored.process("milk")
+        ...     restored.values
+        [(2, 'milk')]
     """
 
     @abstractmethod
@@ -350,10 +471,6 @@ class CheckpointListener:
 
     Flink has this interface, PyFlink does not.
 
-        class Confirming(MapFunction, CheckpointedFunction, CheckpointListener):
-            def notify_checkpoint_complete(self, checkpoint_id):
-                ...  # no recovery will begin from an earlier checkpoint
-
     A function with methods of these names is notified even if it does not inherit this class. The thread that processes
     records calls the methods between two records. They must not emit anything, and no key is current. An error that
     they raise fails the task.
@@ -363,6 +480,22 @@ class CheckpointListener:
     cancelled may miss a notification, so treat each one as covering all checkpoints up to its number. In MICRO_BATCH
     each epoch is a checkpoint. Functions are notified when the next epoch begins, and again if that epoch is repeated
     after a failure. The last epoch has no notification. BATCH has no checkpoints.
+
+    Example:
+        >>> from penstock.datastream import CheckpointListener, MapFunction
+        >>> from penstock.testing import harness_for
+        >>> class Confirming(MapFunction, CheckpointListener):
+        ...     completed = 0
+        ...     def map(self, value):
+        ...         return value, self.completed
+        ...     def notify_checkpoint_complete(self, checkpoint_id):
+        ...         self.completed = checkpoint_id
+        >>> with harness_for(Confirming()) as harness:
+        ...     snapshot = harness.snapshot(1)
+        ...     harness.notify_complete(1)
+        ...     harness.process("tea")
+        ...     harness.values
+        [('tea', 1)]
     """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:

@@ -4,25 +4,18 @@ from penstock.runtime.windowing.assigners import (
     AlignedAssigner,
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
-    CountWindow,
-    CountWindowSerializer,
     CumulativeEventTimeWindows,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
-    GlobalWindow,
     GlobalWindows,
-    GlobalWindowSerializer,
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
-    TimeWindow,
-    TimeWindowSerializer,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    Window,
     WindowAssigner,
 )
 from penstock.runtime.windowing.triggers import (
@@ -40,6 +33,15 @@ from penstock.runtime.windowing.triggers import (
     TimestampedValue,
     Trigger,
     TriggerResult,
+)
+from penstock.runtime.windowing.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    Window,
 )
 
 __all__ = [

@@ -1,6 +1,4 @@
-"""The window types and their serializers (C1).
-
-The base of all window assigners, which decide the windows of each record (C1).
+"""The base of all window assigners, which decide the windows of each record (C1).
 
 Tumbling, sliding and cumulative time windows (C1).
 
@@ -15,219 +13,24 @@ Windows independent of time: count windows, and the global window (C1).
 from __future__ import annotations
 
 import math
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from io import BytesIO
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from penstock.base.errors import WrongTypeError, WrongValueError
+from penstock.base.errors import WrongValueError
 from penstock.base.time import to_millis
 from penstock.base.typeinfo import Types, TypeSerializer
-from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP
+from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP
 from penstock.runtime.windowing import triggers
+from penstock.runtime.windowing.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+)
 from penstock.state.states import ValueStateDescriptor
-
-
-class Window(ABC):
-    """A finite group of records. Windows compare and hash by value."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def max_timestamp(self) -> int:
-        """Return the last ms that belongs to the window; it is the timestamp of the window's results."""
-
-
-class TimeWindow(Window):
-    """The window [start, end), in ms."""
-
-    __slots__ = ("end", "start")
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
-
-    def max_timestamp(self) -> int:
-        """Return the last ms that belongs to the window."""
-        return self.end - 1
-
-    def intersects(self, other: TimeWindow) -> bool:
-        """Return whether the windows overlap or touch."""
-        return self.start <= other.end and self.end >= other.start
-
-    def cover(self, other: TimeWindow) -> TimeWindow:
-        """Return the smallest window that covers both."""
-        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
-
-    @staticmethod
-    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Return the start of the aligned window that contains `timestamp`."""
-        return timestamp - (timestamp - offset) % window_size
-
-    @staticmethod
-    def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[Any]) -> None:
-        """Call `callback` for each group of windows that overlap or touch, with the window that covers the group."""
-        groups: list[tuple[TimeWindow, set[TimeWindow]]] = []
-        for window in sorted(windows):
-            if groups and groups[-1][0].intersects(window):
-                cover, group = groups[-1]
-                groups[-1] = (cover.cover(window), group | {window})
-            else:
-                groups.append((window, {window}))
-        for cover, group in groups:
-            if len(group) > 1:
-                callback.merge(group, cover)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TimeWindow) and (self.start, self.end) == (other.start, other.end)
-
-    def __lt__(self, other: TimeWindow) -> bool:
-        return (self.start, self.end) < (other.start, other.end)
-
-    def __le__(self, other: TimeWindow) -> bool:
-        return (self.start, self.end) <= (other.start, other.end)
-
-    def __hash__(self) -> int:
-        return hash((self.start, self.end))
-
-    def __repr__(self) -> str:
-        return f"TimeWindow(start={self.start}, end={self.end})"
-
-
-class CountWindow(Window):
-    """The window of a key with the number `id`, counted from 0; it has no times."""
-
-    __slots__ = ("id",)
-
-    def __init__(self, id: int) -> None:
-        self.id = id
-
-    def max_timestamp(self) -> int:
-        """Return the end of time, 2**63 - 1 ms."""
-        return MAX_TIMESTAMP
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CountWindow) and self.id == other.id
-
-    def __hash__(self) -> int:
-        return hash((CountWindow, self.id))
-
-    def __repr__(self) -> str:
-        return f"CountWindow(id={self.id})"
-
-
-class GlobalWindow(Window):
-    """The single window of all records of a key; it never ends."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    @staticmethod
-    def get() -> GlobalWindow:
-        """Return the window; all instances are equal."""
-        return GlobalWindow()
-
-    def max_timestamp(self) -> int:
-        """Return the end of time, 2**63 - 1 ms."""
-        return MAX_TIMESTAMP
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GlobalWindow)
-
-    def __hash__(self) -> int:
-        return hash(GlobalWindow)
-
-    def __repr__(self) -> str:
-        return "GlobalWindow()"
-
-
-_TWO_LONGS = struct.Struct(">qq")
-_ONE_LONG = struct.Struct(">q")
-
-
-class TimeWindowSerializer(TypeSerializer[TimeWindow]):
-    """Writes 16 bytes: start and end, in ms, big endian."""
-
-    def serialize(self, element: TimeWindow, stream: BinaryIO) -> None:
-        """Write the window."""
-        stream.write(_TWO_LONGS.pack(element.start, element.end))
-
-    def deserialize(self, stream: BinaryIO) -> TimeWindow:
-        """Read a window."""
-        return TimeWindow(*_TWO_LONGS.unpack(stream.read(_TWO_LONGS.size)))
-
-
-class CountWindowSerializer(TypeSerializer[CountWindow]):
-    """Writes 8 bytes: the window's number, big endian."""
-
-    def serialize(self, element: CountWindow, stream: BinaryIO) -> None:
-        """Write the window."""
-        stream.write(_ONE_LONG.pack(element.id))
-
-    def deserialize(self, stream: BinaryIO) -> CountWindow:
-        """Read a window."""
-        return CountWindow(*_ONE_LONG.unpack(stream.read(_ONE_LONG.size)))
-
-
-class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
-    """Writes 8 zero bytes."""
-
-    def serialize(self, element: GlobalWindow, stream: BinaryIO) -> None:
-        """Write the window."""
-        stream.write(bytes(_ONE_LONG.size))
-
-    def deserialize(self, stream: BinaryIO) -> GlobalWindow:
-        """Read a window."""
-        stream.read(_ONE_LONG.size)
-        return GlobalWindow()
-
-
-#: Represents a window in state: a plain value that every backend can keep, and equal for equal windows.
-WindowToken = tuple[int, ...] | bytes
-
-
-class WindowTokens:
-    """Converts windows to tokens for state, and back.
-
-    The tokens of built-in windows are tuples: (start, end), (id,) and (). All others are the bytes that the assigner's
-    serializer writes.
-    """
-
-    def __init__(self, serializer: Any) -> None:
-        self._serializer = serializer
-
-    def to_token(self, window: Any) -> WindowToken:
-        """Return the token of a window."""
-        kind = window.__class__
-        if kind is TimeWindow:
-            return (window.start, window.end)
-        if kind is CountWindow:
-            return (window.id,)
-        if kind is GlobalWindow:
-            return ()
-        stream = BytesIO()
-        self._require_serializer(window).serialize(window, stream)
-        return stream.getvalue()
-
-    def to_window(self, token: WindowToken) -> Any:
-        """Return the window that a token represents."""
-        if isinstance(token, tuple):
-            if len(token) == 2:
-                return TimeWindow(*token)
-            return CountWindow(token[0]) if token else GlobalWindow()
-        return self._require_serializer(token).deserialize(BytesIO(token))
-
-    def _require_serializer(self, window: Any) -> Any:
-        if not hasattr(self._serializer, "serialize"):
-            raise WrongTypeError(
-                f"get_window_serializer() of the window assigner returned {self._serializer!r}, but the window "
-                f"{window!r} must be kept in state: return a TypeSerializer"
-            )
-        return self._serializer
-
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -235,7 +38,24 @@ W = TypeVar("W")
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Puts each record into any number of windows. One object serves all keys, so it keeps no state of its own."""
+    """Puts each record into any number of windows. One object serves all keys, so it keeps no state of its own.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment, TimeWindow, WindowAssigner
+        >>> from penstock.datastream.window import CountTrigger, TimeWindowSerializer
+        >>> class ByTen(WindowAssigner):
+        ...     def assign_windows(self, element, timestamp, context):
+        ...         return [TimeWindow(element // 10 * 10, element // 10 * 10 + 10)]
+        ...     def get_default_trigger(self, env):
+        ...         return CountTrigger.of(2)
+        ...     def get_window_serializer(self):
+        ...         return TimeWindowSerializer()
+        ...     def is_event_time(self):
+        ...         return False
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_elements(1, 12, 2, 13).window_all(ByTen()).sum().collect()
+        [3, 25]
+    """
 
     class WindowAssignerContext(ABC):
         """The information available to an assigner besides the record."""
@@ -266,7 +86,16 @@ class WindowAssigner(ABC, Generic[T, W]):
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """An assigner whose windows may merge, such as sessions."""
+    """An assigner whose windows may merge, such as sessions.
+
+    Example:
+        >>> from penstock.datastream import MergingWindowAssigner
+        >>> from penstock.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
+        >>> isinstance(EventTimeSessionWindows.with_gap(1_000), MergingWindowAssigner)
+        True
+        >>> isinstance(TumblingEventTimeWindows.of(1_000), MergingWindowAssigner)
+        False
+    """
 
     class MergeCallback(ABC, Generic[V]):
         """Receives the windows that merge."""
@@ -348,7 +177,19 @@ class _Tumbling(_AlignedWindows):
 
 
 class TumblingEventTimeWindows(_Tumbling, _OfEventTime):
-    """Consecutive event-time windows of a fixed size (ms), shifted by an offset (ms)."""
+    """Consecutive event-time windows of a fixed size (ms), shifted by an offset (ms).
+
+    Example:
+        >>> from penstock.common import Duration, WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(1_000, 9_000, 70_000).assign_timestamps_and_watermarks(in_ms)
+        >>> windows = times.window_all(TumblingEventTimeWindows.of(Duration.of_minutes(1)))
+        >>> windows.apply(lambda window, times: [(window.start, window.end, list(times))]).collect()
+        [(0, 60000, [1000, 9000]), (60000, 120000, [70000])]
+    """
 
     @staticmethod
     def of(size: object, offset: object = None) -> TumblingEventTimeWindows:
@@ -357,7 +198,16 @@ class TumblingEventTimeWindows(_Tumbling, _OfEventTime):
 
 
 class TumblingProcessingTimeWindows(_Tumbling, _OfProcessingTime):
-    """Consecutive processing-time windows of a fixed size (ms), shifted by an offset (ms)."""
+    """Consecutive processing-time windows of a fixed size (ms), shifted by an offset (ms).
+
+    Example:
+        >>> from penstock.common import Duration
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import TumblingProcessingTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> totals = cups.window(TumblingProcessingTimeWindows.of(Duration.of_minutes(1))).sum(1)
+    """
 
     @staticmethod
     def of(size: object, offset: object = None) -> TumblingProcessingTimeWindows:
@@ -389,7 +239,19 @@ class _Sliding(_AlignedWindows):
 
 
 class SlidingEventTimeWindows(_Sliding, _OfEventTime):
-    """Event-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms)."""
+    """Event-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms).
+
+    Example:
+        >>> from penstock.common import Duration, WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import SlidingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(1_000, 9_000, 70_000).assign_timestamps_and_watermarks(in_ms)
+        >>> windows = times.window_all(SlidingEventTimeWindows.of(Duration.of_minutes(2), 60_000))
+        >>> windows.apply(lambda window, times: [(window.start, window.end, list(times))]).collect()
+        [(-60000, 60000, [1000, 9000]), (0, 120000, [1000, 9000, 70000]), (60000, 180000, [70000])]
+    """
 
     @staticmethod
     def of(size: object, slide: object, offset: object = None) -> SlidingEventTimeWindows:
@@ -398,7 +260,16 @@ class SlidingEventTimeWindows(_Sliding, _OfEventTime):
 
 
 class SlidingProcessingTimeWindows(_Sliding, _OfProcessingTime):
-    """Processing-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms)."""
+    """Processing-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms).
+
+    Example:
+        >>> from penstock.common import Duration
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import SlidingProcessingTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> totals = cups.window(SlidingProcessingTimeWindows.of(Duration.of_minutes(2), 60_000)).sum(1)
+    """
 
     @staticmethod
     def of(size: object, slide: object, offset: object = None) -> SlidingProcessingTimeWindows:
@@ -410,6 +281,17 @@ class CumulativeEventTimeWindows(_OfEventTime):
     """Windows that share a start and grow by a step (ms) up to a maximum size (ms); then the next series begins.
 
     A size of a day and a step of an hour give a result for each hour, over all records of the day so far.
+
+    Example:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CumulativeEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(1_000, 9_000, 70_000).assign_timestamps_and_watermarks(in_ms)
+        >>> windows = times.window_all(CumulativeEventTimeWindows.of(120_000, 60_000))
+        >>> windows.apply(lambda window, times: [(window.start, window.end, list(times))]).collect()
+        [(0, 60000, [1000, 9000]), (0, 120000, [1000, 9000, 70000])]
     """
 
     def __init__(self, max_size: int, step: int, offset: int = 0) -> None:
@@ -458,7 +340,17 @@ def time_of_sessions(watermark: int) -> int:
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Determines how long a session stays open after a record."""
+    """Determines how long a session stays open after a record.
+
+    Example:
+        >>> from penstock.datastream.window import EventTimeSessionWindows, SessionWindowTimeGapExtractor
+        >>> class Patience(SessionWindowTimeGapExtractor):
+        ...     def extract(self, element):
+        ...         return element["seconds"] * 1_000
+        >>> sessions = EventTimeSessionWindows.with_dynamic_gap(Patience())
+        >>> Patience().extract({"seconds": 30})
+        30000
+    """
 
     @abstractmethod
     def extract(self, element: Any) -> int:
@@ -539,7 +431,19 @@ def _require_gap(gap_ms: int) -> int:
 
 
 class EventTimeSessionWindows(_FixedGap, _EventTimeSessions):
-    """Windows that end after a gap (ms) in event time without records."""
+    """Windows that end after a gap (ms) in event time without records.
+
+    Example:
+        >>> from penstock.common import Duration, WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import EventTimeSessionWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(1_000, 9_000, 70_000).assign_timestamps_and_watermarks(in_ms)
+        >>> windows = times.window_all(EventTimeSessionWindows.with_gap(Duration.of_seconds(30)))
+        >>> windows.apply(lambda window, times: [(window.start, window.end, list(times))]).collect()
+        [(1000, 39000, [1000, 9000]), (70000, 100000, [70000])]
+    """
 
     @staticmethod
     def with_gap(size: object) -> EventTimeSessionWindows:
@@ -555,7 +459,16 @@ class EventTimeSessionWindows(_FixedGap, _EventTimeSessions):
 
 
 class ProcessingTimeSessionWindows(_FixedGap, _ProcessingTimeSessions):
-    """Windows that end after a gap (ms) in processing time without records."""
+    """Windows that end after a gap (ms) in processing time without records.
+
+    Example:
+        >>> from penstock.common import Duration
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import ProcessingTimeSessionWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> totals = cups.window(ProcessingTimeSessionWindows.with_gap(Duration.of_minutes(1))).sum(1)
+    """
 
     @staticmethod
     def with_gap(size: object) -> ProcessingTimeSessionWindows:
@@ -571,7 +484,19 @@ class ProcessingTimeSessionWindows(_FixedGap, _ProcessingTimeSessions):
 
 
 class DynamicEventTimeSessionWindows(_DynamicGap, _EventTimeSessions):
-    """Event-time windows that stay open after each record for a gap that depends on the record."""
+    """Event-time windows that stay open after each record for a gap that depends on the record.
+
+    Example:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import DynamicEventTimeSessionWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(1_000, 9_000, 70_000).assign_timestamps_and_watermarks(in_ms)
+        >>> windows = times.window_all(DynamicEventTimeSessionWindows.with_dynamic_gap(lambda ms: 9_000))
+        >>> windows.apply(lambda window, times: [(window.start, window.end, list(times))]).collect()
+        [(1000, 18000, [1000, 9000]), (70000, 79000, [70000])]
+    """
 
     @staticmethod
     def with_dynamic_gap(
@@ -582,7 +507,16 @@ class DynamicEventTimeSessionWindows(_DynamicGap, _EventTimeSessions):
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicGap, _ProcessingTimeSessions):
-    """Processing-time windows that stay open after each record for a gap that depends on the record."""
+    """Processing-time windows that stay open after each record for a gap that depends on the record.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import DynamicProcessingTimeSessionWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
+        >>> gaps = DynamicProcessingTimeSessionWindows.with_dynamic_gap(lambda cup: cup[1] * 1_000)
+        >>> totals = cups.window(gaps).sum(1)
+    """
 
     @staticmethod
     def with_dynamic_gap(
@@ -621,7 +555,16 @@ class _CountWindows(WindowAssigner[Any, Any]):
 
 
 class CountTumblingWindowAssigner(_CountWindows):
-    """Consecutive windows of `window_size` records of a key."""
+    """Consecutive windows of `window_size` records of a key.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountTumblingWindowAssigner
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> cups.window(CountTumblingWindowAssigner.of(2)).sum(1).collect()
+        [('ann', 5)]
+    """
 
     def __init__(self, window_size: int) -> None:
         super().__init__(window_size, "tumble-count-assigner")
@@ -642,7 +585,16 @@ class CountTumblingWindowAssigner(_CountWindows):
 
 
 class CountSlidingWindowAssigner(_CountWindows):
-    """Windows of `window_size` records of a key, starting every `window_slide` records. A full window fires."""
+    """Windows of `window_size` records of a key, starting every `window_slide` records. A full window fires.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountSlidingWindowAssigner
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> cups.window(CountSlidingWindowAssigner.of(2, 1)).sum(1).collect()
+        [('ann', 5), ('ann', 7)]
+    """
 
     def __init__(self, window_size: int, window_slide: int) -> None:
         super().__init__(window_size, "slide-count-assigner")
@@ -674,7 +626,16 @@ def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
 
 
 class GlobalWindows(WindowAssigner[Any, Any]):
-    """One window per key, which never ends: it needs a trigger, and usually an evictor or a purging trigger."""
+    """One window per key, which never ends: it needs a trigger, and usually an evictor or a purging trigger.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountTrigger, GlobalWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> cups.window(GlobalWindows.create()).trigger(CountTrigger.of(3)).sum(1).collect()
+        [('ann', 9)]
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -30,7 +30,13 @@ W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """The action on a window; the value is (is_fire, is_purge). An empty window that fires emits nothing."""
+    """The action on a window; the value is (is_fire, is_purge). An empty window that fires emits nothing.
+
+    Example:
+        >>> from penstock.datastream import TriggerResult
+        >>> TriggerResult.FIRE.is_fire(), TriggerResult.FIRE.is_purge()
+        (True, False)
+    """
 
     #: do nothing
     CONTINUE = (False, False)
@@ -51,7 +57,26 @@ class TriggerResult(Enum):
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides for each key and window. One object serves all of them, so it keeps its state in partitioned state."""
+    """Decides for each key and window. One object serves all of them, so it keeps its state in partitioned state.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment, Trigger, TriggerResult
+        >>> from penstock.datastream.window import GlobalWindows
+        >>> class AtLargeNumbers(Trigger):
+        ...     def on_element(self, element, timestamp, window, ctx):
+        ...         return TriggerResult.FIRE_AND_PURGE if element > 9 else TriggerResult.CONTINUE
+        ...     def on_processing_time(self, time, window, ctx):
+        ...         return TriggerResult.CONTINUE
+        ...     on_event_time = on_processing_time
+        ...     def on_merge(self, window, ctx):
+        ...         pass
+        ...     def clear(self, window, ctx):
+        ...         pass
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> windows = env.from_elements(1, 2, 10, 3).window_all(GlobalWindows.create())
+        >>> windows.trigger(AtLargeNumbers()).sum().collect()
+        [13]
+    """
 
     class TriggerContext(ABC):
         """Times, timers and state of the trigger's current key and window; all times in ms."""
@@ -124,7 +149,16 @@ CONTINUE, FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
 class EventTimeTrigger(Trigger[Any, Any]):
-    """Fires when the watermark passes the window's end, and at once for each record that arrives later."""
+    """Fires when the watermark passes the window's end, and at once for each record that arrives later.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import EventTimeTrigger, GlobalWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> cups.window(GlobalWindows.create()).trigger(EventTimeTrigger.create()).sum(1).collect()
+        [('ann', 9)]
+    """
 
     @staticmethod
     def create() -> EventTimeTrigger:
@@ -166,7 +200,15 @@ class EventTimeTrigger(Trigger[Any, Any]):
 
 
 class ProcessingTimeTrigger(Trigger[Any, Any]):
-    """Fires when the clock passes the window's end."""
+    """Fires when the clock passes the window's end.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import ProcessingTimeTrigger, TumblingProcessingTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> minutes = env.from_elements(1, 2).window_all(TumblingProcessingTimeWindows.of(60_000))
+        >>> totals = minutes.trigger(ProcessingTimeTrigger.create()).sum()
+    """
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
@@ -236,6 +278,17 @@ class ContinuousEventTimeTrigger(_Continuous):
     """Fires at every multiple of an interval (ms) that the watermark passes while the window is open, and at its end.
 
     A record that arrives after the window's end fires it at once.
+
+    Example:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import ContinuousEventTimeTrigger, TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(5, 50).assign_timestamps_and_watermarks(in_ms)
+        >>> windows = times.window_all(TumblingEventTimeWindows.of(100))
+        >>> every_20_ms = windows.trigger(ContinuousEventTimeTrigger.of(20))
+        >>> counts = every_20_ms.apply(lambda window, times: [len(list(times))])
     """
 
     @staticmethod
@@ -298,6 +351,14 @@ class ContinuousProcessingTimeTrigger(_Continuous):
     """Fires every interval (ms) of processing time while the window is open.
 
     A processing-time window also fires at its end.
+
+    Example:
+        >>> from penstock.common import Duration
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import ContinuousProcessingTimeTrigger, GlobalWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> windows = env.from_elements(1, 2).window_all(GlobalWindows.create())
+        >>> totals = windows.trigger(ContinuousProcessingTimeTrigger.of(Duration.of_seconds(10))).sum()
     """
 
     @staticmethod
@@ -354,7 +415,16 @@ FIRE_AND_PURGE = TriggerResult.FIRE_AND_PURGE
 
 
 class CountTrigger(Trigger[Any, Any]):
-    """Fires every `window_size` records of a window, which keeps its records, and restarts the count at 0."""
+    """Fires every `window_size` records of a window, which keeps its records, and restarts the count at 0.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountTrigger, GlobalWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> cups.window(GlobalWindows.create()).trigger(CountTrigger.of(2)).sum(1).collect()
+        [('ann', 5)]
+    """
 
     def __init__(self, window_size: int) -> None:
         if window_size <= 0:
@@ -401,7 +471,16 @@ class CountTrigger(Trigger[Any, Any]):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """Wraps another trigger, and purges the window's records whenever that one fires."""
+    """Wraps another trigger, and purges the window's records whenever that one fires.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountTrigger, GlobalWindows, PurgingTrigger
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> cups.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(1))).sum(1).collect()
+        [('ann', 2), ('ann', 3), ('ann', 4)]
+    """
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         self.nested_trigger = nested_trigger
@@ -444,7 +523,16 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 
 class NeverTrigger(Trigger[Any, Any]):
-    """Never fires: the default of `GlobalWindows`."""
+    """Never fires: the default of `GlobalWindows`.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import GlobalWindows, NeverTrigger
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> windows = env.from_elements(1, 2).window_all(GlobalWindows.create()).trigger(NeverTrigger())
+        >>> windows.sum().collect()
+        []
+    """
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
         """Do not fire."""
@@ -469,7 +557,14 @@ class NeverTrigger(Trigger[Any, Any]):
 
 
 class TimestampedValue(Generic[T]):
-    """A record of a window with its event time."""
+    """A record of a window with its event time.
+
+    Example:
+        >>> from penstock.datastream.window import TimestampedValue
+        >>> element = TimestampedValue("tea", 10)
+        >>> element.get_value(), element.has_timestamp(), element.get_timestamp()
+        ('tea', True, 10)
+    """
 
     __slots__ = ("_timestamp", "_value")
 
@@ -494,7 +589,21 @@ class TimestampedValue(Generic[T]):
 
 
 class Evictor(ABC):
-    """Removes records from windows. One object serves all keys and windows, so it keeps no state of its own."""
+    """Removes records from windows. One object serves all keys and windows, so it keeps no state of its own.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import Evictor
+        >>> class Positive(Evictor):
+        ...     def evict_before(self, elements, size, window, evictor_context):
+        ...         elements[:] = [element for element in elements if element.get_value() > 0]
+        ...     def evict_after(self, elements, size, window, evictor_context):
+        ...         pass
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> windows = env.from_elements(1, -5, 2).count_window_all(3).evictor(Positive())
+        >>> windows.sum().collect()
+        [3]
+    """
 
     class EvictorContext(ABC):
         """The times (in ms) and metrics available to an evictor."""
@@ -550,7 +659,17 @@ class _OneWay(Evictor):
 
 
 class CountEvictor(_OneWay):
-    """Keeps the last `max_count` records."""
+    """Keeps the last `max_count` records.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountEvictor, CountTrigger, GlobalWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> windows = cups.window(GlobalWindows.create()).trigger(CountTrigger.of(1))
+        >>> windows.evictor(CountEvictor.of(2)).sum(1).collect()
+        [('ann', 2), ('ann', 5), ('ann', 7)]
+    """
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -568,7 +687,19 @@ class CountEvictor(_OneWay):
 
 
 class TimeEvictor(_OneWay):
-    """Keeps the records less than `window_size` ms older than the latest; does nothing without timestamps."""
+    """Keeps the records less than `window_size` ms older than the latest; does nothing without timestamps.
+
+    Example:
+        >>> from penstock.common import WatermarkStrategy
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountTrigger, GlobalWindows, TimeEvictor
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> in_ms = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda ms: ms)
+        >>> times = env.from_elements(1, 2, 50).assign_timestamps_and_watermarks(in_ms)
+        >>> windows = times.window_all(GlobalWindows.create()).trigger(CountTrigger.of(3))
+        >>> windows.evictor(TimeEvictor.of(10)).apply(lambda window, times: [list(times)]).collect()
+        [[50]]
+    """
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -586,7 +717,17 @@ class TimeEvictor(_OneWay):
 
 
 class DeltaEvictor(_OneWay):
-    """Keeps the records that differ from the last one by less than a threshold."""
+    """Keeps the records that differ from the last one by less than a threshold.
+
+    Example:
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.datastream.window import CountTrigger, DeltaEvictor, GlobalWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> cups = env.from_elements(("ann", 2), ("ann", 3), ("ann", 4)).key_by(lambda cup: cup[0])
+        >>> windows = cups.window(GlobalWindows.create()).trigger(CountTrigger.of(1))
+        >>> windows.evictor(DeltaEvictor.of(2, lambda one, last: last[1] - one[1])).sum(1).collect()
+        [('ann', 2), ('ann', 5), ('ann', 7)]
+    """
 
     def __init__(
         self, threshold: float, delta_function: Callable[[Any, Any], float] | Any, do_evict_after: bool = False

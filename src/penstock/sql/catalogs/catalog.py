@@ -18,7 +18,14 @@ from penstock.sql.parser.statements import Distribution
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectPath:
-    """The path of a table, view or function: the database and the name."""
+    """The path of a table, view or function: the database and the name.
+
+    Example:
+        >>> from penstock.table.catalog import ObjectPath
+        >>> path = ObjectPath.from_string("shop.orders")
+        >>> path.get_database_name(), path.get_object_name()
+        ('shop', 'orders')
+    """
 
     database_name: str
     object_name: str
@@ -52,7 +59,15 @@ class ObjectPath:
 
 @dataclass(frozen=True, slots=True)
 class CatalogDatabase:
-    """A database: its properties and comment."""
+    """A database: its properties and comment.
+
+    Example:
+        >>> from penstock.table.catalog import Catalog, CatalogDatabase
+        >>> catalog = Catalog("memory", "default")
+        >>> catalog.create_database("shop", CatalogDatabase.create_instance({}, "All shops"), False)
+        >>> catalog.get_database("shop").get_comment()
+        'All shops'
+    """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
@@ -85,7 +100,16 @@ class CatalogDatabase:
 
 @dataclass(frozen=True, slots=True)
 class CatalogBaseTable:
-    """A table, or a view of a `query`."""
+    """A table, or a view of a `query`.
+
+    Example:
+        >>> from penstock.table import Schema
+        >>> from penstock.table.catalog import CatalogBaseTable
+        >>> columns = Schema.new_builder().column("n", "BIGINT").build()
+        >>> table = CatalogBaseTable.create_table(columns, properties={"connector": "datagen"})
+        >>> table.get_options()
+        {'connector': 'datagen'}
+    """
 
     schema: Schema
     options: Mapping[str, str] = field(default_factory=dict)
@@ -150,7 +174,13 @@ class CatalogBaseTable:
 
 @dataclass(frozen=True, slots=True)
 class CatalogFunction:
-    """A user-defined function: the location of its class or object, as `package.module.name`."""
+    """A user-defined function: the location of its class or object, as `package.module.name`.
+
+    Example:
+        >>> from penstock.table.catalog import CatalogFunction
+        >>> CatalogFunction("shop.functions.shout").target
+        'shop.functions.shout'
+    """
 
     target: str
     language: str = "PYTHON"
@@ -160,6 +190,15 @@ class Catalog:
     """A catalog in memory. Other catalogs override its methods.
 
     Missing or already existing objects raise `ValidationError`, unless the call allows them.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.catalog import Catalog
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> t_env.register_catalog("memory", Catalog("memory", "shop"))
+        >>> t_env.use_catalog("memory")
+        >>> t_env.get_current_database(), t_env.get_catalog("memory").list_tables("shop")
+        ('shop', [])
     """
 
     def __init__(self, name: str = "default_catalog", default_database: str = "default_database") -> None:

@@ -50,7 +50,17 @@ class UnresolvedWatermark:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns, watermark and primary key of a table. Created by `Schema.new_builder()`."""
+    """The columns, watermark and primary key of a table. Created by `Schema.new_builder()`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, Schema, TableDescriptor, TableEnvironment
+        >>> builder = Schema.new_builder().column("drink", "STRING").column("paid_at", "TIMESTAMP(3)")
+        >>> columns = builder.watermark("paid_at", "paid_at - INTERVAL '5' SECOND").build()
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> orders = TableDescriptor.for_connector("datagen").schema(columns).build()
+        >>> t_env.from_descriptor(orders).get_resolved_schema().get_column_names()
+        ['drink', 'paid_at']
+    """
 
     columns: tuple[UnresolvedColumn, ...] = ()
     watermarks: tuple[UnresolvedWatermark, ...] = ()
@@ -257,7 +267,15 @@ class ColumnKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, created by `physical`, `computed` and `metadata`."""
+    """A column of a table, created by `physical`, `computed` and `metadata`.
+
+    Example:
+        >>> from penstock.table import DataTypes
+        >>> from penstock.table.catalog import Column
+        >>> column = Column.physical("drink", DataTypes.STRING()).with_comment("hot or cold")
+        >>> column.name, column.data_type, column.comment
+        ('drink', STRING, 'hot or cold')
+    """
 
     name: str
     data_type: DataType
@@ -353,7 +371,13 @@ class WatermarkSpec:
 
 @dataclass(frozen=True, slots=True)
 class UniqueConstraint:
-    """A primary key, which is not enforced."""
+    """A primary key, which is not enforced.
+
+    Example:
+        >>> from penstock.table.catalog import UniqueConstraint
+        >>> UniqueConstraint("key", ("drink",)).as_summary_string()
+        'CONSTRAINT `key` PRIMARY KEY (`drink`) NOT ENFORCED'
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -375,7 +399,15 @@ class UniqueConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSchema:
-    """The columns of a table with their types, its watermarks and its primary key."""
+    """The columns of a table with their types, its watermarks and its primary key.
+
+    Example:
+        >>> from penstock.table import DataTypes
+        >>> from penstock.table.catalog import ResolvedSchema
+        >>> schema = ResolvedSchema.physical(["drink", "cups"], [DataTypes.STRING(), DataTypes.INT()])
+        >>> schema.get_column_names(), schema.get_column_count()
+        (['drink', 'cups'], 2)
+    """
 
     columns: tuple[Column, ...]
     watermark_specs: tuple[WatermarkSpec, ...] = ()

@@ -349,7 +349,19 @@ __all__ = ["ChangelogMode"]
 
 @dataclass(frozen=True, slots=True)
 class ChangelogMode:
-    """The row kinds of a changelog. Created by `insert_only`, `upsert` and `all`."""
+    """The row kinds of a changelog. Created by `insert_only`, `upsert` and `all`.
+
+    Example:
+        >>> from penstock.common import Types
+        >>> from penstock.datastream import StreamExecutionEnvironment
+        >>> from penstock.table import ChangelogMode, StreamTableEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> t_env = StreamTableEnvironment.create(env)
+        >>> numbers = t_env.from_elements([(1,), (2,)], ["n"])
+        >>> stream = t_env.to_changelog_stream(numbers, changelog_mode=ChangelogMode.insert_only())
+        >>> [str(row) for row in stream.collect()]
+        ['+I[1]', '+I[2]']
+    """
 
     kinds: frozenset[RowKind]
 

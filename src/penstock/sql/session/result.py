@@ -29,7 +29,16 @@ __all__ = ["CloseableIterator", "ResultKind", "TableResult"]
 
 
 class ResultKind(Enum):
-    """The kind of a statement's result."""
+    """The kind of a statement's result.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, ResultKind, TableEnvironment
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> t_env.execute_sql("CREATE DATABASE shop").get_result_kind() is ResultKind.SUCCESS
+        True
+        >>> t_env.execute_sql("SHOW DATABASES").get_result_kind() is ResultKind.SUCCESS_WITH_CONTENT
+        True
+    """
 
     #: the statement succeeded, such as DDL
     SUCCESS = 0
@@ -286,6 +295,18 @@ class TableResult:
         style: how to print them.
         job: the job that produces them, if any.
         on_close: stops the query.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> query = "SELECT * FROM (VALUES ('tea', 2)) AS orders (drink, cups)"
+        >>> t_env.execute_sql(query).print()
+        +----+--------------------------------+-------------+
+        | op |                          drink |        cups |
+        +----+--------------------------------+-------------+
+        | +I |                            tea |           2 |
+        +----+--------------------------------+-------------+
+        1 row in set
     """
 
     def __init__(
@@ -319,7 +340,13 @@ class TableResult:
         return TableSchema(names, self._schema.get_column_data_types())
 
     def get_job_client(self) -> JobClient | None:
-        """Return the client of the job, or None for a statement without a job."""
+        """Return the client of the job, or None for a statement without a job.
+
+        Example:
+            >>> result = t_env.execute_sql(query)
+            >>> result.get_job_client() is None, t_env.execute_sql("SHOW CATALOGS").get_job_client() is None
+            (False, True)
+        """
         return None if self._job is None else self._job.client()
 
     def wait(self, timeout_ms: int | None = None) -> None:
@@ -334,6 +361,9 @@ class TableResult:
         Raises:
             CallTimeoutError: if the result is not available by then.
             JobExecutionError: if the job fails first.
+
+        Example:
+            >>> t_env.execute_sql(query).wait(timeout_ms=60_000)
         """
         if self._job is not None:
             self._job.wait(timeout_ms)
@@ -343,6 +373,12 @@ class TableResult:
 
         Raises:
             WrongTimeError: if the rows of a query were requested before.
+
+        Example:
+            >>> with t_env.execute_sql(query).collect() as rows:
+            ...     for drink, cups in rows:
+            ...         print(drink, cups)
+            tea 2
         """
         return CloseableIterator(self._take(), self._on_close)
 
@@ -351,6 +387,15 @@ class TableResult:
 
         Raises:
             WrongTimeError: if the rows of a query were requested before.
+
+        Example:
+            >>> t_env.execute_sql("SHOW CATALOGS").print()
+            +-----------------+
+            |    catalog name |
+            +-----------------+
+            | default_catalog |
+            +-----------------+
+            1 row in set
         """
         self._style.print(self._take(), sys.stdout.write)
         sys.stdout.flush()

@@ -88,6 +88,13 @@ class TableConfig:
     Args:
         configuration: stores the options; None for a new one.
         root: the fallback for unset options, such as the configuration of a `StreamExecutionEnvironment`.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment
+        >>> config = TableEnvironment.create(EnvironmentSettings.in_streaming_mode()).get_config()
+        >>> config.set_local_timezone("America/New_York")
+        >>> config.set("parallelism.default", 2).get("parallelism.default"), config.get_local_timezone()
+        ('2', 'America/New_York')
     """
 
     def __init__(self, configuration: Configuration | None = None, root: Configuration | None = None) -> None:

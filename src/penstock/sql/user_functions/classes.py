@@ -19,7 +19,22 @@ from penstock.base.metrics import MetricGroup
 
 
 class FunctionContext:
-    """A function's view of the subtask that runs it. Flink: "User-defined Functions", runtime integration."""
+    """A function's view of the subtask that runs it. Flink: "User-defined Functions", runtime integration.
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, ScalarFunction, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udf
+        >>> class InShop(ScalarFunction):
+        ...     def open(self, function_context):
+        ...         self.shop = function_context.get_job_parameter("shop", "any shop")
+        ...     def eval(self, drink):
+        ...         return f"{drink} in {self.shop}"
+        >>> in_shop = udf(InShop(), result_type="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> list(t_env.from_elements([("tea",)], ["drink"]).select(in_shop(col("drink"))).execute().collect())
+        [<Row('tea in any shop')>]
+    """
 
     def __init__(
         self,
@@ -92,7 +107,20 @@ class UserDefinedFunction:
 
 
 class ScalarFunction(UserDefinedFunction, ABC):
-    """Returns one value for each row. Flink: "Scalar Functions"."""
+    """Returns one value for each row. Flink: "Scalar Functions".
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, ScalarFunction, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udf
+        >>> class Shout(ScalarFunction):
+        ...     def eval(self, word):
+        ...         return word.upper() + "!"
+        >>> shout = udf(Shout(), result_type="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> list(t_env.from_elements([("tea",)], ["word"]).select(shout(col("word"))).execute().collect())
+        [<Row('TEA!')>]
+    """
 
     @abstractmethod
     def eval(self, *args: Any) -> Any:
@@ -104,6 +132,18 @@ class AsyncScalarFunction(UserDefinedFunction, ABC):
 
     Flink: "Asynchronous Scalar Functions". The options `table.exec.async-scalar.*` set the number of concurrent calls,
     the timeout of a call, and the number of attempts.
+
+    Example:
+        >>> from penstock.table import AsyncScalarFunction, EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udf
+        >>> class Price(AsyncScalarFunction):
+        ...     async def eval(self, drink):
+        ...         return len(drink)
+        >>> price = udf(Price(), result_type="INT")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> list(t_env.from_elements([("tea",)], ["drink"]).select(price(col("drink"))).execute().collect())
+        [<Row(3)>]
     """
 
     @abstractmethod
@@ -112,7 +152,21 @@ class AsyncScalarFunction(UserDefinedFunction, ABC):
 
 
 class TableFunction(UserDefinedFunction, ABC):
-    """Returns any number of rows for each row. Flink: "Table Functions"."""
+    """Returns any number of rows for each row. Flink: "Table Functions".
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableEnvironment, TableFunction
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udtf
+        >>> class Words(TableFunction):
+        ...     def eval(self, line):
+        ...         yield from line.split()
+        >>> words = udtf(Words(), result_types="STRING")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> lines = t_env.from_elements([("hot tea",)], ["line"])
+        >>> lines.join_lateral(words(col("line")).alias("word")).to_pandas()["word"].tolist()
+        ['hot', 'tea']
+    """
 
     @abstractmethod
     def eval(self, *args: Any) -> Any:
@@ -161,7 +215,25 @@ class ImperativeAggregateFunction(UserDefinedFunction, ABC, Generic[T, ACC]):
 
 
 class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Returns one value for all rows of a group. Flink: "Aggregate Functions"."""
+    """Returns one value for all rows of a group. Flink: "Aggregate Functions".
+
+    Example:
+        >>> from penstock.table import AggregateFunction, EnvironmentSettings, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udaf
+        >>> class Longest(AggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return [""]
+        ...     def accumulate(self, accumulator, word):
+        ...         accumulator[0] = max(accumulator[0], word, key=len)
+        ...     def get_value(self, accumulator):
+        ...         return accumulator[0]
+        >>> longest = udaf(Longest(), result_type="STRING", accumulator_type="ARRAY<STRING>")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> words = t_env.from_elements([("tea",), ("milk",)], ["word"])
+        >>> words.select(longest(col("word")).alias("longest")).to_pandas()["longest"].tolist()
+        ['milk']
+    """
 
     @abstractmethod
     def get_value(self, accumulator: ACC) -> T:
@@ -169,7 +241,26 @@ class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
 
 
 class TableAggregateFunction(ImperativeAggregateFunction[T, ACC]):
-    """Returns any number of rows for all rows of a group. Flink: "Table Aggregate Functions"."""
+    """Returns any number of rows for all rows of a group. Flink: "Table Aggregate Functions".
+
+    Example:
+        >>> from penstock.table import EnvironmentSettings, TableAggregateFunction, TableEnvironment
+        >>> from penstock.table.expressions import col
+        >>> from penstock.table.udf import udtaf
+        >>> class Top2(TableAggregateFunction):
+        ...     def create_accumulator(self):
+        ...         return []
+        ...     def accumulate(self, accumulator, cups):
+        ...         accumulator[:] = sorted([*accumulator, cups], reverse=True)[:2]
+        ...     def emit_value(self, accumulator):
+        ...         yield from accumulator
+        >>> top_2 = udtaf(Top2(), result_type="ROW<n BIGINT>", accumulator_type="ARRAY<BIGINT>")
+        >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        >>> numbers = t_env.from_elements([(1,), (3,), (2,)], ["cups"])
+        >>> top = numbers.flat_aggregate(top_2(col("cups")).alias("n")).select(col("n"))
+        >>> sorted(top.to_pandas()["n"])
+        [2, 3]
+    """
 
     @abstractmethod
     def emit_value(self, accumulator: ACC) -> Iterable[T]:
@@ -190,7 +281,13 @@ V = TypeVar("V")
 
 
 class DataView(ABC):
-    """A collection inside an accumulator. Flink: "User-defined Functions", ListView and MapView."""
+    """A collection inside an accumulator. Flink: "User-defined Functions", ListView and MapView.
+
+    Example:
+        >>> from penstock.table import DataView, ListView, MapView
+        >>> issubclass(ListView, DataView), issubclass(MapView, DataView)
+        (True, True)
+    """
 
     @abstractmethod
     def clear(self) -> None:
@@ -198,7 +295,16 @@ class DataView(ABC):
 
 
 class ListView(DataView, Generic[T]):
-    """A list that values are appended to."""
+    """A list that values are appended to.
+
+    Example:
+        >>> from penstock.table import ListView
+        >>> words = ListView()
+        >>> words.add("tea")
+        >>> words.add_all(["milk", "rum"])
+        >>> words.get()
+        ['tea', 'milk', 'rum']
+    """
 
     def __init__(self) -> None:
         self._list: list[T] = []
@@ -232,7 +338,15 @@ class ListView(DataView, Generic[T]):
 
 
 class MapView(DataView, Generic[K, V]):
-    """A map. A missing key has the value None."""
+    """A map. A missing key has the value None.
+
+    Example:
+        >>> from penstock.table import MapView
+        >>> cups = MapView()
+        >>> cups.put("tea", 2)
+        >>> cups.get("tea"), cups.get("rum"), list(cups.items())
+        (2, None, [('tea', 2)])
+    """
 
     def __init__(self) -> None:
         self._map: dict[K, V] = {}

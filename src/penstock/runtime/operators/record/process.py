@@ -50,7 +50,22 @@ PROCESSING_TIMERS = "_penstock_timers_processing"
 
 
 class TimeDomain(enum.Enum):
-    """The time that a timer follows."""
+    """The time that a timer follows.
+
+    Example:
+        >>> from penstock.datastream import KeyedProcessFunction
+        >>> from penstock.testing import harness_for
+        >>> class Alarm(KeyedProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         ctx.timer_service().register_processing_time_timer(60_000)
+        ...     def on_timer(self, timestamp, ctx):
+        ...         yield ctx.time_domain().name
+        >>> with harness_for(Alarm(), len) as harness:
+        ...     harness.process("tea")
+        ...     harness.advance_processing_time(60_000)
+        ...     harness.values
+        ['PROCESSING_TIME']
+    """
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
@@ -61,6 +76,20 @@ class TimerService:
 
     The time of a timer is a 64-bit int; other times raise `MisuseError`. At the end of the input all event-time timers
     fire. A timer that is set then fires as well, up to `penstock.timers.after-end-of-input.max` for each key.
+
+    Example:
+        >>> from penstock.datastream import KeyedProcessFunction
+        >>> from penstock.testing import harness_for
+        >>> class Alarm(KeyedProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)
+        ...     def on_timer(self, timestamp, ctx):
+        ...         yield ctx.get_current_key(), timestamp
+        >>> with harness_for(Alarm(), lambda word: word) as harness:
+        ...     harness.process("tea", timestamp=5)
+        ...     harness.watermark(60_005)
+        ...     harness.values
+        [('tea', 60005)]
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -82,11 +111,39 @@ class TimerService:
         return self._context.clock.now_ms()
 
     def current_watermark(self) -> int:
-        """Return the event time (ms) that this subtask has reached; 2**63 - 1 after the end of the input."""
+        """Return the event time (ms) that this subtask has reached; 2**63 - 1 after the end of the input.
+
+        Example:
+            >>> class Late(KeyedProcessFunction):
+            ...     def process_element(self, value, ctx):
+            ...         yield ctx.timestamp() <= ctx.timer_service().current_watermark()
+            >>> with harness_for(Late(), len) as harness:
+            ...     harness.watermark(10)
+            ...     harness.process("tea", timestamp=5)
+            ...     harness.values
+            [True]
+        """
         return self.watermark
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Register a timer that calls `on_timer` for the current key when the watermark passes `timestamp`."""
+        """Register a timer that calls `on_timer` for the current key when the watermark passes `timestamp`.
+
+        Args:
+            timestamp: ms since the epoch. A key has at most one timer of a kind for each time.
+
+        Raises:
+            MisuseError: if it is not a 64-bit int.
+
+        Example:
+            >>> class AtTheHour(Alarm):
+            ...     def process_element(self, value, ctx):
+            ...         ctx.timer_service().register_event_time_timer(3_600_000)
+            >>> with harness_for(AtTheHour(), lambda word: word) as harness:
+            ...     harness.process_batch(["tea", "tea"], timestamps=[5, 6])
+            ...     harness.watermark(3_600_000)
+            ...     harness.values
+            [('tea', 3600000)]
+        """
         key = self._keyed.current_key
         bucket = self._event_buckets.get(timestamp)
         if bucket is None:
@@ -104,6 +161,23 @@ class TimerService:
         """Register a timer that calls `on_timer` for the current key when the clock passes `timestamp`.
 
         If a stream ends first, the timer is dropped, unless the function sets `drain_processing_time_timers`.
+
+        Args:
+            timestamp: ms since the epoch. A key has at most one timer of a kind for each time.
+
+        Raises:
+            MisuseError: if it is not a 64-bit int.
+
+        Example:
+            >>> class InAMinute(Alarm):
+            ...     def process_element(self, value, ctx):
+            ...         timers = ctx.timer_service()
+            ...         timers.register_processing_time_timer(timers.current_processing_time() + 60_000)
+            >>> with harness_for(InAMinute(), lambda word: word) as harness:
+            ...     harness.process("tea")
+            ...     harness.advance_processing_time(60_000)
+            ...     harness.values
+            [('tea', 60000)]
         """
         if timestamp.__class__ is not int or timestamp > MAX_TIMESTAMP or timestamp < MIN_TIMESTAMP:
             timestamp = timer_ms(timestamp, "register_processing_time_timer()")
@@ -138,7 +212,19 @@ class TimerService:
         self.advance(MIN_TIMESTAMP)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Delete the current key's timer at `timestamp`, if there is one."""
+        """Delete the current key's timer at `timestamp`, if there is one.
+
+        Example:
+            >>> class Quiet(Alarm):
+            ...     def process_element(self, value, ctx):
+            ...         ctx.timer_service().register_event_time_timer(60_000)
+            ...         ctx.timer_service().delete_event_time_timer(60_000)
+            >>> with harness_for(Quiet(), lambda word: word) as harness:
+            ...     harness.process("tea", timestamp=5)
+            ...     harness.watermark(60_000)
+            ...     harness.values
+            []
+        """
         if timestamp.__class__ is not int:
             timestamp = timer_ms(timestamp, "delete_event_time_timer()")
         self.event_timers.delete(timestamp, self._keyed.current_key)

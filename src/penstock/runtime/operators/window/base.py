@@ -28,7 +28,7 @@ from penstock.runtime.operators.record.stateless import method
 from penstock.runtime.operators.results import TRUSTED, ResultCheck, Results, as_emitted, can_never_change
 from penstock.runtime.operators.watermarks import LATE_RECORDS
 from penstock.runtime.records import MIN_TIMESTAMP, Batch
-from penstock.runtime.windowing.assigners import TimeWindow, WindowToken, WindowTokens
+from penstock.runtime.windowing.windows import TimeWindow, WindowToken, WindowTokens
 from penstock.state import declared_values
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.errors import StateError

@@ -41,6 +41,7 @@ from penstock.runtime.operators.window.kept_windows import (
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.runtime.windowing import assigners
 from penstock.runtime.windowing.triggers import Evictor, TimestampedValue, Trigger, TriggerResult
+from penstock.runtime.windowing.windows import WindowToken, WindowTokens
 from penstock.state.states import NO_KEY
 
 CONTINUE = TriggerResult.CONTINUE
@@ -74,9 +75,9 @@ class WindowOperator(base.WindowOperatorBase):
         """The event time (ms) that this subtask has reached."""
         return self._watermark
 
-    def window_tokens(self) -> assigners.WindowTokens:
+    def window_tokens(self) -> WindowTokens:
         """Return the converter between windows and their tokens in state."""
-        self._tokens = assigners.WindowTokens(self._assigner.get_window_serializer())
+        self._tokens = WindowTokens(self._assigner.get_window_serializer())
         return self._tokens
 
     def initialize_state(self) -> None:
@@ -188,7 +189,7 @@ class WindowOperator(base.WindowOperatorBase):
                 self._merge(key, result, token, sources)
         return merged
 
-    def _merge(self, key: Any, window: Any, token: assigners.WindowToken, sources: list[assigners.WindowToken]) -> None:
+    def _merge(self, key: Any, window: Any, token: WindowToken, sources: list[WindowToken]) -> None:
         if self._is_event_time and self._cleanup_ms(window) <= self._watermark:
             raise ContractError(
                 f"windows were merged into {window!r}, whose end and lateness have already passed: an assigner must "
@@ -210,7 +211,7 @@ class WindowOperator(base.WindowOperatorBase):
 
     # --- firing -------------------------------------------------------------------------------------------------------
 
-    def _act(self, key: Any, window: Any, token: assigners.WindowToken, result: TriggerResult) -> None:
+    def _act(self, key: Any, window: Any, token: WindowToken, result: TriggerResult) -> None:
         if result is CONTINUE:
             return
         if not isinstance(result, TriggerResult):
@@ -225,15 +226,13 @@ class WindowOperator(base.WindowOperatorBase):
         if result.is_purge():
             self._empty(token)
 
-    def _empty(self, token: assigners.WindowToken) -> None:
+    def _empty(self, token: WindowToken) -> None:
         if not self.merges:
             self._slots.remove(token)
         elif self._slots.contains(token):
             self._slots.put(token, [])
 
-    def _fire_evicting(
-        self, key: Any, window: Any, token: assigners.WindowToken, slot: list[Any], evictor: Evictor
-    ) -> None:
+    def _fire_evicting(self, key: Any, window: Any, token: WindowToken, slot: list[Any], evictor: Evictor) -> None:
         records = slot[0]
         elements = [TimestampedValue(value, timestamp) for value, timestamp in records]
         evictor.evict_before(elements, len(elements), window, self._evictor_ctx)
@@ -256,7 +255,7 @@ class WindowOperator(base.WindowOperatorBase):
             folded = contents.add(folded, value)
         return contents.result(folded)
 
-    def _clean_up(self, window: Any, token: assigners.WindowToken) -> None:
+    def _clean_up(self, window: Any, token: WindowToken) -> None:
         self._slots.remove(token)
         self._trigger.clear(window, self._ctx.enter(token))
         if self._result is not None:
@@ -304,7 +303,7 @@ class WindowOperator(base.WindowOperatorBase):
         firing: Any = None
         fired = 0
 
-        def fire(timestamp: int, key: Any, token: assigners.WindowToken) -> None:
+        def fire(timestamp: int, key: Any, token: WindowToken) -> None:
             nonlocal firing, fired
             fired += 1
             keyed.current_key = firing = key

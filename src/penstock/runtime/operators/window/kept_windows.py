@@ -42,8 +42,9 @@ from penstock.runtime.operators.function_context import OperatorContext, Runtime
 from penstock.runtime.operators.watermarks import DROPPED_TIMERS, TimerQueue, TimersAfterEnd
 from penstock.runtime.operators.window import base
 from penstock.runtime.records import MAX_TIMESTAMP, MAX_WATERMARK, MIN_TIMESTAMP
-from penstock.runtime.windowing.assigners import WindowAssigner, WindowToken
+from penstock.runtime.windowing.assigners import WindowAssigner
 from penstock.runtime.windowing.triggers import Evictor, Trigger
+from penstock.runtime.windowing.windows import WindowToken
 from penstock.state.backend import KeyedStateBackend, KeyedTable
 from penstock.state.errors import StateError
 from penstock.state.states import NO_KEY, StateDescriptor, ValueState, ValueStateDescriptor
