@@ -1,15 +1,13 @@
-"""Accumulators: all subtasks of a job add to them, and the client reads them when the job has finished.
+"""Accumulators of jobs and aggregators of iterations: values that all subtasks add to.
 
-Each subtask adds to its own copy; the copies are merged when the client asks for them. Accumulators count processed
-records, so after a failure they may count some records twice. A failed attempt's contributions are lost with that
-attempt. For exact results, use state.
+**Accumulators.** Each subtask adds to its own copy; the copies are merged when the client asks for them, while the job
+runs or when it has finished. Accumulators count processed records, so after a failure they may count some records
+twice. A failed attempt's contributions are lost with that attempt. For exact results, use state.
 
-Aggregators of iterations: values that all subtasks of a superstep add to, and the next superstep reads.
-
-An aggregator is registered with an iteration under a name. In a superstep, each operator subtask that asks for it
-(`RuntimeContext.get_iteration_aggregator`) adds to its own copy. When the superstep is complete, the copies' results
-are aggregated, once per task, however often Spark ran it. The result is then available to the convergence criterion and
-to the functions of the next superstep (`RuntimeContext.get_previous_iteration_aggregate`).
+**Aggregators.** An aggregator is registered with an iteration under a name. In a superstep, each operator subtask that
+asks for it (`RuntimeContext.get_iteration_aggregator`) adds to its own copy. When the superstep is complete, the
+copies' results are aggregated, once per task, however often Spark ran it. The result is then available to the
+convergence criterion and to the functions of the next superstep (`RuntimeContext.get_previous_iteration_aggregate`).
 """
 
 from __future__ import annotations

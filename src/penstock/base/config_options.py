@@ -1,17 +1,15 @@
-"""Typed configuration options: `ConfigOption`, and `ConfigOptions`, which builds one step by step.
+"""Typed configuration options (`ConfigOption`), their builder, value types, and the constructors of Penstock's own.
 
 >>> attempts = ConfigOptions.key("restart-strategy.fixed-delay.attempts").int_type().default_value(1)
 >>> attempts.key(), attempts.default_value()
 ('restart-strategy.fixed-delay.attempts', 1)
 
-Conversion of option values from and to text.
+`ValueType`: a `Configuration` holds the values it was given, text or native. A `ValueType` converts either to the one
+Python type that an option promises. All types accept text, because files and command lines provide text. Memory sizes
+have Flink's text format: `64 mb`, `20kb`, `1 g`. All units are powers of 1,024.
 
-A `Configuration` holds the values it was given, text or native. A `ValueType` converts either to the one Python type
-that an option promises. All types accept text, because files and command lines provide text.
-
-Memory sizes in Flink's text format: `64 mb`, `20kb`, `1 g`. All units are powers of 1,024.
-
-Constructors of options: each option goes into one registry and has a type that rejects invalid values.
+`option` and `unset` create Penstock's own options. Each option goes into one registry and has a type that rejects
+invalid values.
 """
 
 from __future__ import annotations

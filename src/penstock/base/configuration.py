@@ -1,7 +1,4 @@
-"""`Configuration`: a job's settings, by key.
-
-`ExecutionConfig`: execution settings of a program, as methods.
-"""
+"""`Configuration`, a job's settings by key, and `ExecutionConfig`, the execution settings of a program as methods."""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
-"""Copies of values that user code may modify later.
+"""Copies of values that user code may modify later, and recursion deep enough to walk large trees.
 
-A value is *immutable* if nothing can change it: a number, text, a time, or a tuple, frozen dataclass or frozenset of
-immutable values. `detached` returns immutable values themselves and deep copies of all others. An object that cannot be
-copied, such as an open file, is returned itself: it cannot leave the process either.
+**Copies.** A value is *immutable* if nothing can change it: a number, text, a time, or a tuple, frozen dataclass or
+frozenset of immutable values. `detached` returns immutable values themselves and deep copies of all others. An object
+that cannot be copied, such as an open file, is returned itself: it cannot leave the process either.
 
-Calls that nest deeper than Python allows by default.
-
-Expressions and plans are trees, and the code that walks them recurses one or a few calls per level. Python's limit of
-1,000 calls guards against endless recursion, but a sum of 200 terms reaches it. A process that meets such a tree raises
-its limit once and keeps it. Calls of Python code use no C stack; code that does (hashes, comparisons, pickles) stays
-far below a stack of 8 MB at this limit. Deeper trees are rejected when they are created.
+**Deep calls.** Expressions and plans are trees, and the code that walks them recurses one or a few calls per level.
+Python's limit of 1,000 calls guards against endless recursion, but a sum of 200 terms reaches it. A process that meets
+such a tree raises its limit once and keeps it. Calls of Python code use no C stack; code that does (hashes,
+comparisons, pickles) stays far below a stack of 8 MB at this limit. Deeper trees are rejected when they are created.
 """
 
 from __future__ import annotations

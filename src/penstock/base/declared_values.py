@@ -1,12 +1,8 @@
-"""Make values conform to their declared type: rows get its fields in its order, and FLOATs get single precision.
+"""Conversion of values to their declared type: rows get its fields in its order, and FLOATs get single precision.
 
-PyFlink's serializers do the same, at every depth. Only types that contain a ROW or a FLOAT have a conversion function;
-others cost nothing. Changed values are copied, because the function that created them may still hold them.
-
-Rounding of values with a declared type of FLOAT to single precision, like PyFlink's four-byte serializer.
-
-Only types that contain a FLOAT have a rounding function; others cost nothing. Changed values are copied, because the
-function that created them may still hold them. Values that do not match their declared type are left unchanged.
+PyFlink's serializers do the same, at every depth: they write a FLOAT in four bytes. Only types that contain a ROW or a
+FLOAT have a conversion function; others cost nothing. Changed values are copied, because the function that created them
+may still hold them. The rounding of FLOATs leaves values that do not match their declared type unchanged.
 """
 
 from __future__ import annotations

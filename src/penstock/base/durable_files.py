@@ -1,12 +1,10 @@
-"""Files of the local file system that survive a power cut (G8, G11).
+"""Files of the local file system that survive a power cut (G8, G11), and whole lines on the standard output.
 
-`fsync` of a file flushes its bytes to the device, and `fsync` of a directory the names in it. After a power cut, a file
-that was only written may be empty, and one that was only renamed may have its former name.
+**Files.** `fsync` of a file flushes its bytes to the device, and `fsync` of a directory the names in it. After a power
+cut, a file that was only written may be empty, and one that was only renamed may have its former name.
 
-Writes to the standard output that keep the lines of different threads apart.
-
-`print` writes its arguments and the line end one at a time. Between two of them, a sink or a job report may print from
-another thread.
+**Standard output.** `print` writes its arguments and the line end one at a time. Between two of them, a sink or a job
+report may print from another thread. `print_lines` keeps the lines of different threads apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All errors that Penstock raises on purpose, in one small hierarchy.
+"""The hierarchy of all errors that Penstock raises on purpose, and suggestions for misspelt names.
 
 The rule: `except PenstockError` catches everything that Penstock itself decided was wrong. Each error also inherits
 from the Python class that a Python programmer expects, so that ordinary `except ValueError` works too: `ValueError` for

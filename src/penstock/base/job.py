@@ -1,11 +1,4 @@
-"""Job ids.
-
-The states of a job.
-
-The result of a finished job.
-
-The future returned by asynchronous calls of the job client.
-"""
+"""A job as its client sees it: its id, its states, its result, and the future that asynchronous client calls return."""
 
 from __future__ import annotations
 

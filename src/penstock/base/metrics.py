@@ -1,11 +1,12 @@
-"""Metrics of user functions: counters, gauges, distributions and meters, in named groups.
+"""Metrics of user functions (counters, gauges, distributions, meters), and the options of metrics and their reporters.
 
-A metric belongs to the subtask that registered it. It is reported with the subtask's own figures, about once a second
-and at the end of the subtask. A metric is not state: after a failure it starts over.
+**Metrics** are registered in named groups. A metric belongs to the subtask that registered it. It is reported with the
+subtask's own figures, about once a second and at the end of the subtask. A metric is not state: after a failure it
+starts over.
 
-Histograms over the last numbers of a series, like Flink's `DescriptiveStatisticsHistogram`.
+`SlidingHistogram` describes the last numbers of a series, like Flink's `DescriptiveStatisticsHistogram`.
 
-The options of metrics: which ones to measure, who reports them, and how they are named.
+**Options** say which metrics to measure, who reports them, and how they are named.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Durations and points in time, and the only conversion of either to milliseconds.
+"""Durations and points in time, their only conversion to milliseconds, and checks of timestamps.
 
 Penstock counts time in whole milliseconds since the epoch, UTC, everywhere. `Duration` keeps nanoseconds, because its
 text form may contain them. It is rounded down when converted to milliseconds.
 
-Timestamps: ints in milliseconds since the epoch. Everything else is rejected with a remedy.
+Timestamps and timers are ints in milliseconds. `whole_ms` and `timer_ms` reject everything else with a remedy.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""Type information of single values: numbers, text, dates, pickled objects.
+"""Type information, with which users declare the types of their streams, states and fields through `Types`.
 
-The classes here are immutable value objects: equal when they describe the same type, hashable, picklable. Users create
-them through `Types` in `typeinfo.py`.
+The classes are immutable value objects: equal when they describe the same type, hashable, picklable.
 
-Type information of values that contain other values: rows, tuples, lists, arrays, maps.
+**Single values**: numbers, text, dates, pickled objects.
 
-Nulls: fields of rows, values of maps, and elements of object and basic arrays may be None; fields of tuples, elements
-of lists and of primitive arrays, and keys of maps may not.
+**Values that contain other values**: rows, tuples, lists, arrays, maps. Fields of rows, values of maps, and elements of
+object and basic arrays may be None; fields of tuples, elements of lists and of primitive arrays, and keys of maps may
+not.
 
-Type information of dataclasses and NamedTuples: fields are known by name, so state of such a class can evolve.
+**Dataclasses and NamedTuples**: fields are known by name, so state of such a class can evolve.
 
-`Types`, with which users declare the types of their streams, states and fields.
-
-The interface of serializers that work on binary streams.
+`TypeSerializer` is the interface of serializers that work on binary streams.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Rows: the record type of tables, and of streams with named fields.
-
-Access to a record's fields by name, for any kind of record.
-"""
+"""`Row`, the record type of tables and of streams with named fields, and access to a record's fields by name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Unknown configuration keys: typos, and Flink options that have no effect here.
 
-Only keys under the prefixes of Flink and Penstock are checked. All others belong to the user.
-
-Keys of table options. They are read where they take effect and are not in the registry of options.
+Only keys under the prefixes of Flink and Penstock are checked. All others belong to the user. The keys of table options
+are listed here, because these options are read where they take effect and are not in the registry of options.
 """
 
 from __future__ import annotations
