@@ -1,10 +1,7 @@
-"""Command groups that load their commands on demand, and print errors in one line.
+"""The base of the commands: groups, shared options, the output console, and human-readable sizes.
 
-Options that several commands share.
-
-The console on which commands print tables and pictures.
-
-Human-readable sizes.
+Groups load their commands on demand, and print errors in one line. Commands print tables and pictures on the result
+console.
 """
 
 from __future__ import annotations

@@ -8,17 +8,13 @@ environment that contains a package installed from source, such as Penstock itse
 PySpark is left out: each cluster manager of Spark puts the PySpark of its own release on the executors' path, and the
 jars of PySpark make up most of an environment's size.
 
-Builds the archive, and describes its contents and use.
+**Contents.** The archive holds the interpreter, which is its executable and its standard library, and the files of the
+chosen packages. Each file is `Placed` at a path in the archive.
 
-The interpreter in the archive: its executable and its standard library.
+**The archive.** `write` writes the files into a compressed tar, which appears only when it is complete. The same files
+produce the same bytes.
 
-The packages that go into the archive, and their files.
-
-Files and their places in the archive.
-
-Writes files into a compressed tar, which appears only when it is complete. The same files produce the same bytes.
-
-The commands with which Spark sends an archive to its executors.
+**Use.** `submit_commands` returns the commands with which Spark sends an archive to its executors.
 """
 
 from __future__ import annotations

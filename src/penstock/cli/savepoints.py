@@ -1,7 +1,4 @@
-"""Savepoints and checkpoints below a directory, for `penstock state ls`.
-
-The output of `penstock savepoint show` (H5).
-"""
+"""`penstock state ls` and `penstock savepoint show`: snapshots below a directory, and the contents of one (H5)."""
 
 from __future__ import annotations
 

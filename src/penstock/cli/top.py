@@ -1,7 +1,4 @@
-"""The data that `penstock top` shows, from the answers of the REST API.
-
-Draws a sample in the terminal.
-"""
+"""`penstock top`: a sample of a job's data, from the answers of the REST API, and its drawing in the terminal."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Jobs as the command line names them: by id, by name, or by a prefix of either.
+"""Operations on a server's jobs for the commands: looking jobs up, savepoints, stopping, rescaling, and reading logs.
 
-Savepoints, checkpoints, stopping and cancelling, with the output of Flink's client.
+**Names.** The command line identifies a job by its id, its name, or a prefix of either.
 
-Rescaling of vertices of a running job.
+**Savepoints, checkpoints, stopping and cancelling** print the output of Flink's client.
 
-Logs over REST: their last lines, and new lines as they appear.
+**Rescaling** changes the parallelism of vertices of a running job.
+
+**Logs** come over REST: their last lines, and new lines as they appear.
 """
 
 from __future__ import annotations

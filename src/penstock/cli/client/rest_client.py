@@ -1,10 +1,13 @@
-"""Requests to Flink's REST API, with its errors in one line.
+"""The client of Flink's REST API, the address and token that it uses, and the registered sessions of this user.
 
-The address and token of the REST API: from the command line, else the environment, else the configuration.
+**Address and token.** The address comes from the command line, else from the configuration, else it is localhost:8081.
+The token comes from the command line, else from the environment, else from the configuration, else from this user's
+session at the address.
 
-The sessions of this user on this host: one file each in `~/.penstock/sessions`, locked while the session lives.
+`RestClient` reports errors of the API in one line.
 
-The file contains the session's address and token, and only the user can read it.
+**Sessions of this user on this host.** Each has one file in `~/.penstock/sessions`, locked while the session lives. The
+file contains the session's address and token, and only the user can read it.
 """
 
 from __future__ import annotations

@@ -1,22 +1,15 @@
-"""`penstock list`: the jobs of a server, as `flink list` prints them.
+"""The commands for jobs and their state: `list`, `info`, `cancel`, `stop`, `rescale`, `logs`, `top`, and those below.
 
-`penstock info`: the plan of a program, without running it, or of a running job.
-
-`penstock cancel`: cancel a job immediately.
-
-`penstock stop`: end a job with a savepoint.
-
-`penstock rescale`: change the parallelism of vertices of a running job.
-
-`penstock logs`: the log of a job's driver or of a worker.
-
-`penstock top`: a live overview of a job.
-
-`penstock savepoint`: take, dispose of, or inspect a savepoint.
-
-`penstock checkpoint`: take a checkpoint now.
-
-`penstock state`: the contents of savepoints and checkpoints.
+- `penstock list`: the jobs of a server, as `flink list` prints them.
+- `penstock info`: the plan of a program, without running it, or of a running job.
+- `penstock cancel`: cancel a job immediately.
+- `penstock stop`: end a job with a savepoint.
+- `penstock rescale`: change the parallelism of vertices of a running job.
+- `penstock logs`: the log of a job's driver or of a worker.
+- `penstock top`: a live overview of a job.
+- `penstock state`: the contents of savepoints and checkpoints.
+- `penstock savepoint`: take, dispose of, or inspect a savepoint.
+- `penstock checkpoint`: take a checkpoint now.
 """
 
 from __future__ import annotations

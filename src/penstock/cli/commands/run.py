@@ -1,8 +1,8 @@
-"""`penstock run`: run a program, with options that it does not set itself.
+"""The commands that run programs and SQL: `penstock run`, `penstock session` and `penstock sql`.
 
-`penstock session`: a process that runs programs submitted to it.
-
-`penstock sql`: statements at a prompt, from a file, or from standard input.
+- `penstock run`: run a program, with options that it does not set itself.
+- `penstock session`: a process that runs programs submitted to it.
+- `penstock sql`: statements at a prompt, from a file, or from standard input.
 """
 
 from __future__ import annotations

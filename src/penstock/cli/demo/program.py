@@ -1,17 +1,15 @@
-"""The demo's job: departures and delays per airport and hour, and each carrier's worst delay so far.
+"""The demo's job, and its check: departures and delays per airport and hour, and each carrier's worst delay so far.
 
-Flights arrive in order of departure; their event time is the minute of planned departure. A delay is therefore also how
-late a record is, and the watermark lags by six hours. A flight with a longer delay may find its hour closed; it then
-goes to a side output, which is also written. The set of these flights depends on the readers' progress, but the windows
-and the side outputs together always contain every departure exactly once.
+**The job.** Flights arrive in order of departure; their event time is the minute of planned departure. A delay is
+therefore also how late a record is, and the watermark lags by six hours. A flight with a longer delay may find its hour
+closed; it then goes to a side output, which is also written. The set of these flights depends on the readers' progress,
+but the windows and the side outputs together always contain every departure exactly once.
 
-A rate-limited source, so that a small input lasts as long as a stream would.
+`PacedSource` limits the rate, so that a small input lasts as long as a stream would.
 
-Two answers to the same question, and their differences.
-
-The same answer from a plain loop, for use without Spark.
-
-The table at the end of the demo, with both answers side by side.
+**The check.** An `Answer` holds one answer to the demo's question; the job's output is one, and `answer` computes
+another with a plain loop, without Spark. `differences` compares two of them. `print_comparison` prints the table at the
+end of the demo, with both answers side by side.
 """
 
 from __future__ import annotations

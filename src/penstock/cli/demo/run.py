@@ -1,12 +1,11 @@
-"""Follows the demo's job to its end, and kills one of its workers along the way.
+"""The course of the demo: prepares the input, runs the job, kills a worker, and checks the result.
 
-The display while the job runs: an updating line on a terminal, a new line from time to time elsewhere.
+`Live` displays figures while the job runs: an updating line on a terminal, a new line from time to time elsewhere.
+`busy` shows a message during a lengthy operation.
 
-Messages during lengthy operations.
+`Watch` follows the job to its end, and kills one of its workers along the way.
 
-Runs the demo: prepares the input, runs the job, kills a worker, and checks the result.
-
-The same answer from plain Spark SQL, in the Spark session of the job.
+`answer` computes the result again with plain Spark SQL, in the Spark session of the job.
 """
 
 from __future__ import annotations

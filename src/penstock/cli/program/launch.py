@@ -1,10 +1,9 @@
-"""Shows the plan of a program, using a process that stops at the program's first job.
+"""Launch of the program that `penstock run` names, and the display of its plan.
 
-Draws a plan of the REST API, or of `get_execution_plan`, in the terminal or a file.
+`ProgramSpec` is the program and its Python command line. It starts either in place of this process or detached from it.
 
-The program that `penstock run` runs, and its Python command line.
-
-Starts a program, either in place of this process or detached from it.
+`show_program` starts a process that stops at the program's first job, and takes the plan from it. The functions after
+it draw a plan of the REST API, or of `get_execution_plan`, in the terminal or a file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A process's reports on its jobs: as Flink's client prints them, or as JSON lines for the parent process.
+"""A process's reports on its jobs, and the progress bar of bounded jobs.
 
-The progress of bounded jobs, as a bar on stderr: how many of their tasks have ended, and how much they have read.
+`Reports` has two forms: lines as Flink's client prints them, or JSON lines for the parent process.
 
-The total amount to read is not known in advance, so the bar counts tasks. It polls the job twice a second in its own
-thread, and appears only at a terminal.
+`ProgressLines` is a bar on stderr: how many tasks of a job have ended, and how much they have read. The total amount to
+read is not known in advance, so the bar counts tasks. It polls the job twice a second in its own thread, and appears
+only at a terminal.
 """
 
 from __future__ import annotations

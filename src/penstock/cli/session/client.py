@@ -1,7 +1,4 @@
-"""Starts and stops sessions for the commands.
-
-Submits programs to a session, and follows them until they end.
-"""
+"""A session as its commands see it: starting and stopping it, submitting programs, and following them to the end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The programs of a session: starts each in its own process, and tracks its outcome.
 
-One program of a session: its process, and that process's reports on its jobs.
+`RunningProgram` is one program: its process, and that process's reports on its jobs. `SessionPrograms` holds all of
+them.
 """
 
 from __future__ import annotations

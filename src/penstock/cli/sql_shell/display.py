@@ -1,10 +1,10 @@
-"""The shell's options, by Flink's keys.
+"""The shell's display: its options by Flink's keys, log lines, and the live table of a query.
 
-The materialized table of a changelog, as texts. Rows that look alike are one row with a count.
+`MaterializedTable` is the table of a changelog, as texts. Rows that look alike are one row with a count.
 
-Log lines next to statements and result tables.
+`limit_log` and `hold_log` keep log lines away from statements and result tables.
 
-TABLE mode on a terminal: the table that a query produces, redrawn as its changes arrive.
+`show_live` is the TABLE mode on a terminal: the table that a query produces, redrawn as its changes arrive.
 """
 
 from __future__ import annotations

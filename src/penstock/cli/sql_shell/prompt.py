@@ -1,10 +1,9 @@
-"""The prompt: multi-line statements, with history, completion and colours.
+"""The prompt: multi-line statements, with history, completion and syntax colouring.
 
-Syntax colouring at the prompt.
+`candidates` returns the completions at a position in a text: tables where tables are read, columns, option keys, SQL
+words.
 
-Completion candidates at a position in a text: tables where tables are read, columns, option keys, SQL words.
-
-The names that a session knows, for completion. Names that cannot be looked up are not offered.
+`SessionNames` are the names that a session knows, for completion. Names that cannot be looked up are not offered.
 """
 
 from __future__ import annotations

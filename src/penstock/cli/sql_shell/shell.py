@@ -1,14 +1,12 @@
-"""The shell without a terminal: runs one statement after another, prints results, keeps the jobs that they start.
+"""The SQL shell: runs one statement after another, prints results, and keeps the jobs that they start.
 
-Shows the rows of a query to the user: as a tableau, as changes, or as the materialized table.
+`QueryView` shows the rows of a query to the user: as a tableau, as changes, or as the materialized table.
 
-Runs statements from files and from standard input, one after another, up to the first error.
+`SessionJobs` are the jobs that a session has started: SHOW JOBS, DESCRIBE JOB, STOP JOB, and waiting for them to end.
 
-The jobs that a session has started: SHOW JOBS, DESCRIBE JOB, STOP JOB, and waiting for them to end.
-
-Starts a session from the options of the command line.
-
-Prepares a terminal for the prompt.
+`Shell` needs no terminal. `run_script` runs statements from files and from standard input, one after another, up to the
+first error. `run_terminal` prepares a terminal for the prompt. `run_shell` starts a session from the options of the
+command line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Splits SQL into tokens, even if it is unfinished: the parser's lexer rejects unfinished text, this accepts any.
+"""SQL text in the shell: tokens, statements, and the messages for statements that fail.
 
-Splits a text into statements at its semicolons, except inside strings, comments and statement sets.
+`scan` splits SQL into tokens, even if it is unfinished: the parser's lexer rejects unfinished text, `scan` accepts any.
 
-Messages for statements that fail: the reason, and the position in the text if it is known.
+`split` splits a text into statements at its semicolons, except inside strings, comments and statement sets.
+
+`error_text` gives the reason, and the position in the text if it is known.
 """
 
 from __future__ import annotations

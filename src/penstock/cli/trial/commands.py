@@ -1,6 +1,6 @@
-"""`penstock try kafka` and `penstock try postgres`.
+"""`penstock try kafka` and `penstock try postgres`: run a server in the foreground.
 
-Runs a server in the foreground: starts it, prints its address, and stops it when the command ends.
+`serve` starts the server, prints its address, and stops it when the command ends.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Kafka in KRaft mode: one process is both broker and controller, on loopback ports.
+"""The servers of `penstock try`: Kafka and PostgreSQL on loopback ports.
 
-It starts in about a second and uses some 200 MB of memory.
+**Jars** of servers and their dependencies are downloaded once, by the Ivy that PySpark contains. They are stored in the
+user's cache, below `XDG_CACHE_HOME` or `~/.cache`.
 
-Jars of servers and their dependencies, downloaded once by the Ivy that PySpark contains.
+`KafkaBroker` runs in KRaft mode: one process is both broker and controller. It starts in about a second and uses some
+200 MB of memory.
 
-They are stored in the user's cache, below `XDG_CACHE_HOME` or `~/.cache`.
-
-PostgreSQL on a loopback port, run by the programs installed on this machine.
+`PostgresServer` is run by the programs installed on this machine.
 """
 
 from __future__ import annotations
