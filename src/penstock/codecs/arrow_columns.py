@@ -1,25 +1,22 @@
-"""Conversion between Penstock's and Arrow's types and values.
+"""Arrow columns: their types, conversion from and to rows, lossless casts, maps with nullable keys, and legacy dates.
 
-Converts between rows and columns.
+**Types and rows.** `arrow_type` and `arrow_schema` convert Penstock's types to Arrow's. `columns_by_name`, `to_columns`
+and `fields_of_rows` convert between rows and columns.
 
-Lossless casts of Arrow columns.
+**Nested columns.** `leaf_types` and `convert_leaves` reach the leaves of nested list, map and struct columns.
 
-Arrow's own cast does not check every value: a decimal too large for 128 bits becomes another number, and with
-`safe=False` a time becomes another time. `exact_cast` instead raises an error that shows the value. Use it wherever a
-column of external data (files, servers, messages, programs) becomes a column of a declared type.
+**Maps with nullable keys**, which Arrow's own maps do not allow. The key of such a map is a struct with a single
+nullable field. Tables store all their maps and multisets this way; other programs exchange plain maps. `exact_cast`
+converts between the two.
 
-Map columns with nullable keys, which Arrow's own maps do not allow.
+**Lossless casts.** Arrow's own cast does not check every value: a decimal too large for 128 bits becomes another
+number, and with `safe=False` a time becomes another time. `exact_cast` instead raises an error that shows the value.
+Use it wherever a column of external data (files, servers, messages, programs) becomes a column of a declared type.
 
-The key of such a map is a struct with a single nullable field. Tables store all their maps and multisets this way;
-other programs exchange plain maps. `exact_cast` converts between the two.
-
-Helpers for the leaf columns of nested list, map and struct columns.
-
-Converts dates to and from Java's legacy classes, which use the Julian calendar before 15 October 1582.
-
-Java programs that use those classes (Spark for ORC, Flink for timestamps in Parquet) store such a date as the number of
-days elapsed since then. All other programs use the Gregorian calendar for every year. Both identify a date by year,
-month and day, so these functions map one day number to the other with the same date.
+**Dates.** `to_gregorian` and `to_julian` convert dates from and to Java's legacy classes, which use the Julian calendar
+before 15 October 1582. Java programs that use those classes (Spark for ORC, Flink for timestamps in Parquet) store such
+a date as the number of days elapsed since then. All other programs use the Gregorian calendar for every year. Both
+identify a date by year, month and day, so these functions map one day number to the other with the same date.
 """
 
 from __future__ import annotations

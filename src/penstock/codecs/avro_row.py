@@ -4,7 +4,7 @@ Supported are records, enums, arrays, maps, fixed, unions, all primitive types, 
 ones), and the logical types decimal, date, time and timestamp (milliseconds and microseconds). A record is a `Row` with
 names; a union takes the first branch that fits the value.
 
-Avro's logical types as values of Python's own classes, and back; a nested record is a `Row`.
+`PythonValues` converts Avro's logical types to values of Python's own classes, and back; a nested record is a `Row`.
 """
 
 from __future__ import annotations

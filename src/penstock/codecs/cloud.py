@@ -1,14 +1,13 @@
-"""A cloudpickle that keeps the file names of code, so that tracebacks of functions show file and line.
+"""Pickling by value: a cloudpickle that keeps the file names of code, and shipping of the user's script to workers.
 
-Since 3.1.3, cloudpickle replaces the name with `<dynamic-code>`, so that the bytes do not depend on where a function is
-defined. Users need the location more than we need such bytes.
+**File names.** Since 3.1.3, cloudpickle replaces the file name of code with `<dynamic-code>`, so that the bytes do not
+depend on where a function is defined. `Pickler` keeps it, so that tracebacks of functions show file and line: users
+need the location more than we need such bytes.
 
-Ships the classes and functions of the user's script to workers.
-
-A pickle refers to classes by module. The script's classes are in `__main__`, which is a different program in a worker.
-The client therefore packs the definitions of its `__main__`, and `as_main` installs them while a worker runs tasks of
-the job. Plain pickle then finds these classes by name everywhere: in records, splits, committables and state. In
-checkpoints they follow the same rules as classes of modules.
+**The user's script.** A pickle refers to classes by module. The script's classes are in `__main__`, which is a
+different program in a worker. The client therefore packs the definitions of its `__main__`, and `as_main` installs them
+while a worker runs tasks of the job. Plain pickle then finds these classes by name everywhere: in records, splits,
+committables and state. In checkpoints they follow the same rules as classes of modules.
 
 An instance always has exactly the class that the user's functions refer to. cloudpickle, which carries those functions,
 assigns each class an id and creates one class per id in a process, and the classes packed here use the same ids.

@@ -4,17 +4,15 @@ Dates, times and timestamps are ISO-8601 text, in UTC unless a zone is given; by
 keep all their digits. The classes mirror PyFlink's `datastream.formats.json`; they live here because `penstock.codecs`
 exports them and they need only the standard library.
 
-Derives a row type from a JSON schema.
+`type_of_json_schema` derives a row type from a JSON schema. Supported: `type` (also a list of types with "null"),
+`properties`, `items` (one schema, or a list for a tuple as a row), `format` date, time and date-time, `contentEncoding`
+base64, and `$ref` within the document. All numbers, including integers, become decimals, because JSON does not limit
+their size.
 
-Supported: `type` (also a list of types with "null"), `properties`, `items` (one schema, or a list for a tuple as a
-row), `format` date, time and date-time, `contentEncoding` base64, and `$ref` within the document. All numbers,
-including integers, become decimals, because JSON does not limit their size.
-
-Parses and writes JSON objects of a row type with msgspec, in a fraction of the time that dicts take.
-
-msgspec rejects values that do not match the type exactly, such as a number where the type is text. The schema then
-falls back to `json_values`, which is more lenient. The two must agree on every message that msgspec accepts, so where
-they might differ, this module parses the field as text and lets `json_values` convert it.
+`StructReader` and `StructWriter` parse and write JSON objects of a row type with msgspec, in a fraction of the time
+that dicts take. msgspec rejects values that do not match the type exactly, such as a number where the type is text. The
+schema then falls back to `json_values`, which is more lenient. The two must agree on every message that msgspec
+accepts, so where they might differ, this module parses the field as text and lets `json_values` convert it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Parses JSON messages like Jackson, whose rules Flink's formats follow.
+"""JSON messages parsed like Jackson, whose rules Flink's formats follow, and conversion of parsed values to row types.
 
-msgspec parses most messages. It rejects a few that Jackson accepts: an unescaped control character in a string, an
-unpaired surrogate, a number too large for 64 bits, a byte order mark. `parse_message` is the reference for those.
+**Parsing.** msgspec parses most messages. It rejects a few that Jackson accepts: an unescaped control character in a
+string, an unpaired surrogate, a number too large for 64 bits, a byte order mark. `parse_message` is the reference for
+those.
 
-Converts single values between parsed JSON and row types, in both directions.
-
-Dates, times and timestamps are ISO-8601 text, in UTC unless a zone is given; bytes are base64; integers and decimals
-keep all their digits.
+**Conversion.** `reader` and `writer` convert single values between parsed JSON and row types. Dates, times and
+timestamps are ISO-8601 text, in UTC unless a zone is given; bytes are base64; integers and decimals keep all their
+digits.
 """
 
 from __future__ import annotations

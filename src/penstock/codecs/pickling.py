@@ -1,13 +1,13 @@
-"""Pickles user objects for other processes and for checkpoints, all by one rule.
+"""Pickling of user objects for other processes and for checkpoints, all by one rule, and of many rows at once.
 
-The rule is plain pickle, which refers to classes by name. Workers also find the classes of the user's script by name;
-see `script`. Objects without an importable name (a class defined in a function, a lambda) are pickled by value with
-cloudpickle.
+**The rule** is plain pickle, which refers to classes by name. Workers also find the classes of the user's script by
+name; see `codecs.cloud`. Objects without an importable name (a class defined in a function, a lambda) are pickled by
+value with cloudpickle.
 
-Creates and pickles many rows at once, in a fraction of the time that single rows take.
-
-A pickled value begins with the byte 0x80. In this encoding a row begins with `R`, followed by the pickle of its names
-and values, which avoids pickle's per-row reduce calls. A value with a separate row kind begins with `K` and the kind.
+**Rows.** `make_rows` and `dumps_each` create and pickle many rows at once, in a fraction of the time that single rows
+take. A pickled value begins with the byte 0x80. In this encoding a row begins with `R`, followed by the pickle of its
+names and values, which avoids pickle's per-row reduce calls. A value with a separate row kind begins with `K` and the
+kind.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 PyFlink's schemas and encoders only wrap Java classes. These do the work themselves and can be subclassed.
 
-Batch decoding of messages: the records, the message each came from, and the malformed messages.
-
-A source passes all fetched messages to a `DeserializationSchema`, which returns a `Deserialized` and never raises for a
+**Decoding in batches.** A source passes all fetched messages to a `DeserializationSchema`, which returns a
+`Deserialized`: the records, the message that each came from, and the malformed messages. It never raises for a
 malformed message: only the source knows where that message came from and how the user wants it handled.
 
-Renders records of a declared type as text like Java's `toString`, for print and for files of lines.
+`renderer` renders records of a declared type as text like Java's `toString`, for print and for files of lines.
 
-Number text in messages. Python accepts more forms than Java, whose rules Flink's formats follow.
+`number_text` and `read_decimal` read number text in messages. Python accepts more forms than Java, whose rules Flink's
+formats follow.
 """
 
 from __future__ import annotations
