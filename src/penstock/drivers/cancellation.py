@@ -1,18 +1,17 @@
-"""Cancellation of jobs whose functions do not return: logs where they hang, and stops waiting at a second request.
+"""Cancellation of jobs whose functions do not return, and a Ctrl-C that works while a program waits.
 
-A thread cannot be stopped from outside, so a job that runs its functions in this process ends only when they return.
-All that remains is to report this and to stop waiting. The job's thread is then abandoned; as a daemon thread, it does
-not keep the process alive. The caller that waits for the job gets an error that says where the job hangs.
-
-Makes Ctrl-C work while a program waits; a second Ctrl-C ends a process that cannot run Python code.
-
-Python handles signals in the main thread, which needs the global interpreter lock (GIL). With the local target,
-functions run in the program's process. If one of them calls C code that does not return and holds the lock, Ctrl-C has
-no effect. Therefore the default action is restored when a signal arrives (`SA_RESETHAND`), and the Python handler first
-reinstalls itself. If the handler does not get to run, the next Ctrl-C ends the process.
+**Ctrl-C.** Python handles signals in the main thread, which needs the global interpreter lock (GIL). With the local
+target, functions run in the program's process. If one of them calls C code that does not return and holds the lock,
+Ctrl-C has no effect. Therefore the default action is restored when a signal arrives (`SA_RESETHAND`), and the Python
+handler first reinstalls itself. If the handler does not get to run, the next Ctrl-C ends the process.
 
 The system may deliver a signal to any thread of the process. The main thread still runs the Python handler, but nothing
 wakes it. Therefore the functions here that wait wake up from time to time.
+
+**Cancellation.** A thread cannot be stopped from outside, so a job that runs its functions in this process ends only
+when they return. All that remains is to log where the job hangs, and to stop waiting at a second request. The job's
+thread is then abandoned; as a daemon thread, it does not keep the process alive. The caller that waits for the job gets
+an error that says where the job hangs.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Directories of a worker's process on its machine's disk, which outlive a killed process.
+"""Directories of a worker's process on its machine's disk, which outlive a killed process, and temporary ones.
 
-The process that makes a directory holds a lock on a file in it while it uses the directory. The lock ends with the
-process. It works for all processes that see the disk: containers with the same process ids, and machines with a shared
-disk. If the lock of a directory is free, the process that made the directory has ended. On a file system without locks,
-a directory is removed only by the process that made it.
+**Locks.** The process that makes a directory holds a lock on a file in it while it uses the directory. The lock ends
+with the process. It works for all processes that see the disk: containers with the same process ids, and machines with
+a shared disk. Process ids would not do, because containers may share a disk. If the lock of a directory is free, the
+process that made the directory has ended. On a file system without locks, a directory is removed only by the process
+that made it.
 
-A temporary directory that its process removes or, if that is killed, the next process that creates such a directory.
-
-The process holds a lock on a file in it for as long as it lives (`filesystem.create_held`). Process ids would not do,
-because containers may share a disk.
+`HeldDirectory` is a temporary directory that its process removes or, if that is killed, the next process that creates
+such a directory. Its lock is one of `connectors.file.filesystem.create_held`.
 """
 
 from __future__ import annotations

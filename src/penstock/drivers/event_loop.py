@@ -1,13 +1,14 @@
-"""The event loop of a worker: user coroutines run on their own thread; results are delivered in the owner's turn.
+"""Event loops for user coroutines, a pool for work outside a loop's own turn, and the clock of drivers in real time.
 
-Runs work outside a loop's own turn in a few threads, and delivers the results within the turn.
+`EventLoopThread` is the event loop of a worker: user coroutines run on their own thread; results are delivered in the
+owner's turn.
 
-Clocks for drivers that run in real time.
+`ThreadBackground` runs work in a few threads, and delivers the results within the owner's turn.
 
-An event loop in virtual time: coroutines that sleep take no time, and everything happens in one order.
-
-A coroutine may wait for time (`asyncio.sleep`, `asyncio.timeout`) and for other coroutines (locks, queues, tasks).
-Sockets, threads and processes do not exist: using one raises NotImplementedError, so that no test waits by mistake.
+`VirtualEventLoop` is an event loop in virtual time: coroutines that sleep take no time, and everything happens in one
+order. A coroutine may wait for time (`asyncio.sleep`, `asyncio.timeout`) and for other coroutines (locks, queues,
+tasks). Sockets, threads and processes do not exist: using one raises NotImplementedError, so that no test waits by
+mistake.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The configured failure enrichers: importing, creating and calling them; coroutines are awaited.
+"""The failure enrichers that the configuration names: importing, creating and calling them; coroutines are awaited.
 
-Loading of classes and functions that an option names.
+`named_object` loads the class or function that any option names.
 """
 
 from __future__ import annotations

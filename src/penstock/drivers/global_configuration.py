@@ -1,20 +1,16 @@
-"""Sources of options that a program does not set: `config.yaml` and the command line of `penstock run`.
+"""Options that a program does not set itself: `config.yaml`, the command line of `penstock run`, and their defaults.
 
-`config.yaml` in Flink's layout: nested keys, flat keys, or both.
+`config.yaml` has Flink's layout: nested keys, flat keys, or both. All scalars are text as written, as in Flink's YAML
+1.2: `off` is a word, and `1:30` is not a number. An option of map type may be written as nested keys.
 
-All scalars are text as written, as in Flink's YAML 1.2: `off` is a word, and `1:30` is not a number. An option of map
-type may be written as nested keys.
-
-Default options, used where a program sets none, and their origins.
-
-From the weakest to the strongest: the option's own default; `config.yaml`; `-D` on the command line; the program. The
-option and the program handle the first and the last; this module looks up the two in between each time a program
-creates an environment.
+`Setting` is such an option, with its origin. From the weakest to the strongest, the origins are: the option's own
+default; `config.yaml`; `-D` on the command line; the program. The option and the program handle the first and the last;
+this module looks up the two in between each time a program creates an environment.
 
 `penstock run` passes its options to the program's process in the environment variable `PENSTOCK_OPTIONS`, a JSON object
 with string values. Other launchers may set it as well.
 
-Options as `penstock config` shows them.
+`effective` and `explained` return options as `penstock config` shows them.
 """
 
 from __future__ import annotations

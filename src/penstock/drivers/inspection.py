@@ -1,32 +1,29 @@
-"""The questions that a job's driver asks a worker's process, and the answers: plain values of limited size.
+"""Inspection of a worker's process: questions of the job's driver, the answers, and the process's resource usage.
 
-They are not messages of the job: the job master does not decide by them, and tasks do not see them. Other threads than
-the worker's loop answer them, so they work even while a user-defined function does not return.
+**Questions and answers** are plain values of limited size. They are not messages of the job: the job master does not
+decide by them, and tasks do not see them. `Answers` answers them in other threads than the worker's loop, so they work
+even while a user-defined function does not return. One question at a time samples the loop.
 
-Answers questions about this process in separate threads, while it works. One at a time samples its loop.
+**Stacks** are one dump of all threads (`threads`), or repeated samples of the thread that runs tasks (`Sampler`). For
+other threads, only Python functions are visible. A look takes the interpreter's lock for some microseconds, so a thread
+that holds the lock for long, in a C function, is seen only when it releases the lock. A thread counts as waiting by the
+processor time it has used since the last look, if the system reports this (Linux), and otherwise by the function it is
+in.
 
-Stacks of this process's threads: one dump of all threads, or repeated samples of the thread that runs tasks.
+**Limits of a container** (`memory_bytes_max`, `cpu_cores_max`) are read from files of Linux control groups, versions 1
+and 2.
 
-For other threads, only Python functions are visible. A look takes the interpreter's lock for some microseconds, so a
-thread that holds the lock for long, in a C function, is seen only when it releases the lock.
+`process_figures` returns the resource usage of this process: CPU, memory, threads, garbage collections. It is
+thread-safe, whereas a `ProcessWatch` is not. A sample takes a tenth of a millisecond, and at most one is taken per
+second, so callers may ask as often as they like. Limits come from the process's control groups, because they determine
+the resources of a container.
 
-A thread counts as waiting by the processor time it has used since the last look, if the system reports this (Linux),
-and otherwise by the function it is in.
+`EndedTasks` runs Python's cycle collector once for each restart. Penstock's tasks release their parts when they end, so
+they leave no cycles. User-defined functions may, for example with `self.handlers = {"a": self.on_a}`. Python's
+collector runs after many allocations, so a few large objects, such as a model that every attempt loads, may stay for
+hours. A collection takes about 0.1 s for 1,000,000 objects.
 
-The resource usage of this process: CPU, memory, threads, garbage collections. Thread-safe.
-
-A sample takes a tenth of a millisecond, and at most one is taken per second, so callers may ask as often as they like.
-Limits come from the process's control groups, because they determine the resources of a container.
-
-The limits that a container sets for this process: Linux control groups, versions 1 and 2, read from files.
-
-Runs Python's cycle collector once for each restart.
-
-Penstock's tasks release their parts when they end, so they leave no cycles. User-defined functions may, for example
-with `self.handlers = {"a": self.on_a}`. Python's collector runs after many allocations, so a few large objects, such as
-a model that every attempt loads, may stay for hours. A collection takes about 0.1 s for 1,000,000 objects.
-
-How often Python looks for reference cycles in the processes that run tasks.
+`rare_collections` sets how often Python looks for reference cycles in the processes that run tasks.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""The leader of a job, and the interface of elections to the drivers (E7).
+"""The leader of a job, and the elections by file lock and in ZooKeeper (E7).
 
-An election by a file lock, among the drivers of one host (`high-availability.type: FILE`, E7).
+`Election` is the interface of elections to the drivers.
 
-The operating system releases the lock when the process that holds it ends, in whatever way. A leader never loses it
+`FileElection` is an election by a file lock, among the drivers of one host (`high-availability.type: FILE`). The
+operating system releases the lock when the process that holds it ends, in whatever way. A leader never loses it
 earlier.
 
-An election in ZooKeeper, among drivers on any hosts (`high-availability.type: ZOOKEEPER`, E7).
+`ZooKeeperElection` is an election in ZooKeeper, among drivers on any hosts (`high-availability.type: ZOOKEEPER`). It
+connects with `kazoo`, by the options in `ZooKeeperSettings`.
 
 A job has one node, `<root>/<cluster id>/<job>`. Each candidate creates a node below it, which ZooKeeper numbers, and
 which lives as long as the candidate's session. The candidate with the lowest number leads, and each of the others
@@ -14,8 +16,6 @@ watches the one before it. The job's node persists, and records the last leader 
 A leader writes to the job's node when it starts and when its job ends, in a transaction that checks that its own node
 still exists. A candidate whose session has expired therefore cannot report on the job. A leader that is notified of an
 expired session or a lost connection gives up leadership for good, because another candidate may lead by then.
-
-The election's access to ZooKeeper: options, and the connection with `kazoo` (E7).
 """
 
 from __future__ import annotations

@@ -1,26 +1,26 @@
-"""The options of logs, as sent to workers.
+"""Logs of jobs and their processes: options, formats, files of limited size, and the log of a job in the driver.
 
-The formats of log lines: text or JSON objects, without the secrets that this process knows.
+`LogSettings` are the options of logs, as sent to workers.
 
-Printed output of functions: written to its usual stream, and to a file of limited size.
+**Formats.** Log lines are text or JSON objects, without the secrets that this process knows.
 
-The log and output files of a process: limited in size, and readable by name.
+**Files.** `OutputFile` and `Tee` write the printed output of functions to its usual stream, and to a file.
+`ProcessLogs` are the log and output files of a process, limited in size, and readable by name. A program's process has
+an output file if it was started with one.
 
-The log of a worker: a file of its log records, including its tasks' states, and a file of what functions print.
+`kept_logs` writes the log of a worker: a file of its log records, including its tasks' states, and a file of what
+functions print. Warnings still go to the process's own stderr, which Spark shows, except for task failures, which are
+in the driver's log. The previous logging configuration is restored when the worker has ended, because Spark reuses the
+process.
 
-Warnings still go to the process's own stderr, which Spark shows, except for task failures, which are in the driver's
-log. The previous logging configuration is restored when the worker has ended, because Spark reuses the process.
+`ClientListener` is the client's listener to a job: it logs lines, and passes on the bytes that sinks send to the
+client.
 
-The output file of a program's process, if the process was started with one.
+`DriverLog` is the log of a job in the driver: the lines of `penstock` about this job, or about no job in particular. A
+line is about the job in whose thread it is logged. With `penstock.logs.dir` it goes to files there. Otherwise the last
+lines are kept in memory, so a job creates no files that were not requested.
 
-The log of a job in the driver: the lines of `penstock` about this job, or about no job in particular.
-
-A line is about the job in whose thread it is logged. With `penstock.logs.dir` it goes to files there. Otherwise the
-last lines are kept in memory, so a job creates no files that were not requested.
-
-The client's listener to a job: log lines, and the bytes that sinks send to the client.
-
-Warnings about configuration keys that belong to no option.
+`check_keys` warns about configuration keys that belong to no option.
 """
 
 from __future__ import annotations

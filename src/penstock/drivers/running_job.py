@@ -1,20 +1,17 @@
-"""Handle that every driver returns for a running job: PyFlink's `JobClient`, with progress and an orderly shutdown.
+"""The handle of a running job, the same from every driver: progress, control, and an orderly shutdown.
 
-The status transitions of a job, as reported by its master: none is lost, however rarely a reader polls.
+`JobClient` is the program's interface to a job that it has submitted, as in PyFlink.
 
-The interface for observing and controlling a job, wherever its master runs.
+`Moves` are the status transitions of a job, as reported by its master: none is lost, however rarely a reader polls.
 
-A job of this process is a `RunningJob`. A job of a program that a session runs in a separate process is a `RemoteJob`.
+`JobHandle` is the interface for observing and controlling a job, wherever its master runs. A job of this process is a
+`RunningJob`. A job of a program that a session runs in a separate process is a `RemoteJob`.
 
-The pages of jobs, registered by higher layers, which drivers cannot import.
+`pages` finds the pages of jobs. Higher layers, which drivers cannot import, register in it.
 
-Handles SIGTERM in a program that waits for its job, if `penstock.on-sigterm` says so.
-
-Only the main thread receives the signal, and only while it waits. Another thread carries out the action, because a
-handler may interrupt the main thread anywhere. A second signal has the effect that the first would have had without
-this module.
-
-The program's interface to a job that it has submitted.
+`ends_on_sigterm` handles SIGTERM in a program that waits for its job, if `penstock.on-sigterm` says so. Only the main
+thread receives the signal, and only while it waits. Another thread carries out the action, because a handler may
+interrupt the main thread anywhere. A second signal has the effect that the first would have had without this module.
 """
 
 from __future__ import annotations

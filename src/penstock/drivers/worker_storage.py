@@ -1,8 +1,11 @@
-"""The state backends of a worker: keyed state on the heap, or in RocksDB files below a directory of the worker.
+"""The storage of a worker: state backends, and the job's checkpoints.
 
-The state storage of a worker: the job's checkpoints, with copies on the worker's own disk if configured.
+`BackendSettings` select the state backend: keyed state on the heap, or in RocksDB files below a directory of the
+worker.
 
-RocksDB backends of a worker: each has its own directory, removed when the backend is closed.
+`StorageSettings` make the state storage: the job's checkpoints, with copies on the worker's own disk if configured.
+
+`RocksDBBackends` gives each backend its own directory, removed when the backend is closed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A loop of a program as a bounded source: its supersteps run when a job that reads it starts (I3).
+"""Loops of a program: sequences of supersteps, and the bounded source that reads a loop's result (I3).
 
-Sequences of supersteps, each a batch job that reads the output of the previous one (I3).
+`SuperstepLoop` runs a sequence of supersteps, each a batch job that reads the output of the previous one. The output of
+a superstep is valid once its job has succeeded; its input is then deleted. A failed superstep fails the loop. Recovery
+within a superstep is that of batch execution; the loop uses nothing from a failed superstep.
 
-The output of a superstep is valid once its job has succeeded; its input is then deleted. A failed superstep fails the
-loop. Recovery within a superstep is that of batch execution; the loop uses nothing from a failed superstep.
+`IterationSource` presents a loop as a bounded source: its supersteps run when a job that reads it starts.
 """
 
 from __future__ import annotations

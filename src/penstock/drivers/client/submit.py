@@ -1,10 +1,9 @@
-"""The only entry point from the API to the drivers: runs a job graph on the configured target.
+"""The entry point from the API to the drivers: runs a job graph on the configured target, as leader or as standby (E7).
 
-Announces each job that starts in this process to higher layers, which drivers cannot import.
+`announce` announces each job that starts in this process to higher layers, which drivers cannot import.
 
-Standby drivers: wait for the leadership of a job, then resume the job (E7).
-
-The election that the configuration selects (E7).
+`build_election` returns the election that the configuration selects. `submit_when_leading` makes a driver a standby: it
+waits for the leadership of a job, then resumes the job.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""A job in this process: one thread runs its master and all its tasks, another runs their asynchronous calls.
+"""Jobs in this process: streaming with all workers in one thread, and batch and micro-batch execution task by task.
 
-All workers of a job in one thread: executors are called in turn, and buffers are passed by reference.
+`LocalJob` is a streaming job. One thread runs its master and all its tasks, another runs their asynchronous calls.
+`LocalCluster` has all workers of the job in one thread: executors are called in turn, and buffers are passed by
+reference.
 
-The dependencies of user-defined functions, in the process that runs them.
+`StallWatch` shows the code that blocks this process when a call holds Python's global interpreter lock (GIL). With the
+local target, functions run in the program's process. C code that holds the lock stops all of its Python threads, so
+nothing can log where it is. The watchdog of `faulthandler` needs no lock: it writes the stacks of all threads to
+standard error if a thread has not restarted it in time.
 
-Shows the code that blocks this process when a call holds Python's global interpreter lock (GIL).
+`prepare` makes the dependencies of user-defined functions available in this process, which runs them.
 
-With the local target, functions run in the program's process. C code that holds the lock stops all of its Python
-threads, so nothing can log where it is. The watchdog of `faulthandler` needs no lock: it writes the stacks of all
-threads to standard error if a thread has not restarted it in time.
-
-Batch and micro-batch execution in this process: one task after another, rows sorted in memory.
+`LocalBatchJob` and `LocalEpochJob` run one task after another, and sort rows in memory.
 """
 
 from __future__ import annotations

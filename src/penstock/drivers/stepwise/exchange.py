@@ -1,6 +1,8 @@
-"""Moves rows between the tasks of a bounded run in this process: one task after the other, in graph order.
+"""Rows and splits of jobs that work step by step: the exchange in this process, and the split enumerators.
 
-The split enumerators of a job's sources, which assign splits as each epoch begins.
+`run_in_order` moves rows between the tasks of a bounded run in this process: one task after the other, in graph order.
+
+`Sources` are the split enumerators of a job's sources, which assign splits as each epoch begins.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Delivers the output of tasks to the client, and commits it for the sinks, once all tasks have succeeded.
+"""The output of jobs without a job master: its delivery to the client, and its commit from the client's process (G9).
 
-A task that was run again therefore leaves no trace.
+`Sinks` delivers the output of tasks to the client, and commits it for the sinks, once all tasks have succeeded. A task
+that was run again therefore leaves no trace.
 
-Commits the prepared output of sinks from the client's process, in jobs without a job master (G9).
+`SinkCommits` retries a failed commit a few times: file systems fail transiently, and committing is idempotent. After
+that, an epoch can be committed from its checkpoint.
 
-A failed commit is retried a few times: file systems fail transiently, and committing is idempotent. After that, an
-epoch can be committed from its checkpoint, but a batch has no checkpoint. A batch therefore commits all or nothing, as
-far as its sinks can roll back commits. It first records the planned commits, and rolls them back when it cannot
-complete all of them. If a run is killed in the middle, the next run of the job rolls them back.
+`BatchCommits` has no checkpoint to commit from. A batch therefore commits all or nothing, as far as its sinks can roll
+back commits. It first records the planned commits, and rolls them back when it cannot complete all of them. If a run is
+killed in the middle, the next run of the job rolls them back.
 """
 
 from __future__ import annotations
