@@ -1,10 +1,10 @@
 """Checkpoint storage in memory: a file system that fails, and that records the invariants to check.
 
-Implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through the real encoding. Where an
-operation takes several steps in the file system, each step is a separate method, so that its process can die between
-them. The steps and the order of their syncs match `storage.files` and `storage.file_store`.
+`MemoryStore` implements the ports `StateStorage` and `CheckpointStore` for one job. Metadata goes through the real
+encoding. Where an operation takes several steps in the file system, each step is a separate method, so that its process
+can die between them. The steps and the order of their syncs match `storage.files` and `storage.file_store`.
 
-A job's checkpoint storage as used by one of its masters: with that master's number, like a file system store.
+`LeadingStore` is the storage as used by one of the job's masters: with that master's number, like a file system store.
 """
 
 from __future__ import annotations

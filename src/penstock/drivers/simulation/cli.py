@@ -1,6 +1,6 @@
 """`penstock-sim`: run seeds, report histories per second, and show how to replay each one that broke a promise.
 
-Implementation and output of `penstock-sim --crash-points`.
+With `--crash-points`, crash at every step of the protocol instead of at random, and print a table.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""All workers and channels of a simulated cluster; implements the job master's port `Cluster`.
+"""The simulated cluster, the job master's process, and a deposed job master's process.
 
-The job master's process: its turns, its deadline, its death, and the start of its successor.
+`SimulatedCluster` holds all workers and channels; it implements the job master's port `Cluster`.
 
-On Spark the job master runs in the driver program, and when that dies all workers end too. The same holds here: all
+`MasterProcess` is the job master's process: its turns, its deadline, its death, and the start of its successor. On
+Spark the job master runs in the driver program, and when that dies all workers end too. The same holds here: all
 workers end with the job master, and a new job master for the same job continues from the store's contents.
 
-A job master believed dead that keeps running alongside its successor, with its own workers (E7).
+`Deposed` is a job master believed dead that keeps running alongside its successor, with its own workers (E7).
 """
 
 from __future__ import annotations

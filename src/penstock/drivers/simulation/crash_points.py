@@ -1,10 +1,11 @@
-"""The steps of the checkpoint protocol at which a process can die, in one table.
+"""The steps of the checkpoint protocol at which a process can die, in one table, and histories that crash at them.
 
-Each step has a name, the process that takes it, and the code location where it is observed: a method and a condition on
-its calls. A crash before the step ends the process as the call begins; a crash after it, as the call returns. The
-runtime is unaware of this table: `watched` wraps the methods in observers, and only within its block.
+`CrashPoint`: each step has a name, the process that takes it, and the code location where it is observed: a method and
+a condition on its calls. A crash before the step ends the process as the call begins; a crash after it, as the call
+returns. The runtime is unaware of this table: `watched` wraps the methods in observers, and only within its block.
 
-Histories with planned crashes: before and after every step of the protocol, in six jobs and all modes.
+`CrashRun` is a history with planned crashes. `cover_all` crashes before and after every step of the protocol, in six
+jobs and all modes.
 """
 
 from __future__ import annotations

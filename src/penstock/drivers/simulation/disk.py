@@ -1,11 +1,12 @@
-"""The file system of a simulation: the files of all its jobs and savepoints, by path, and their invariants.
+"""The file system of a simulation, which loses unsynced changes in a power cut, and the invariants of its files.
 
-An in-memory POSIX file system that loses unsynced changes in a power cut.
+`PageCache` is an in-memory POSIX file system. All processes see the page cache. The device has each file's bytes as of
+the last sync of the file, and each directory's names as of the last sync of the directory. After a power cut, the
+device's contents remain, plus a random part of the rest: any of the name changes (create, rename, link, remove),
+independently of one another, and any prefix of unsynced bytes. A rename is a single change, as in all journaling file
+systems.
 
-All processes see the page cache. The device has each file's bytes as of the last sync of the file, and each directory's
-names as of the last sync of the directory. After a power cut, the device's contents remain, plus a random part of the
-rest: any of the name changes (create, rename, link, remove), independently of one another, and any prefix of unsynced
-bytes. A rename is a single change, as in all journaling file systems.
+`Disk` holds the files of all jobs and savepoints of a simulation, by path, and checks their invariants.
 """
 
 from __future__ import annotations

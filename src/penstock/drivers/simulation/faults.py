@@ -1,10 +1,10 @@
-"""Faults: decides whether one happens now, and counts those that did. Once they are over, no more happen.
+"""Faults of a simulation, and power cuts of all its hosts (G8).
 
-Power cuts of all hosts: every process ends, and unsynced changes are lost (G8).
+`Faults` decides whether a fault happens now, and counts those that did. Once they are over, no more happen.
 
-The power fails after actions, and between two steps of a store operation. In the same histories a single process may
-end between such steps, so that others find its visible but unsynced changes and build on them. All of this uses its own
-random numbers.
+`Power` cuts the power of all hosts: every process ends, and unsynced changes are lost. The power fails after actions,
+and between two steps of a store operation. In the same histories a single process may end between such steps, so that
+others find its visible but unsynced changes and build on them. All of this uses its own random numbers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Real file sinks in simulated jobs, on the simulated disk, and their final output (G9).
+"""Real file and Kafka sinks in simulated jobs, the outsiders that meddle with their files, and their final output (G9).
 
-The simulated disk as an fsspec file system, for connectors that write files (G9).
+`SimulatedFileSystem` is the simulated disk as an fsspec file system, for connectors that write files. It counts as a
+local one: `SimulatedFiles` handles operations outside fsspec's interface, such as syncing and holding files. A path
+begins with the name of its world: `penstock-sim://sim-7/out/sink-1/part-0-0`.
 
-It counts as a local one: `SimulatedFiles` handles operations outside fsspec's interface, such as syncing and holding
-files. A path begins with the name of its world: `penstock-sim://sim-7/out/sink-1/part-0-0`.
-
-Other processes that work in the directories of simulated file sinks at the same time as the jobs (G9).
+`Outsiders` are other processes that work in the directories of simulated file sinks at the same time as the jobs.
 
 - A *neighbour* is another job with a real sink at the same path. It writes, commits or dies at random. Its unfinished
   files are its own while it lives; its closed files are its own permanently.
@@ -15,9 +14,10 @@ Other processes that work in the directories of simulated file sinks at the same
 
 All of this uses its own random numbers.
 
-Directories of simulated file sinks on the simulated disk.
+`file_sink`, `written` and the functions between and after them choose directories of file sinks on the simulated disk,
+and read their final output.
 
-The real Kafka sink in simulated jobs, with a model of the brokers (G9).
+`SimulatedKafkaSink` is the real Kafka sink in simulated jobs, with a model of the brokers.
 """
 
 from __future__ import annotations

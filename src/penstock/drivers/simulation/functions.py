@@ -1,15 +1,13 @@
-"""User-defined functions of simulated jobs. Records are (key, origin, number).
+"""User-defined functions of simulated jobs: plain, asynchronous, and with shared operator state.
 
-The effect of each on one record is a plain function beside it, which the reference computation also uses.
+Records are (key, origin, number). The effect of each function on one record is a plain function beside it, which the
+reference computation also uses.
 
-Asynchronous functions of simulated jobs: calls that are slow, fail at first, or never return.
+`AsyncStage` makes calls that are slow, fail at first, or never return. However a call behaves, it finally returns the
+result of the plain map or flat map, so the expected output is the same.
 
-However a call behaves, it finally returns the result of the plain map or flat map, so the expected output is the same.
-
-Operators of simulated jobs with shared operator state, whose loss with a finished subtask has visible effects.
-
-There is no user API for operator state, so these use their context's. The effect of each on one record is a plain
-function, which the reference computation also uses.
+`LabelOperator` and `RuleOperator` have shared operator state, whose loss with a finished subtask has visible effects.
+There is no user API for operator state, so these use their context's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Invariants of a history, checked while it runs and at its end. A violation's first word is its kind.
+"""Invariants of a history, checked while it runs and at its end, and the expected refusals of savepoints (H4).
 
-Reasons why jobs must not begin from a savepoint or checkpoint, and the error messages of the refusals (H4).
+`expected_refusals` returns the reasons why a job must not begin from a savepoint or checkpoint. `find_reason` finds the
+reason in an error message, and `judge` decides whether the refusal is justified.
+
+`Invariants` watches one simulation. The first word of a violation is its kind.
 """
 
 from __future__ import annotations

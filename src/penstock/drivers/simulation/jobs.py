@@ -1,6 +1,8 @@
-"""The consecutive jobs of a history: each continues from its predecessor's state, possibly with another program.
+"""The consecutive jobs of a history, and their environment.
 
-The environment of a history's jobs in every execution mode: storage, the outside world, and faults.
+`Jobs`: each job continues from its predecessor's state, possibly with another program.
+
+`Surroundings` is the environment of a history's jobs in every execution mode: storage, the outside world, and faults.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Broken connections between workers, and the reaction of both ends.
+"""Broken connections between workers, the reaction of both ends, and descriptions of messages for the log.
 
-Data in transit on a broken connection is lost, and so is everything that the attempts using it send on it later. Both
-ends notice after a while and fail their tasks that have channels to the peer. Such a task is cancelled, and reported to
-the job master as failed once it has ended. The next attempt gets a new connection.
+**Broken connections.** Data in transit on a broken connection is lost, and so is everything that the attempts using it
+send on it later. Both ends notice after a while and fail their tasks that have channels to the peer. Such a task is
+cancelled, and reported to the job master as failed once it has ended. The next attempt gets a new connection.
 
-One-line descriptions of messages and buffers for the log, without anything that differs between replays.
+**Descriptions** of messages and buffers take one line, without anything that differs between replays.
 """
 
 from __future__ import annotations

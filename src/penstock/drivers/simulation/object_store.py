@@ -1,15 +1,16 @@
 """Checkpoint storage in an object store: each file is one object, and correctness does not depend on listings.
 
-The product's own code (`storage.keyed_leadership`) finds the leader and the jobs' remaining files, over simulated
-objects.
+`ObjectDisk` holds the objects of a simulation: a store without directories or renames, with stale listings and
+occasional throttling. An object is complete and durable as soon as it is put, and power cuts do not affect it. Listings
+may be stale: for each object put or deleted recently, a listing may show the previous state, and the next listing
+decides again at random. At times the store refuses all requests for a while, as S3 does when there are too many (503,
+Slow Down).
 
-The objects of a simulation: a store without directories or renames, with stale listings and occasional throttling.
+`ObjectStore` stores the files of a job. The product's own code (`storage.leadership`) finds the leader and the jobs'
+remaining files, over simulated objects.
 
-An object is complete and durable as soon as it is put, and power cuts do not affect it. Listings may be stale: for each
-object put or deleted recently, a listing may show the previous state, and the next listing decides again at random. At
-times the store refuses all requests for a while, as S3 does when there are too many (503, Slow Down).
-
-The kind of store that simulated jobs use: a file system that loses unsynced data, or an object store.
+`with_store` selects the kind of store that simulated jobs use: a file system that loses unsynced data, or an object
+store.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The expected output of a history's jobs: a plain computation, stage by stage, over all records at once.
+"""The expected output of a history's jobs, checks of the sinks against it, and the contents of savepoints.
 
-If jobs have different programs, each record goes through the stages of the job that read it. This holds up to the first
-stage that buffers records: from there on, the programs of all jobs treat it alike.
+`outputs_of_jobs` is a plain computation, stage by stage, over all records at once. If jobs have different programs,
+each record goes through the stages of the job that read it. This holds up to the first stage that buffers records: from
+there on, the programs of all jobs treat it alike.
 
-Checks of the sinks' output against the expected output: exact, in order, or at least.
+`check_exact`, `check_order`, `check_superset` and `check_no_more` compare the sinks' output with the expected output.
 
-Contents of a savepoint, read from its files: source positions and prepared transactions.
+`consumed` and `prepared` read a savepoint's files: source positions and prepared transactions.
 """
 
 from __future__ import annotations

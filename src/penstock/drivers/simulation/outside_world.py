@@ -1,11 +1,10 @@
 """The world outside the job: everything that a simulated job's user functions and connectors reach besides the runtime.
 
-User functions and sinks are sent to workers as bytes, so they cannot hold references to it; they hold its name and find
-it here. It outlives workers and attempts, as a database does.
+`Outside`: user functions and sinks are sent to workers as bytes, so they cannot hold references to it; they hold its
+name and find it here. It outlives workers and attempts, as a database does.
 
-A model of a Kafka cluster's transactions: coordinator, epochs, logs with markers, and the readers' view.
-
-It responds as the broker does to clients of its first transaction protocol, such as librdkafka; tests against the real
+`KafkaModel` models a Kafka cluster's transactions: coordinator, epochs, logs with markers, and the readers' view. It
+responds as the broker does to clients of its first transaction protocol, such as librdkafka; tests against the real
 broker (`tests/connectors/kafka`) keep the two consistent. A process may die before or after each step.
 """
 

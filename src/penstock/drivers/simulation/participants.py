@@ -1,16 +1,18 @@
-"""A simulation as its watchers and participants see it: the invariants, the person, the dump.
+"""Participants and watchers of a simulation: the person, slots, workers that leave or stand still, and the dump.
 
-The person operating a job: requests savepoints, stops and cancels it, and starts the next job from its state.
+`Watched` is a simulation as they see it.
 
+`Person` operates a job: it requests savepoints, stops and cancels the job, and starts the next job from its state.
 Every request has a waiter. It is answered exactly once, unless its job master dies first.
 
-Slots that appear and disappear, and a person's requests to rescale a running job (E3).
+`Slots` appear and disappear, and a person requests to rescale a running job (E3).
 
-Announces and later kills workers, and checks that a leaving worker gets no tasks and is released (E2).
+`LeavingWorkers` announces and later kills workers, and checks that a leaving worker gets no tasks and is released (E2).
 
-Makes workers stand still, and checks that no other worker is ever reported as stuck or replaced for it (E2).
+`StillWorkers` makes workers stand still, and checks that no other worker is ever reported as stuck or replaced for it
+(E2).
 
-State of a stalled history: the job master, its checkpoints, and every task with its channels.
+`dump` shows the state of a stalled history: the job master, its checkpoints, and every task with its channels.
 """
 
 from __future__ import annotations

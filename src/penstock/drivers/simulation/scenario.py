@@ -1,14 +1,14 @@
 """Scenario of one seed: a job, the sizes of its cluster, and its faults.
 
-Changes of parallelism in a history: slots that appear and disappear, and a person's requests (E3).
+`Elasticity` describes changes of parallelism in a history: slots that appear and disappear, and a person's requests
+(E3).
 
-How workers of a history leave: they are announced as leaving and killed a while later (E2).
+`Leaving` describes how workers leave: they are announced as leaving and killed a while later (E2).
 
-Latency markers from sources of simulated jobs: where requested, half of the jobs send them.
+**Latency markers** come from the sources of half of the jobs, where `with_latency_markers` requests them. Markers
+change the steps of a history, so a seed that once found a bug keeps its history without them.
 
-Markers change the steps of a history, so a seed that once found a bug keeps its history without them.
-
-How workers of a history stand still: their processes live and send heartbeats, but do nothing else (E2).
+`Stillness` describes how workers stand still: their processes live and send heartbeats, but do nothing else (E2).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Virtual time and the scheduling of a simulation: enabled actions and later events.
 
-The set of enabled actions, from which the scheduler picks at random in constant time.
+`ReadySet` is the set of enabled actions, from which the scheduler picks at random in constant time.
 """
 
 from __future__ import annotations

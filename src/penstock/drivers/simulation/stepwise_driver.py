@@ -1,6 +1,6 @@
 """A simulated driver: carries out the steps of one master while it lives.
 
-The port `JobListener` of a simulated job that works step by step: writes the job's log to the event log.
+`Listening` is the port `JobListener` of a job that works step by step: it writes the job's log to the event log.
 """
 
 from __future__ import annotations

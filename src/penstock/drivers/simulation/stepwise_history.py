@@ -1,13 +1,15 @@
-"""One history of jobs whose masters work step by step, from one seed.
+"""Histories of jobs whose masters work step by step, from one seed: of epochs, of a batch, and with planned failures.
 
-The masters, tasks and split enumerators are the same ones that run on Spark. The clock, storage, the outside world and
-the driver are simulated: steps fail, tasks run twice, and the driver dies before, after and within each step. However a
-job ends, the next one starts where a user would start it: from the newest checkpoint under the job's name, or from the
-savepoint that it was given. In the end the sinks must hold exactly the output of a plain computation over all records.
+`StepwiseSimulation` runs consecutive jobs. The masters, tasks and split enumerators are the same ones that run on
+Spark. The clock, storage, the outside world and the driver are simulated: steps fail, tasks run twice, and the driver
+dies before, after and within each step. However a job ends, the next one starts where a user would start it: from the
+newest checkpoint under the job's name, or from the savepoint that it was given. In the end the sinks must hold exactly
+the output of a plain computation over all records.
 
-One history of a batch, from one seed: it is repeated until it finishes, and commits all or nothing each time.
+`BatchSimulation` runs a batch: it is repeated until it finishes, and commits all or nothing each time.
 
-Failures at each step of an epoch, a savepoint, an end and a back-fill: the driver dies there, or the step fails.
+`StepwiseCrash` plans a failure at one step of an epoch, a savepoint, an end or a back-fill: the driver dies there, or
+the step fails.
 """
 
 from __future__ import annotations

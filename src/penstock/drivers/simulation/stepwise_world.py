@@ -1,15 +1,17 @@
-"""The scenario of one seed: a job, its options, and the faults.
+"""The scenario and the environment of one history whose masters work step by step.
 
-The clock, random generator, disk and outside world of one history, and its record of events.
+`StepwiseScenario` is the scenario of one seed: a job, its options, and the faults.
 
-Drivers that were stopped between two steps and resume next to the drivers started in their place (E7).
+`StoppedDrivers` are drivers that were stopped between two steps and resume next to the drivers started in their place
+(E7).
 
-The processes of tasks that write files: each may die between two steps of the file system, or write late (G9).
+`TaskProcesses` are the processes of tasks that write files: each may die between two steps of the file system, or write
+late (G9). A process that is cut off counts as dead, and its task is run again, as on Spark. The process does not
+notice, and resumes later: next to other tasks, while output is committed, or long after the job has ended. Such a
+process has a thread, but only one thread runs at a time, and the random generator chooses which, so a seed still
+determines the history. The generator is separate from the others, and used only where sinks write files.
 
-A process that is cut off counts as dead, and its task is run again, as on Spark. The process does not notice, and
-resumes later: next to other tasks, while output is committed, or long after the job has ended. Such a process has a
-thread, but only one thread runs at a time, and the random generator chooses which, so a seed still determines the
-history. The generator is separate from the others, and used only where sinks write files.
+`StepwiseWorld` holds the clock, random generator, disk and outside world of one history, and its record of events.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Scenario of one seed: a program, options for every execution mode, and faults.
+"""One history, from one seed, of jobs that change their execution mode: each continues from its predecessor's state.
 
-One history, from one seed, of jobs that change their execution mode: each continues from its predecessor's state.
+**Scenario.** A seed determines a program, options for every execution mode, and faults.
 
-All jobs share sources, sinks and storage, and each runs in its own execution mode. A streaming job has a cluster, as in
-`simulation`; a job of epochs and a batch that saves its state have a driver, as in `stepwise`. Faults and a person's
-requests depend on the execution mode. However a job ends, the next one begins from a savepoint, a retained checkpoint,
-or the newest checkpoint left by jobs of its name. The sinks must hold the result of one plain computation over all
-records, regardless of which jobs wrote them.
+**History.** All jobs share sources, sinks and storage, and each runs in its own execution mode. A streaming job has a
+cluster, as in `simulation`; a job of epochs and a batch that saves its state have a driver, as in `stepwise_history`.
+Faults and a person's requests depend on the execution mode. However a job ends, the next one begins from a savepoint, a
+retained checkpoint, or the newest checkpoint left by jobs of its name. The sinks must hold the result of one plain
+computation over all records, regardless of which jobs wrote them.
 """
 
 from __future__ import annotations

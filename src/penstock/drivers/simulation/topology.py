@@ -1,9 +1,8 @@
 """Simulated jobs: a list of stages, each reading earlier ones, and the job graph that it describes.
 
-Random jobs with one right answer.
-
-Stages are combined only so that the final output does not depend on the order in which records of different channels
-meet. So a plain computation over all records, stage by stage, gives the right output.
+`TopologyMaker` draws random jobs with one right answer. Stages are combined only so that the final output does not
+depend on the order in which records of different channels meet. So a plain computation over all records, stage by
+stage, gives the right output.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A worker: a task executor and the ends of its channels. It can be killed at any of its calls to the world.
+"""A simulated worker: a task executor and the ends of its channels, with its state backends and its local disk.
 
-Keyed state of simulated workers: on the heap, or in RocksDB, whose files are removed when the worker ends.
+`SimulatedBackends` keep the worker's keyed state: on the heap, or in RocksDB, whose files are removed when the worker
+ends. RocksDB is the real one, without background work: it does not compact on its own, so the number of files depends
+only on the captures.
 
-RocksDB is the real one, without background work: it does not compact on its own, so the number of files depends only on
-the captures.
+`LossyDisk` holds local copies of state files, and loses or damages some and is sometimes full.
 
-Local copies of state files in a simulated worker, on a disk that loses or damages some and is sometimes full.
+`Worker` can be killed at any of its calls to the world.
 """
 
 from __future__ import annotations
