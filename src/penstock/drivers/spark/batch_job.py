@@ -1,8 +1,12 @@
 """Batch execution on Spark: the whole job is one query; Spark does the exchanges and the recovery (I2).
 
-Translates a batch job to Spark data frames: a vertex is a `mapInArrow`, an exchange is Spark's shuffle and sort.
+`build_frames` translates a batch job to Spark data frames: a vertex is a `mapInArrow`, an exchange is Spark's shuffle
+and sort.
 
-A stream as a Spark data frame: the program so far, in batch execution, as a query that runs when Spark reads it.
+`SparkBatchJob` runs the query.
+
+`frame_of_job` returns a stream as a Spark data frame: the program so far, in batch execution, as a query that runs when
+Spark reads it.
 """
 
 from __future__ import annotations

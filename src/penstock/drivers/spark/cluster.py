@@ -1,7 +1,11 @@
-"""Workers as Spark jobs of one task each.
+"""The workers of a job, as Spark jobs of one task each, and the executors that Spark is about to take away (E2).
 
-All methods run in the job master's turn. A worker's Spark job occupies one thread of this process, which waits for the
-job. That thread only notes the job's end and wakes the job master, so no locks are needed here.
+`LeavingWorkers` watches the executors of a job's workers, and reports the workers that Spark is about to take away.
+Because an answer may take a while, a separate thread asks Spark. It asks for each worker's executor until Spark returns
+one, and then once a second whether that executor is being decommissioned.
+
+`SparkCluster`: all methods run in the job master's turn. A worker's Spark job occupies one thread of this process,
+which waits for the job. That thread only notes the job's end and wakes the job master, so no locks are needed here.
 
 The life of a worker: requested (its Spark job is started) → registered → released or lost. Spark reports why a worker
 was lost, but on a cluster it reports late, because it first retries the failed task. So a worker whose connection has
@@ -12,13 +16,8 @@ Workers are interchangeable until the job master gets one. So redundant workers
 (`slotmanager.redundant-taskmanager-num`) are simply additional requests: workers that register while the job master
 waits for none are held back until it does.
 
-A worker whose executor Spark decommissions is leaving (`leaving_workers`). The job master is notified if it uses the
-worker. A worker that is held back is replaced.
-
-Watches the executors of a job's workers, and reports the workers that Spark is about to take away (E2).
-
-Because an answer may take a while, a separate thread asks Spark. It asks for each worker's executor until Spark returns
-one, and then once a second whether that executor is being decommissioned.
+A worker whose executor Spark decommissions is leaving. The job master is notified if it uses the worker. A worker that
+is held back is replaced.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """Epochs and back-fills on Spark: every epoch is a query; its exchanges are Spark's shuffles.
 
-A task passes its rows for the client on to the tasks downstream. So the query has outputs only at its last vertices.
-The output of a vertex with several readers goes through one shuffle, which they share: Spark recognizes it
-(`ReuseExchange`) and runs the vertex once. If it ran once per reader, each run would read different records.
+`warm_executors` loads Python and Penstock on all executors in parallel while a job in micro-batch execution begins. An
+executor takes seconds for its first Python task: it starts Python, which imports the modules that tasks need. The
+stages of the first epoch run one after another, and a later one may be the first to use an executor; the job would then
+lose these seconds twice.
+
+`SparkEpochJob`: a task passes its rows for the client on to the tasks downstream. So the query has outputs only at its
+last vertices. The output of a vertex with several readers goes through one shuffle, which they share: Spark recognizes
+it (`ReuseExchange`) and runs the vertex once. If it ran once per reader, each run would read different records.
 
 Where Spark does not share the shuffle, it keeps the output instead (`persist`). With several executors the output is
 then computed before the readers begin.
-
-Loads Python and Penstock on all executors in parallel while a job in micro-batch execution begins.
-
-An executor takes seconds for its first Python task: it starts Python, which imports the modules that tasks need. The
-stages of the first epoch run one after another, and a later one may be the first to use an executor; the job would then
-lose these seconds twice.
 """
 
 from __future__ import annotations

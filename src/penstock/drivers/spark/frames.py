@@ -1,20 +1,17 @@
-"""Converts between columns of a Spark data frame and records, whole columns at a time.
+"""Spark data frames and records: conversion of whole columns, and a data frame as a bounded source.
 
-In records, integers, floats, booleans, text, bytes, decimals and dates have the types that Arrow converts them to. A
-TIMESTAMP is a `datetime` in UTC, a TIMESTAMP_NTZ one without a zone. An array is a list, a map a dict, a struct a `Row`
-with names. The reverse direction accepts the same types, and for a struct also a tuple or a dict.
+**Types.** In records, integers, floats, booleans, text, bytes, decimals and dates have the types that Arrow converts
+them to. A TIMESTAMP is a `datetime` in UTC, a TIMESTAMP_NTZ one without a zone. An array is a list, a map a dict, a
+struct a `Row` with names. The reverse direction accepts the same types, and for a struct also a tuple or a dict.
 
-Builds Arrow columns from buffers.
+**Columns from buffers** (`numbers`, `binary`). `pyarrow.array` checks whether its argument comes from pandas, and
+imports pandas for that: half a second of processor time in every Python worker. Building a column from its buffers
+avoids this, and is otherwise no slower.
 
-`pyarrow.array` checks whether its argument comes from pandas, and imports pandas for that: half a second of processor
-time in every Python worker. Building a column from its buffers avoids this, and is otherwise no slower.
-
-A Spark data frame as a bounded source.
-
-Batch execution on Spark reads the frame in place: its partitions are the input of the tasks, and no data goes through
-the program. All other executions read a copy. Spark runs the frame's query once, before the job begins, and writes
-Parquet files, one per partition. A position is a file and a row in it, so records can be read again (G8), although a
-query need not return its rows in the same order twice.
+`DataFrameSource` is a Spark data frame as a bounded source. Batch execution on Spark reads the frame in place: its
+partitions are the input of the tasks, and no data goes through the program. All other executions read a copy. Spark
+runs the frame's query once, before the job begins, and writes Parquet files, one per partition. A position is a file
+and a row in it, so records can be read again (G8), although a query need not return its rows in the same order twice.
 
 The copy lies below the checkpoint directory if there is one, and stays there because checkpoints refer to it. Deleting
 the job's checkpoints deletes the copy as well. Without a checkpoint directory the copy lies in a temporary directory,

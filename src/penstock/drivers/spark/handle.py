@@ -1,19 +1,19 @@
-"""The few operations that Penstock needs of a Spark session, classic or over Spark Connect.
+"""A Spark session as Penstock uses it: its few operations, its executors, and its pages.
 
-The driver's view of Spark's executors: the executor that runs a task, and the executors that Spark takes away.
+`Executors` is the driver's view of Spark's executors: the executor that runs a task, and the executors that Spark takes
+away. Spark has no Python API for either, so this module asks the driver's JVM. An executor is decommissioned at the
+request of a standalone master or worker, YARN, Kubernetes, dynamic allocation or a signal. Spark then schedules no new
+tasks on it, and lets the running ones continue until they end, or until the executor is ended from outside. No
+executors are visible where Spark is one process, or is only reachable over Spark Connect.
 
-Spark has no Python API for either, so this module asks the driver's JVM. An executor is decommissioned at the request
-of a standalone master or worker, YARN, Kubernetes, dynamic allocation or a signal. Spark then schedules no new tasks on
-it, and lets the running ones continue until they end, or until the executor is ended from outside. No executors are
-visible where Spark is one process, or is only reachable over Spark Connect.
+`SparkHandle` has the few operations that Penstock needs of a Spark session, classic or over Spark Connect.
 
-Spark's own pages: the addresses and descriptions of workers on them.
-
-Spark shows the description of a job as HTML if it contains only text and links that begin with `/`, and as plain text
-otherwise. It prepends its own base path to such a link. The page of a Penstock job is on another port, so the link to
-it begins with `//` and inherits the scheme of Spark's page. That works if Spark has no base path and both pages have
-the same scheme. Otherwise, such as through YARN's proxy, the address is text. It is the text of the link as well, so
-that readers elsewhere, such as of Spark's REST API, see the address in either case.
+`SparkPages` knows Spark's own pages: the addresses and descriptions of workers on them. Spark shows the description of
+a job as HTML if it contains only text and links that begin with `/`, and as plain text otherwise. It prepends its own
+base path to such a link. The page of a Penstock job is on another port, so the link to it begins with `//` and inherits
+the scheme of Spark's page. That works if Spark has no base path and both pages have the same scheme. Otherwise, such as
+through YARN's proxy, the address is text. It is the text of the link as well, so that readers elsewhere, such as of
+Spark's REST API, see the address in either case.
 """
 
 from __future__ import annotations

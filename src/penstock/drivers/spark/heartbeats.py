@@ -1,18 +1,17 @@
-"""A worker's heartbeats to the master: a thread with its own connection, so that no work can delay them.
+"""A worker's heartbeats to the master, and the watchdog that names the code in which a worker's process is blocked.
 
-Each heartbeat reports the resource usage of the process. To keep this report fresh, heartbeats are sent at least every
-two seconds, whatever the interval is: it would cost more to signal whether anyone is looking than a heartbeat costs.
+`StallWatch`: a C function that holds Python's global interpreter lock (GIL) and does not release it stops all Python
+threads of the process, including the heartbeats. The job master gets only silence. So each worker has a watchdog that
+runs without the lock: `faulthandler` writes the stacks of all threads into a local connection if the heartbeat thread
+has not restarted it in time. A thread of libzmq, which does not need the lock either, passes them on to the job master.
+`find_stall` finds the blocking code in them.
 
-On the same connection the master asks about the state of the process, and gets an answer whatever the loop does.
+`LoopWatch` records the activity of a worker's loop for the thread that sends heartbeats.
 
-Names the code in which a worker's process is blocked when a call holds Python's global interpreter lock (GIL).
-
-A C function that does not release the lock stops all Python threads of the process, including the heartbeats. The job
-master gets only silence. So each worker has a watchdog that runs without the lock: `faulthandler` writes the stacks of
-all threads into a local connection if the heartbeat thread has not restarted it in time. A thread of libzmq, which does
-not need the lock either, passes them on to the job master.
-
-Records the activity of a worker's loop for the thread that sends heartbeats.
+`HeartbeatSender` is a thread with its own connection, so that no work can delay the heartbeats. Each heartbeat reports
+the resource usage of the process. To keep this report fresh, heartbeats are sent at least every two seconds, whatever
+the interval is: it would cost more to signal whether anyone is looking than a heartbeat costs. On the same connection
+the master asks about the state of the process, and gets an answer whatever the loop does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Starts jobs on Spark; the only entry point of this driver.
+"""Streaming jobs on Spark: `submit` starts one, and `SparkJobClient` is its handle.
 
-The handle of a job on Spark.
+Jobs in micro-batch and batch execution start in `structured_streaming.submit_stepwise`.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
-"""The thread in which a job's master lives, from the start to the end of the cleanup.
+"""The thread in which a job's master lives, its endpoint for the workers, and its questions to them.
 
-The job master and everything that it uses belong to this one thread. Other threads have one way to reach it: they queue
-a call for its next turn and wake it. When the master is done, or has failed, the thread ends the workers and frees
-everything before it reports the end. So when the wait for a job ends, everything of the job is cleaned up.
+`WorkerConnections` maps connections to the job master to workers, so that the master knows which worker a broken
+connection belongs to. A worker sends no notice when its process dies or its host is cut off, but its connection breaks;
+the operating system reports this at once if a process has died. A worker that loses its connection to the master ends
+itself. So both ends agree that it is lost.
 
-The job master's port: control messages from and to all workers of one job.
-
-Only peers with the job's worker key get this far, and even their messages are not unpickled here. A worker's messages
-are numbered. If one is missing, or a worker's connection was taken over, all further messages of the worker are
-ignored, including its heartbeats. It then counts as lost and ends itself.
-
-Maps connections to the job master to workers, so that the master knows which worker a broken connection belongs to.
-
-A worker sends no notice when its process dies or its host is cut off, but its connection breaks; the operating system
-reports this at once if a process has died. A worker that loses its connection to the master ends itself. So both ends
-agree that it is lost.
-
-Questions to workers, which they answer alongside their work, on their heartbeat connections.
-
-A frame of an answer carries the number of its question in the upper half of its own number, so it cannot be mistaken
-for a heartbeat, whose number is 0, or for a late answer to an earlier question. Each worker has one open question at a
+`WorkerQuestions` are questions to workers, which they answer alongside their work, on their heartbeat connections. A
+frame of an answer carries the number of its question in the upper half of its own number, so it cannot be mistaken for
+a heartbeat, whose number is 0, or for a late answer to an earlier question. Each worker has one open question at a
 time; others wait their turn. Everything here happens in the job's thread.
+
+`MasterEndpoint` is the job master's port: control messages from and to all workers of one job. Only peers with the
+job's worker key get this far, and even their messages are not unpickled here. A worker's messages are numbered. If one
+is missing, or a worker's connection was taken over, all further messages of the worker are ignored, including its
+heartbeats. It then counts as lost and ends itself.
+
+`JobThread` lives from the start of a job to the end of its cleanup. The job master and everything that it uses belong
+to this one thread. Other threads have one way to reach it: they queue a call for its next turn and wake it. When the
+master is done, or has failed, the thread ends the workers and frees everything before it reports the end. So when the
+wait for a job ends, everything of the job is cleaned up.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """Tasks that work in lockstep on Spark: a barrier stage, whose tasks exchange messages over sockets, round after round.
 
-Spark runs all tasks of a barrier stage at the same time, or none. They meet once, at the driver. A
-task's message to itself stays in memory.
+Spark runs all tasks of a barrier stage at the same time, or none. They meet once, at the driver.
 
-The driver's side of tasks that work in lockstep: they report their addresses and their progress to it.
+`MeetingPoint` is the driver's side: tasks report their addresses and their progress to it. Spark has
+`BarrierTaskContext.allGather` for this, but that takes a second or more, because it polls no more often. Here each task
+reports its address, and when all tasks of a stage have, each gets all addresses. A stage that Spark reruns has new
+tasks with consecutive numbers, since Spark starts the tasks of a barrier stage together. So tasks never get the address
+of a dead one.
 
-Spark has `BarrierTaskContext.allGather` for this, but that takes a second or more, because it polls no more often. Here
-each task reports its address, and when all tasks of a stage have, each gets all addresses. A stage that Spark reruns
-has new tasks with consecutive numbers, since Spark starts the tasks of a barrier stage together. So tasks never get the
-address of a dead one.
-
-The sockets of a task that works in lockstep: one to receive from all other tasks, and one to send to each of them.
-
-Only the job's tasks hold its keys, and only holders of the keys can send messages, see `sockets`. So a task may
-unpickle the messages. A message is the pickled value and the contents of its arrays as they lie in memory, in pieces.
+`LockstepPeers` are the sockets of a task: one to receive from all other tasks, and one to send to each of them. Only
+the job's tasks hold its keys, and only holders of the keys can send messages, see `sockets`. So a task may unpickle the
+messages. A message is the pickled value and the contents of its arrays as they lie in memory, in pieces. A task's
+message to itself stays in memory.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Decides whether the workers of a session that Penstock starts can fork from Penstock's own daemon; see `daemon`.
+"""Python workers of Spark: how they start fast, and the settings, services and executor of a worker.
 
-Imports PySpark's modules from their unpacked folder instead of the archive that Spark puts ahead of it.
+`warm_settings` decides whether the workers of a session that Penstock starts can fork from Penstock's own daemon; see
+`daemon`.
 
-Spark starts Python workers with `PYTHONPATH` set to `python/lib/pyspark.zip` and the Py4J archive. Python compiles a
-module of an archive in every process. Before each task, PySpark calls `importlib.invalidate_caches`; Python 3.11 and
-3.12 then read the archive's contents again for each package imported from it: 0.1 s to 0.5 s a task.
+`leave_archives` makes this process import PySpark's modules from their unpacked folder instead of the archive that
+Spark puts ahead of it. Spark starts Python workers with `PYTHONPATH` set to `python/lib/pyspark.zip` and the Py4J
+archive. Python compiles a module of an archive in every process. Before each task, PySpark calls
+`importlib.invalidate_caches`; Python 3.11 and 3.12 then read the archive's contents again for each package imported
+from it: 0.1 s to 0.5 s a task.
 
-A worker's settings, services and executor, and its possible outcomes.
-
-Builds the task executor of a real job's worker.
+`WorkerSettings` and `WorkerServices` are the settings and services of a worker. `TaskExecutorFactory` builds its task
+executor.
 """
 
 from __future__ import annotations

@@ -1,23 +1,21 @@
-"""Provides a job's Spark session: the program's own, or one that Penstock starts and ends.
+"""A job's Spark session: the program's own, one that Penstock starts and ends, or the Spark of a session.
 
-An adopted session is never stopped or reconfigured. Penstock's own session serves all jobs of the program, one after
-another or concurrently. On a local master its number of threads is independent of the machine's cores, because a worker
-that waits for data does not occupy a core. So a job of parallelism 4 runs on two cores, though slowly, and Spark has
-spare threads for the program's own queries.
+`find_java` finds the Java that Spark needs, or reports exactly which package to install.
 
-Finds the Java that Spark needs, or reports exactly which package to install.
+`chatter_filtered` keeps Spark's own chatter off the user's terminal; its errors still show. Most of it is logging,
+which `log4j2.properties` next to this file configures. In addition, the JVM itself prints a few lines at the start,
+before any setting is read, and no flag turns these off. They go to the stderr that the JVM inherits. So while the JVM
+starts, that stderr is a pipe, and a thread passes on everything else.
 
-Keeps Spark's own chatter off the user's terminal; its errors still show.
+`obtain_spark` provides a session for a job. An adopted session is never stopped or reconfigured. Penstock's own session
+serves all jobs of the program, one after another or concurrently. On a local master its number of threads is
+independent of the machine's cores, because a worker that waits for data does not occupy a core. So a job of parallelism
+4 runs on two cores, though slowly, and Spark has spare threads for the program's own queries.
 
-Most of it is logging, which `log4j2.properties` next to this file configures. In addition, the JVM itself prints a few
-lines at the start, before any setting is read, and no flag turns these off. They go to the stderr that the JVM
-inherits. So while the JVM starts, that stderr is a pipe, and a thread passes on everything else.
-
-The Spark of a session: one JVM and one SparkContext, which the processes of its programs share.
-
-The session's process starts them. A program's process connects to the JVM through PySpark's gateway, whose port and
-secret are in its environment, and wraps the existing context and session in Python's `SparkContext` and `SparkSession`
-(`shared.attach`). This limits how programs affect each other:
+`SharedSpark` is the Spark of a session: one JVM and one SparkContext, which the processes of its programs share. The
+session's process starts them. A program's process connects to the JVM through PySpark's gateway, whose port and secret
+are in its environment, and wraps the existing context and session in Python's `SparkContext` and `SparkSession`
+(`attach`). This limits how programs affect each other:
 
 - A program has a `SparkSession` of its own (`newSession`), with its own views and SQL settings.
 - `stop` of either ends nothing, and Ctrl-C cancels only the program's own Spark jobs.
@@ -26,8 +24,6 @@ secret are in its environment, and wraps the existing context and session in Pyt
 - When its process has ended, its Spark jobs are cancelled by their groups. Workers of streams end by themselves.
 
 The JVM itself is shared: a program that fills its memory, or ends it through the gateway, ends all jobs on it.
-
-A session's Spark in the process of one of its programs; see `sharing`.
 """
 
 from __future__ import annotations

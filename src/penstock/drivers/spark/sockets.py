@@ -1,23 +1,24 @@
-"""The setup of all sockets of the Spark driver: authenticated, bounded, with deadlines.
+"""The sockets of the Spark driver: keys, setup, authentication, monitoring, and the connections between workers.
 
-The keys of one job: a process that holds them belongs to the job.
+All sockets are authenticated and bounded, and have deadlines.
 
-The driver makes two CURVE key pairs for each job, one for the job master and one that all its workers share. Spark
-carries the workers' part to the workers inside their closure. So only a process that can read the data that Spark ships
-can join the job. Spark's own authentication and encryption protect the keys in transit.
+`JobKeys` are the keys of one job: a process that holds them belongs to the job. The driver makes two CURVE key pairs
+for each job, one for the job master and one that all its workers share. Spark carries the workers' part to the workers
+inside their closure. So only a process that can read the data that Spark ships can join the job. Spark's own
+authentication and encryption protect the keys in transit.
 
-Authentication: a peer must prove, in the CURVE handshake, that it holds the job's secret worker key.
+`KeyAuthenticator`: a peer must prove, in the CURVE handshake, that it holds the job's secret worker key.
 
-Conventions of the endpoints of master and workers apart from messages: identities, and the master's pong.
+**Endpoints.** Master and workers share conventions apart from messages: identities, and the master's pong.
 
-Connections from one worker to its peers; each carries all channels between the two.
+`data_address` returns the data address of a worker: its tcp address, and for peers on the same host a Unix socket as
+well. The two travel as one string: `tcp://10.0.0.1:4000`, or `tcp://10.0.0.1:4000 ipc:<host>:<path>`, where `<host>` is
+the identity of the host on which the path is valid.
 
-The data address of a worker: its tcp address, and for peers on the same host a Unix socket as well.
+`DataLinks` are the connections from one worker to its peers; each carries all channels between the two.
 
-The two travel as one string: `tcp://10.0.0.1:4000`, or `tcp://10.0.0.1:4000 ipc:<host>:<path>`, where `<host>` is the
-identity of the host on which the path is valid.
-
-A second address of a server socket, for processes of the same user and host: a Unix socket in the file system.
+`LocalPort` is a second address of a server socket, for processes of the same user and host: a Unix socket in the file
+system.
 """
 
 from __future__ import annotations

@@ -1,44 +1,43 @@
-"""Micro-batch execution with streaming data frames: Spark's Structured Streaming decides when an epoch begins.
+"""Micro-batch execution with streaming data frames, and the start of all Spark jobs that work step by step.
 
-One query reads all streaming frames of the program. Each of its batches is an epoch, run in the job's own thread while
-Spark waits; the other sources of the program are read in the same epochs. Without an interval the query reads all
-available data and ends (`availableNow`), and epochs of the other sources follow until one finds nothing. With an
-interval (`processingTime`) an epoch without a batch runs when Spark has found nothing for that long, so timers and
-other sources progress. Savepoints are taken between two epochs, also while Spark waits for data.
+Spark's Structured Streaming decides when an epoch begins. One query reads all streaming frames of the program. Each of
+its batches is an epoch, run in the job's own thread while Spark waits; the other sources of the program are read in the
+same epochs. Without an interval the query reads all available data and ends (`availableNow`), and epochs of the other
+sources follow until one finds nothing. With an interval (`processingTime`) an epoch without a batch runs when Spark has
+found nothing for that long, so timers and other sources progress. Savepoints are taken between two epochs, also while
+Spark waits for data.
 
-Exactly once. The epoch's checkpoint holds the batch's id and Spark's position (`streaming_frame`), and Spark may commit
-the batch only when that checkpoint is complete. So a job that begins from any checkpoint makes Spark continue after the
-batch that the checkpoint covers, whatever happened to Spark's own location. Spark repeats that batch, and the job skips
-it. An epoch that fails is run again with the same batch, as the restart strategy says; a query that fails begins again
-from the last checkpoint.
+**Exactly once.** The epoch's checkpoint holds the batch's id and Spark's position, and Spark may commit the batch only
+when that checkpoint is complete. So a job that begins from any checkpoint makes Spark continue after the batch that the
+checkpoint covers, whatever happened to Spark's own location. Spark repeats that batch, and the job skips it. An epoch
+that fails is run again with the same batch, as the restart strategy says; a query that fails begins again from the last
+checkpoint.
 
-One Spark query that reads the streaming data frames of a job and passes its batches to the job's thread.
+`archive_position` returns the position of Spark's streaming query, as bytes for Penstock's checkpoints. A query's
+checkpoint location contains all data that Spark needs to continue: `metadata`, the query's id; `offsets/<n>`, the end
+of each batch; `sources/`, the notes of each source; `commits/<n>`, the completed batches. An archive is taken while
+batch n is being processed, and contains all of that except the commits. It has the offsets of batch n and of the one
+before it, where batch n begins. Of a log of files it has the last `*.compact` and the files that follow it. A location
+that is made from the archive lacks the commit of batch n, so Spark repeats batch n, and a job that has completed it
+skips it. Only Penstock's checkpoint decides whether a batch is complete. Log entries that Spark has written since do
+not affect the archive.
 
-The frames are combined into one frame, so that there is one log of offsets. It has a column for each of them, and the
-number of the frame that a row comes from. Spark calls back in its own thread, which waits until a checkpoint of the job
-includes the batch. If the job ends before that, the query is stopped while the call still waits. Spark then begins no
-further trigger, which would report the batch to its sources as complete.
+`StreamingFrameSource` is a streaming data frame as a source of micro-batch jobs. Spark finds the data, and reports how
+far the frame has been read. In one epoch the source emits one of Spark's batches. The source's enumerator keeps Spark's
+position in the job's checkpoints; its readers read nothing themselves.
+
+`FrameQuery` is one Spark query that reads the streaming data frames of a job and passes its batches to the job's
+thread. The frames are combined into one frame, so that there is one log of offsets. It has a column for each of them,
+and the number of the frame that a row comes from. Spark calls back in its own thread, which waits until a checkpoint of
+the job includes the batch. If the job ends before that, the query is stopped while the call still waits. Spark then
+begins no further trigger, which would report the batch to its sources as complete.
 
 The query's checkpoint location is a directory of this process, removed at its end, or by the next query if the process
-is killed: see `streaming_frame`.
+is killed.
 
-The Spark jobs that work step by step: selects the kind for a job graph and starts it.
+`StreamingFramesMaster` and `SparkStreamingFramesJob` run the epochs of such a job.
 
-A streaming Spark data frame as a source of micro-batch jobs.
-
-Spark finds the data, and reports how far the frame has been read (`structured_streaming`). In one epoch the source
-emits one of Spark's batches. The source's enumerator keeps Spark's position in the job's checkpoints; its readers read
-nothing themselves.
-
-The position of Spark's streaming query, as bytes for Penstock's checkpoints.
-
-A query's checkpoint location contains all data that Spark needs to continue: `metadata`, the query's id; `offsets/<n>`,
-the end of each batch; `sources/`, the notes of each source; `commits/<n>`, the completed batches. An archive is taken
-while batch n is being processed, and contains all of that except the commits. It has the offsets of batch n and of the
-one before it, where batch n begins. Of a log of files it has the last `*.compact` and the files that follow it. A
-location that is made from the archive lacks the commit of batch n, so Spark repeats batch n, and a job that has
-completed it skips it. Only Penstock's checkpoint decides whether a batch is complete. Log entries that Spark has
-written since do not affect the archive.
+`submit_stepwise` selects the kind of Spark job for a job graph and starts it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each call waits for an answer over a socket, and a short query would spend more 
 PySpark's own methods make more calls than necessary: `sql` builds a list for absent arguments, `toArrow` reads options
 and the schema of columns that the plan already knows, and each new thread opens a connection.
 
-Spark frames for table plans: DataFrames built from Arrow tables and from bounded sources.
+`frame_of_arrow` and `frame_of_source` build the DataFrames of table plans from Arrow tables and from bounded sources.
 """
 
 from __future__ import annotations

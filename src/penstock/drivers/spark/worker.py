@@ -1,25 +1,24 @@
-"""The inside of a worker: a loop that runs in a Spark task until the job master releases it.
+"""The inside of a worker: its links to the outside, their connection to its executor, and the loop in a Spark task.
 
-Everything that touches the executor happens in this one loop: messages, buffers, credits, results of background work
-and steps. The loop ends when the executor has shut down, or when the job is lost: the job master has been silent for
-longer than the heartbeat timeout, or the parent process has exited. Spark itself ends the worker by killing the
-process.
+`WorkerEndpoint` has a worker's two links to the outside: control messages to the job master, and buffers and credits to
+other workers. Every socket requires its peer to hold the job's keys, so everything that `receive` reads comes from the
+job itself. Only for that reason may it unpickle records. Data sent on a connection that broke may be lost. Such a loss
+is never ignored: either end reports it by `on_peer_lost` or `on_master_lost`, and a stream with a gap delivers nothing
+more.
 
-Connects a worker's endpoint to its executor: passes on messages, and turns broken connections into failed tasks.
-
-The executor does not know about connections. When one breaks, the tasks with channels to the peer have lost records or
-will miss some. Such a task is cancelled here. Its failure is reported to the job master only after it has ended,
-because the master may then start the next attempt, and two attempts never run at once.
+`WorkerReceiver` connects the endpoint to the executor: it passes on messages, and turns broken connections into failed
+tasks. The executor does not know about connections. When one breaks, the tasks with channels to the peer have lost
+records or will miss some. Such a task is cancelled here. Its failure is reported to the job master only after it has
+ended, because the master may then start the next attempt, and two attempts never run at once.
 
 Most connections break because the process at the other end has died. Spark reports that to the job master within a
 moment, with a better reason, so a broken connection is tolerated for that moment. This is safe, because a channel with
 a gap delivers nothing more. It delivers no barrier, so no checkpoint completes.
 
-A worker's two links to the outside: control messages to the job master, and buffers and credits to other workers.
-
-Every socket requires its peer to hold the job's keys, so everything that `receive` reads comes from the job itself.
-Only for that reason may it unpickle records. Data sent on a connection that broke may be lost. Such a loss is never
-ignored: either end reports it by `on_peer_lost` or `on_master_lost`, and a stream with a gap delivers nothing more.
+`WorkerLoop` runs in a Spark task until the job master releases the worker. Everything that touches the executor happens
+in this one loop: messages, buffers, credits, results of background work and steps. The loop ends when the executor has
+shut down, or when the job is lost: the job master has been silent for longer than the heartbeat timeout, or the parent
+process has exited. Spark itself ends the worker by killing the process.
 """
 
 from __future__ import annotations
