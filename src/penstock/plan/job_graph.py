@@ -1,14 +1,17 @@
-"""Translates the stream graph to the job graph: operators chained into vertices, and the remaining edges (E4).
+"""The job graph of a program, built from its stream graph (E4), and the plan of a loop of the program.
 
-Names of an operator's user functions, so that people and restores can tell `Keyed Process` operators apart.
+`function_name` names an operator's user functions, so that people and restores can tell `Keyed Process` operators
+apart.
 
-Splits a loop of a program into two programs: a prologue, computed once, and the step.
+`build_job_graph` translates the stream graph to the job graph: operators chained into vertices, and the remaining
+edges.
 
-The step lies between the heads of the loop, which stand for the data at the start of a superstep, and the streams
-passed to `close_with`. Streams from outside that the step reads do not change between supersteps. The *prologue*
-computes them once, together with the initial data of the loop, and writes them to files. The *step* is a copy of the
-loop's transformations. It reads these files in place of the heads and the outside streams, and writes its own result to
-files. Drivers find all written data by its *role*.
+`LoopPlan` splits a loop of a program into two programs: a prologue, computed once, and the step. The step lies between
+the heads of the loop, which stand for the data at the start of a superstep, and the streams passed to `close_with`.
+Streams from outside that the step reads do not change between supersteps. The *prologue* computes them once, together
+with the initial data of the loop, and writes them to files. The *step* is a copy of the loop's transformations. It
+reads these files in place of the heads and the outside streams, and writes its own result to files. Drivers find all
+written data by its *role*.
 """
 
 from __future__ import annotations

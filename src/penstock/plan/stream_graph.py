@@ -1,10 +1,12 @@
-"""Builds the stream graph from transformations: operators with ids and parallelism, edges with partitioners.
+"""The stream graph of a program, built from its transformations, and the execution plan for display.
 
-Operator ids (H3). The id of an operator is its `uid_hash` if set, else the hash of its `uid` if set. Otherwise it is a
-hash of the operator's build order and the ids of its inputs. A change upstream therefore changes it, so set `uid` on
-operators that have state.
+`StreamGraph` has operators with ids and parallelism, and edges with partitioners.
 
-The execution plan of a program for display: text, Mermaid, SVG, HTML, and JSON in the shape of Flink's plans.
+**Operator ids (H3).** The id of an operator is its `uid_hash` if set, else the hash of its `uid` if set. Otherwise it
+is a hash of the operator's build order and the ids of its inputs. A change upstream therefore changes it, so set `uid`
+on operators that have state.
+
+`Plan` is the execution plan: text, Mermaid, SVG, HTML, and JSON in the shape of Flink's plans.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""The elements of a program: transformations, and the streams between them (B1).
+"""The elements of a program: transformations, the streams between them (B1), and nodes with a choice of operators.
 
-Descriptions of an operator's task that do not select the operator.
+`OperatorNode` describes an operator's task without selecting the operator. The API adds nodes, and the plan chooses
+their operators when it builds the job graph, so DataStream programs and table queries get the same operators. If there
+is no choice, a node is simply the operator's factory.
 
-The API adds nodes, and the plan chooses their operators when it builds the job graph, so DataStream programs and table
-queries get the same operators. If there is no choice, a node is simply the operator's factory.
-
-Choice of the window operator (C1): a fast one if possible, otherwise the general one; kernels for columns.
-
-The choice affects speed only. All operators for windows of records can restore each other's state (`kept_windows`), so
-adding a trigger, an evictor or `clear` to a program does not orphan its savepoints.
+`WindowNode` and `ColumnWindowNode` choose the window operator (C1): a fast one if possible, otherwise the general one;
+kernels for columns. The choice affects speed only. All operators for windows of records can restore each other's state
+(`kept_windows`), so adding a trigger, an evictor or `clear` to a program does not orphan its savepoints.
 """
 
 from __future__ import annotations

@@ -5,25 +5,19 @@ between operators slices, splits, sends and stores it like any other batch. An o
 `values` gets rows; one that supports columns uses them directly. If a source, a filter, an exchange and a
 window all do so, no record ever becomes a Python object.
 
-The hash partitioner hashes each distinct key of a batch once, by the same hash as for all keys; a kernel sorts
-the records by channel, and the batch is cut at the channel boundaries. On the wire a column batch is its Arrow
-IPC message, out of band. A filter that keeps most rows emits chosen columns (`penstock.codecs.column_data`),
-which are cut when they are read: columns that are never read are never copied.
+`ColumnKey` is one column or several as the key, as in `key_by("name")`. The hash partitioner hashes each distinct key
+of a batch once, by the same hash as for all keys; a kernel sorts the records by channel, and the batch is cut at the
+channel boundaries. On the wire a column batch is its Arrow IPC message, out of band. A filter that keeps most rows
+emits chosen columns (`penstock.codecs.column_data`), which are cut when they are read: columns that are never read are
+never copied.
 
-Expressions (`expressions`) describe columns to compute and aggregates of groups of records. An aggregate is
-kept as *partials*: columns that kernels compute from records and merge with each other, and that an expression
-turns into the result. So the state of a window is a table of partials, a watermark merges the ones that are
-due, and a snapshot is that same table, with the key group of each row (`penstock.state.key_columns`).
+`Expression` describes a column to compute. Arrow's kernels evaluate it, one batch at a time. Expressions are named as
+in PyFlink's Table API: `col("price") * 2`, `.alias("doubled")`, `col("name").is_null`.
 
-A batch whose records are Arrow columns.
-
-Columns as keys, as in `key_by("name")`.
-
-Column expressions, evaluated by Arrow's kernels, one batch at a time.
-
-They are named as in PyFlink's Table API: `col("price") * 2`, `.alias("doubled")`, `col("name").is_null`.
-
-Aggregates of groups of records, computed through partials: see the package's docstring.
+`Aggregates` describe aggregates of groups of records. An aggregate is kept as *partials*: columns that kernels compute
+from records and merge with each other, and that an expression turns into the result. So the state of a window is a
+table of partials, a watermark merges the ones that are due, and a snapshot is that same table, with the key group of
+each row (`penstock.state.key_columns`).
 """
 
 from __future__ import annotations

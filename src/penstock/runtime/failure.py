@@ -1,4 +1,4 @@
-"""Failure enrichers, which programs implement to label the failures of a job (Flink's FLIP-304).
+"""Failure enrichers, which programs implement to label failures (Flink's FLIP-304), and a classification of errors.
 
     class Team(FailureEnricher):
         def get_output_keys(self):
@@ -10,9 +10,8 @@
 The option `jobmanager.failure-enrichers` names such classes. The job's driver process creates one instance of each, and
 calls it for each failure, without holding up the job.
 
-Classifies errors by whether another attempt may avoid them.
-
-This module distinguishes three kinds, by the error and its causes:
+`is_final`, `is_final_at_first` and `is_outside` classify errors by whether another attempt may avoid them. They
+distinguish three kinds, by the error and its causes:
 
 - *Final* errors recur whatever happens: a program that cannot be loaded, a record that is too large.
 - Errors that are *final at first* recur as long as the job has never worked: an unwritable directory, a missing

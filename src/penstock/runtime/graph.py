@@ -1,25 +1,23 @@
 """The job graph, and the execution graph: subtasks, their attempts, and the legal transitions of their states.
 
-The job graph, which the job master runs (E4).
-
-The subtasks that a pointwise edge connects: neighbours only (B3). Pure.
-
+`find_producers` and `find_consumers` return the subtasks that a pointwise edge connects: neighbours only (B3). Pure.
 Between equal parallelisms subtask i feeds subtask i. Otherwise the side with fewer subtasks divides the other side into
 groups of neighbours, whose sizes differ by at most one. Each subtask of the smaller side is connected to its group
 alone.
 
-The execution graph: the parallel form of the job graph, with the state of every subtask's attempts (E4, E6).
+The job master runs a `JobGraph` (E4).
 
-The states of jobs and executions, with tables of their legal transitions (E5, E6).
+**States** of jobs and executions have tables of their legal transitions (E5, E6).
 
-The parts of a job that can restart alone: its failover regions (E6, G8). Pure.
-
-Subtasks that exchange records depend on each other: when one restarts from a checkpoint, its producers have to send
-again, and its consumers have to forget. So a region contains all subtasks that channels connect. No record passes
-between regions, and each region may have advanced differently since the last checkpoint.
+`Regions` are the parts of a job that can restart alone: its failover regions (E6, G8). Pure. Subtasks that exchange
+records depend on each other: when one restarts from a checkpoint, its producers have to send again, and its consumers
+have to forget. So a region contains all subtasks that channels connect. No record passes between regions, and each
+region may have advanced differently since the last checkpoint.
 
 Readers of one source share its split enumerator. A reader that restarts alone is assigned its splits again. If a source
 does not support that (`Source.restarts_by_reader`), all of its readers are in one region.
+
+`ExecutionGraph` is the parallel form of the job graph, with the state of every subtask's attempts (E4, E6).
 """
 
 from __future__ import annotations

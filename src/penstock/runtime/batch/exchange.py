@@ -1,21 +1,23 @@
-"""The outputs of batch tasks: they convert records into rows with a destination.
+"""Exchanges of bounded runs: rows between tasks, their edges, the splits of sources, and the metrics of tasks.
 
-The edges of a bounded run: their consumers, and the form of the records on them.
+`Rows` are the rows between the tasks of a batch job, by column. A row is either one record for a keyed operator, or a
+batch of records for any other. A consumer receives the rows whose `target` is its subtask, sorted by (`place`,
+`timestamp`, `edge`, `sequence`), None first. `place` is the subtask followed by a hash of the record's key, the same
+for equal keys and never negative. A row without a key has place -1. A broadcast row has -2, so that it precedes all
+records. Watermarks, which only epochs have, are at -4. A row without key and payload is empty, and the consumer skips
+it. A row with a key but without a payload has its record in `records`. Place -3 holds accumulators of upstream
+operators whose own rows do not reach the client: the consumer passes them on.
 
-Rows between the tasks of a batch job, by column.
+`BatchExchange` and `KeyedExchange` are the outputs of batch tasks: they convert records into rows with a destination.
 
-A row is either one record for a keyed operator, or a batch of records for any other. A consumer receives the rows whose
-`target` is its subtask, sorted by (`place`, `timestamp`, `edge`, `sequence`), None first. `place` is the subtask
-followed by a hash of the record's key, the same for equal keys and never negative. A row without a key has place -1. A
-broadcast row has -2, so that it precedes all records. Watermarks, which only epochs have, are at -4. A row without key
-and payload is empty, and the consumer skips it. A row with a key but without a payload has its record in `records`.
-Place -3 holds accumulators of upstream operators whose own rows do not reach the client: the consumer passes them on.
+`Consumer` describes the consumer of an edge, and so the form of the records on it.
 
-Converts sorted rows, one record in each, back to batches for a keyed operator.
+`process_with_key` converts sorted rows, one record in each, back to batches for a keyed operator.
 
-Runs a source's enumerator outside STREAMING mode: splits are assigned ahead of the tasks that read them (I1).
+`SplitDealer` runs a source's enumerator outside STREAMING mode: splits are assigned ahead of the tasks that read them
+(I1).
 
-Metrics of tasks that run to an end: each task reports once, as a row, and the job adds up the reports.
+`JobFigures` adds up the metrics of tasks that run to an end: each task reports once, as a row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One subtask of a batch job: a chain of operators that processes sorted rows or a source's splits, to their end.
 
-Creates the operator contexts of tasks that run to an end, of a batch or of an epoch.
+`bounded_context` creates the operator contexts of tasks that run to an end, of a batch or of an epoch.
 
-Waits for a task's asynchronous calls: the task has nothing else to do and blocks until they return.
+`OpenCalls` waits for a task's asynchronous calls: the task has nothing else to do and blocks until they return.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""Background calls to the checkpoint store, with timeouts and detection of lost leadership.
+"""Pending checkpoints: calls to the store, the tasks that hold them up, and the revocation of doubtful ones.
 
-A store may hang, such as a network file system whose server is down. A call that only reads, or only deletes unneeded
-files, is abandoned after a timeout, and its late answer is ignored. If it matters whether a call was carried out, the
-job waits for it, and the log says so.
+**Messages** from the checkpoint coordinator to the job master are values, handled once the handler has returned.
 
-Messages from the checkpoint coordinator to the job master: values, handled once the handler has returned.
+`StoreCalls` are background calls to the checkpoint store, with timeouts and detection of lost leadership. A store may
+hang, such as a network file system whose server is down. A call that only reads, or only deletes unneeded files, is
+abandoned after a timeout, and its late answer is ignored. If it matters whether a call was carried out, the job waits
+for it, and the log says so.
 
-A pending checkpoint: the tasks that must acknowledge it, and the acknowledgements so far.
+`PendingCheckpoint` knows the tasks that must acknowledge it, and the acknowledgements so far.
 
-The tasks that hold up a checkpoint: they have its barriers but have not acknowledged it. Pure.
+`Stragglers` are the tasks that hold up a checkpoint: they have its barriers but have not acknowledged it. Pure. A task
+that waits for the barrier of another task cannot acknowledge, and is not the one that holds the checkpoint up. So the
+checkpoint waits for the missing tasks that do not read from another missing task.
 
-A task that waits for the barrier of another task cannot acknowledge, and is not the one that holds the checkpoint up.
-So the checkpoint waits for the missing tasks that do not read from another missing task.
-
-Revokes checkpoints that failed while their metadata was written, since they may be or become visible (G8).
-
-A write that reports an error, or does not return in time, may still have succeeded, or may succeed later. A later job
-master would start from any checkpoint that is visible. So the store is asked to revoke such a checkpoint, repeatedly
-until it confirms, and no attempt of the job starts before that.
+`DoubtfulCheckpoints` revokes checkpoints that failed while their metadata was written, since they may be or become
+visible (G8). A write that reports an error, or does not return in time, may still have succeeded, or may succeed later.
+A later job master would start from any checkpoint that is visible. So the store is asked to revoke such a checkpoint,
+repeatedly until it confirms, and no attempt of the job starts before that.
 """
 
 from __future__ import annotations

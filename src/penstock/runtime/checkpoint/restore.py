@@ -1,16 +1,17 @@
-"""Checks whether a job can start from a savepoint or another job's checkpoint (H4). Pure; runs before the job does.
+"""Restores of savepoints and checkpoints into a changed job: records in flight, operators' places, and other checks.
 
-Restores the records in flight of an unaligned checkpoint at another parallelism (D4, G5). Pure.
+All functions are pure. The checks run before the job does.
 
-At the same parallelism, records in flight return to their own channels. If an end of an edge has another number of
-subtasks, those channels no longer exist. Then a producer takes over the channels of old producers (old subtask p goes
-to subtask p modulo the new parallelism) and partitions their records again, before it emits anything else. From each
-old channel, it first takes the records that had arrived and then the unsent ones, so records of one producer and one
-key keep their order. But if the producers have changed, the new records of that key may come from another one. So each
-producer marks in its channels where the records in flight end (`EndOfOutputChannelState`), and a consumer processes
-nothing after the mark until all channels of the edge have reached it (`InputGate.end_channel_state`). No checkpoint
-begins before all consumers have done so: one that held only some of these records could not identify the old ones.
-Watermarks in flight are omitted: the following ones are not lower.
+**Records in flight (D4, G5).** An unaligned checkpoint may be restored at another parallelism. At the same parallelism,
+records in flight return to their own channels. If an end of an edge has another number of subtasks, those channels no
+longer exist. Then a producer takes over the channels of old producers (old subtask p goes to subtask p modulo the new
+parallelism) and partitions their records again, before it emits anything else. From each old channel, it first takes
+the records that had arrived and then the unsent ones, so records of one producer and one key keep their order. But if
+the producers have changed, the new records of that key may come from another one. So each producer marks in its
+channels where the records in flight end (`EndOfOutputChannelState`), and a consumer processes nothing after the mark
+until all channels of the edge have reached it (`InputGate.end_channel_state`). No checkpoint begins before all
+consumers have done so: one that held only some of these records could not identify the old ones. Watermarks in flight
+are omitted: the following ones are not lower.
 
 A broadcast edge cannot be handled like this, because each consumer lacked different records, nor can a pointwise edge,
 because its records keep the order of a key that only a task further upstream knows. So no barrier overtakes records on
@@ -20,11 +21,10 @@ barriers did so have records in flight there: they are refused at another parall
 Records that a barrier overtook in an output are stored with the upstream operator. So that operator must exist, though
 the edge may not.
 
-Checks whether operators without a uid may take over the state at their places in the program (H3, H4). Pure.
-
-An id derived from an operator's place identifies the place, not the operator. An operator inserted in front of another
-takes over its place, and its state with it. So this module compares the checkpoint's description of the operator that
-wrote the state with the current program. It refuses:
+**Places (H3, H4).** `check_places` checks whether operators without a uid may take over the state at their places in
+the program. An id derived from an operator's place identifies the place, not the operator. An operator inserted in
+front of another takes over its place, and its state with it. So this module compares the checkpoint's description of
+the operator that wrote the state with the current program. It refuses:
 
 - another kind of operator, another name given by the program, or another declared type of keys;
 - ambiguous cases: operators of the same kind were added, removed or moved, and neither a name nor the function's class
@@ -32,6 +32,8 @@ wrote the state with the current program. It refuses:
 
 A function may change, and a name may be given, if nothing was added or moved. The module does not check operators with
 a uid, nor properties that are missing in checkpoints of earlier releases.
+
+`check_fit` and `check_restorable` check whether a job can start from a savepoint or another job's checkpoint (H4).
 """
 
 from __future__ import annotations

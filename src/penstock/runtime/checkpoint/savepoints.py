@@ -1,22 +1,22 @@
-"""Savepoints: checkpoints that the user requests, each in its own directory (H1, H2).
+"""Savepoints on request (H1, H2), unneeded checkpoint files (G6, G11), and where a job continues (G8, G11).
 
-A savepoint is taken while no checkpoint is in progress, and none begins meanwhile, so neither disturbs the other. A
-savepoint that leaves the job running is not a recovery point and commits nothing. A savepoint that ends the job is its
-last recovery point: its output is committed, and after a failure in between only that commit remains to be done.
+`garbage` finds unneeded files in a job's checkpoint directory. Pure: a listing in, paths out.
+
+`read_recovery` finds where a new job master continues, from the store of a job that another one ran.
+
+**Savepoints** are checkpoints that the user requests, each in its own directory. A savepoint is taken while no
+checkpoint is in progress, and none begins meanwhile, so neither disturbs the other. A savepoint that leaves the job
+running is not a recovery point and commits nothing. A savepoint that ends the job is its last recovery point: its
+output is committed, and after a failure in between only that commit remains to be done.
 
 A task that is about to end declines a savepoint. The savepoint is then retried a little later, as long as the request
 has time; meanwhile checkpoints may begin, because the task may be waiting for one.
 
-Finds where a new job master continues, from the store of a job that another one ran (G8, G11).
-
-Finds unneeded files in a job's checkpoint directory (G6, G11). Pure: a listing in, paths out.
-
-Finds where a job that continues from the newest checkpoint of its name starts. Pure: the findings in, a choice out.
-
-Checkpoints count, and so does the savepoint that the last job was stopped with. The newest one is chosen: that of the
-highest job master, and among those the newest by time. A job that has ended and recorded so has left nothing else, and
-one that came to its end has nothing more to do. A checkpoint does not count if it is older than the start of a job that
-did not continue from it.
+`choose_latest` finds where a job that continues from the newest checkpoint of its name starts. Pure: the findings in, a
+choice out. Checkpoints count, and so does the savepoint that the last job was stopped with. The newest one is chosen:
+that of the highest job master, and among those the newest by time. A job that has ended and recorded so has left
+nothing else, and one that came to its end has nothing more to do. A checkpoint does not count if it is older than the
+start of a job that did not continue from it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The checkpointing options, as the coordinator uses them.
+"""Checkpointing options and statistics, event time restored from checkpoints, and records in flight as states.
 
-Restores event time from checkpoints, from one attempt of a job to the next and from one job to the next.
+`CheckpointSettings` are the checkpointing options, as the coordinator uses them.
 
-For each operator and subtask, a checkpoint stores how far event time had advanced at its input and at its output. An
+**Event time** is restored from checkpoints, from one attempt of a job to the next and from one job to the next. For
+each operator and subtask, a checkpoint stores how far event time had advanced at its input and at its output. An
 operator within a chain reports only its output, so its input is assumed to be there as well. With another parallelism,
 the lowest value of all subtasks counts. A finished subtask holds nothing back.
 
@@ -13,9 +14,10 @@ Event time starts over for an operator after a source that the checkpoint does n
 produced anything yet. An operator that reads from another one for the first time continues no further than that one had
 advanced.
 
-Statistics of a job's checkpoints, and the history of the most recent ones.
+`CheckpointStatistics` are the statistics of a job's checkpoints, and the history of the most recent ones.
 
-Records in flight in a channel, as a state in a checkpoint: the channel, and its stored form (G5).
+`ChannelState` holds the records in flight in a channel, as a state in a checkpoint: the channel, and its stored form
+(G5).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """The step from one checkpoint to the next: the tasks' work in an epoch, and the checkpoint of their answers. Pure.
 
-Tokens that distinguish the runs of a task, because the next run may not send what the previous run did.
+`EpochWork` is a task's work in an epoch, and `EpochAnswer` its answer.
 
-In an epoch a token is random, so that every run has its own. In a sorting run, which may be long, it is a digest of
-everything that the task has sent. A task that Spark runs again from sorted rows sends the same output, as long as its
-functions are deterministic. It then has the same token, and output of the first run that others have used stays valid.
+`InputWatermarks` and `watermarks_behind` compute event time, also if some tasks had nothing to read in an epoch; see
+the docstring of `runtime.epochs`.
 
-Event time if some tasks had nothing to read in an epoch; see the package's docstring.
-
-A task's work in an epoch, and its answer.
+**Tokens** distinguish the runs of a task, because the next run may not send what the previous run did. In an epoch a
+token is random, so that every run has its own. In a sorting run, which may be long, it is a digest of everything that
+the task has sent. A task that Spark runs again from sorted rows sends the same output, as long as its functions are
+deterministic. It then has the same token, and output of the first run that others have used stays valid. `OutputDigest`
+computes the digest.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""News from the parts of a job master: values that it handles when the current handler has returned.
+"""Turns of the job master, the news from its parts, its timers, and the log lines about a job's start and end.
 
-Delayed calls of a job master, by its steady clock.
+**News** are values that the master handles when the current handler has returned.
 
-Turns of the job master: it handles one event completely before it looks at the next one.
+`Timers` are delayed calls of a job master, by its steady clock.
 
-A handler produces two things. Effects concern the outside world; the driver carries them out when the turn is over.
-News concerns the master itself: a part has found something that affects the whole job, such as a failure. The master
-takes in the news one by one, after the handler has returned and before the turn is over. So no handler runs inside
-another one.
+`Turns`: the job master handles one event completely before it looks at the next one. A handler produces two things.
+Effects concern the outside world; the driver carries them out when the turn is over. News concerns the master itself: a
+part has found something that affects the whole job, such as a failure. The master takes in the news one by one, after
+the handler has returned and before the turn is over. So no handler runs inside another one.
 
-The delivery guarantees of a job, stated plainly when it starts (J).
+`guarantees` states the delivery guarantees of a job plainly when it starts (J).
 
-Reports side outputs that are read but never written, most likely due to a misspelt tag, when a job has finished.
-
-A task counts the records of each side output that is read, in a counter that does not exist before the first record.
-Side outputs for late records have a counter from the start, because they are usually empty.
+`unwritten_side_outputs` reports side outputs that are read but never written, most likely due to a misspelt tag, when a
+job has finished. A task counts the records of each side output that is read, in a counter that does not exist before
+the first record. Side outputs for late records have a counter from the start, because they are usually empty.
 """
 
 from __future__ import annotations

@@ -1,28 +1,27 @@
-"""Failures as the user reads them: errors with their origin.
+"""Failures of a job: errors with their origin, labels, restart strategies, and the restart of a part (G8).
 
-Labels from failure enrichers, requested in the background and merged when they arrive.
+`build_error` and the functions after it convert failures to errors as the user reads them, with their origin.
 
-An enricher is user code, and may hang or raise. So each enricher handles one failure at a time, and until it has
-answered, a few later failures wait for it. The job never waits.
+`FailureLabels` requests labels from failure enrichers in the background, and merges them when they arrive. An enricher
+is user code, and may hang or raise. So each enricher handles one failure at a time, and until it has answered, a few
+later failures wait for it. The job never waits.
 
-Decides between a delayed restart and the end of a failed job (G8). Pure: failures in, decisions out.
+`RestartStrategy` decides whether, and after how long, a failed job restarts. Pure: failures in, delays out.
 
-A restart strategy counts failures, whatever they are. Two rules come before it, because a job that fails in the same
-way forever is of no use:
+`Failover` decides between a delayed restart and the end of a failed job. Pure: failures in, decisions out. A restart
+strategy counts failures, whatever they are. Two rules come before it, because a job that fails in the same way forever
+is of no use:
 
 - An error that would recur in every attempt ends the job at once (`runtime.failure` classifies errors).
 - Identical failures are counted while the job makes no progress. A completed checkpoint, or an attempt that ran
   well for long, resets all counts. A failure outside the job that may resolve itself is not counted.
 
-A part of a job that restarts from the last checkpoint while the others continue (G8). Pure: which, and how far.
-
-Its tasks are cancelled first. When all of them have ended, the restart strategy's delay passes; then they are placed:
+`PartRestart` restarts a part of a job from the last checkpoint while the others continue. Pure: which, and how far. Its
+tasks are cancelled first. When all of them have ended, the restart strategy's delay passes; then they are placed:
 missing workers are requested, the checkpoint is read, and the tasks are deployed. If another region fails in the
 meantime, it joins the part, which begins with the cancellation again.
 
-Restart strategies: whether, and after how long, a failed job restarts (G8). Pure: failures in, delays out.
-
-The failures of a job: recorded with labels, and judged by the restart strategy (G8).
+`JobFailures` records the failures of a job with labels, and asks the restart strategy about them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Where a job and each of its attempts begin: at the newest checkpoint, a savepoint, or the beginning (G8, H2).
+"""The beginnings of a job and of its attempts, and savepoints of a running job (G8, H1, H2).
 
-Savepoints that a user requests of a running job, alone or to end the job (H1, H2).
+`JobRecovery`: a job and each of its attempts begin at the newest checkpoint, at a savepoint, or from the beginning.
+
+`JobSavepoints` takes savepoints that a user requests of a running job, alone or to end the job.
 """
 
 from __future__ import annotations

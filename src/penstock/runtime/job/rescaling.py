@@ -1,23 +1,23 @@
-"""When a running job changes its parallelism, and to which value (D4, E3).
+"""Changes of a running job's parallelism (D4, E3), and workers that leave in good order (E2).
 
-Theory. The resource requirements bound the parallelism of each vertex, and the available slots determine the possible
-parallelism. If that differs from the current one, the job takes a checkpoint, ends its tasks, and restarts from that
-checkpoint. So rescaling is a restart without a failure: nothing else in the protocol knows of it. Whenever all tasks
-restart, even after a failure, the job takes the parallelism that is possible at that moment. Tasks move in the same
-way, at the same parallelism, off a worker that is about to be taken away (`departures`).
-
-A user may request another parallelism. The adaptive scheduler adopts it as the new upper bounds at once. Otherwise the
-job continues unchanged until the slots are available, and if they do not come, the requester gets an error.
-
-Workers that Spark is about to take away, and that leave in good order (E2).
-
-The driver learns of it before the worker's process dies. From then on the worker's slot gets no new tasks, and another
-worker is requested. When there are enough slots without it, its tasks move: the job takes a checkpoint, ends its tasks,
-and restarts from the checkpoint (`rescaling`), which is not a failure. Then the worker is released. If no other slot
-becomes available, its tasks stay there. When the worker dies, it is a lost worker like any other.
+`Departures` are workers that Spark is about to take away. The driver learns of it before the worker's process dies.
+From then on the worker's slot gets no new tasks, and another worker is requested. When there are enough slots without
+it, its tasks move: the job takes a checkpoint, ends its tasks, and restarts from the checkpoint, which is not a
+failure. Then the worker is released. If no other slot becomes available, its tasks stay there. When the worker dies, it
+is a lost worker like any other.
 
 A worker with nothing at stake, because it runs no task and no running task reads its tasks' output, is released at
 once.
+
+`Rescaling` decides when a running job changes its parallelism, and to which value. The resource requirements bound the
+parallelism of each vertex, and the available slots determine the possible parallelism. If that differs from the current
+one, the job takes a checkpoint, ends its tasks, and restarts from that checkpoint. So rescaling is a restart without a
+failure: nothing else in the protocol knows of it. Whenever all tasks restart, even after a failure, the job takes the
+parallelism that is possible at that moment. Tasks move in the same way, at the same parallelism, off a worker that is
+about to be taken away.
+
+A user may request another parallelism. The adaptive scheduler adopts it as the new upper bounds at once. Otherwise the
+job continues unchanged until the slots are available, and if they do not come, the requester gets an error.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The workers of a job: requested, registered, watched by their heartbeats, lost. One worker has one slot (E3).
+"""The slots of a job: the workers that have them, the parallelism that they allow, and the tasks placed in them (E3).
 
-The pool tracks which workers are present and which are still to come. The job master decides how the job reacts to the
-loss of a worker. A worker that is about to be taken away is present, but its slot no longer counts and gets no new
-tasks.
+`assign_slots` and `deployments` place tasks, and build their deployment messages: slot sharing. Pure.
 
-Bounds for the parallelism of each vertex, and the parallelism that the available slots allow (E3). Pure.
+`ResourceRequirements` are bounds for the parallelism of each vertex, and the parallelism that the available slots
+allow. Pure. Vertices that a forward edge connects have the same parallelism: subtask i feeds subtask i. Each slot
+sharing group first gets the slots that it needs at least; further slots go one by one to the group that has fewest and
+wants more. A vertex gets as many subtasks as its groups have slots, up to its upper bound. Flink's adaptive scheduler
+works like this.
 
-Vertices that a forward edge connects have the same parallelism: subtask i feeds subtask i. Each slot sharing group
-first gets the slots that it needs at least; further slots go one by one to the group that has fewest and wants more. A
-vertex gets as many subtasks as its groups have slots, up to its upper bound. Flink's adaptive scheduler works like
-this.
-
-The placement of tasks and their deployment messages: slot sharing (E3). Pure.
+`SlotPool` holds the workers of a job: requested, registered, watched by their heartbeats, lost. One worker has one
+slot. The pool tracks which workers are present and which are still to come. The job master decides how the job reacts
+to the loss of a worker. A worker that is about to be taken away is present, but its slot no longer counts and gets no
+new tasks.
 """
 
 from __future__ import annotations

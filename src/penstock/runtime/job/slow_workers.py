@@ -1,7 +1,18 @@
 """Workers that are alive but hold the job up: detected, named, and replaced if an option asks for it (E2).
 
-Heartbeats come from a separate thread, so they show that a process lives, not that it works. Three conditions are
-detected:
+`Pace` finds workers that need far more time for a record than their peers. Pure: workers' reports in, comparisons out.
+Record counts alone mean nothing: keys are skewed, and if one subtask is slow, back-pressure holds its peers at the same
+rate. The comparable quantity is the cost of a record: the records that a worker processed, per second that its loop was
+at work rather than waiting. A worker with a hot key processes more records and is busy for longer, at the same cost. A
+worker on a bad host, or with a function that waits for a slow server, is busy for far fewer records.
+
+Tasks of a worker share its loop, so a worker is compared in all its vertices, and lags only if it lags in each of them.
+It is compared only with workers that have the same vertices, because additional vertices would take time from the
+shared ones. A worker that also waits for input does not lag, whatever its records cost. A record may rightly cost more
+than another, and a reader that blocks counts as work, so the result is only a hint.
+
+`SlowWorkers`: heartbeats come from a separate thread, so they show that a process lives, not that it works. Three
+conditions are detected:
 
 - **Stuck**: the worker's loop does not turn. Each heartbeat reports for how long, and the current user function.
 - **Holds up a checkpoint**: its tasks are the only ones, or among the few, that have not acknowledged a checkpoint
@@ -10,18 +21,6 @@ detected:
 
 Only the first is certain to be the worker's own trouble, so a worker is replaced for no other reason. All checks run
 when a heartbeat arrives, without a timer. Without heartbeats there is only one process, the job's own.
-
-Workers that need far more time for a record than their peers. Pure: workers' reports in, comparisons out.
-
-Theory. Record counts alone mean nothing: keys are skewed, and if one subtask is slow, back-pressure holds its peers at
-the same rate. The comparable quantity is the cost of a record: the records that a worker processed, per second that its
-loop was at work rather than waiting. A worker with a hot key processes more records and is busy for longer, at the same
-cost. A worker on a bad host, or with a function that waits for a slow server, is busy for far fewer records.
-
-Tasks of a worker share its loop, so a worker is compared in all its vertices, and lags only if it lags in each of them.
-It is compared only with workers that have the same vertices, because additional vertices would take time from the
-shared ones. A worker that also waits for input does not lag, whatever its records cost. A record may rightly cost more
-than another, and a reader that blocks counts as work, so the result is only a hint.
 """
 
 from __future__ import annotations

@@ -1,22 +1,19 @@
-"""The sources of a job, as its job master hosts them: one split enumerator each (A1).
+"""The sources of a job, as its job master hosts them: enumerators (A1), watermark alignment (C2), and watermark holds.
 
-The job master's half of a source: hosts its split enumerator and carries splits to the readers.
+`SourceCoordinator` is the job master's half of a source: it hosts its split enumerator and carries splits to the
+readers. Each source has one. A snapshot of the enumerator fits the readers' snapshots (G1, G8). The job master captures
+the enumerator in the same turn as it requests the barriers, and a worker handles messages in order. So a split assigned
+before the capture reaches its reader ahead of the barrier and is in the reader's snapshot. A split assigned afterwards
+is still in the enumerator's snapshot.
 
-A snapshot of the enumerator fits the readers' snapshots (G1, G8). The job master captures the enumerator in the same
-turn as it requests the barriers, and a worker handles messages in order. So a split assigned before the capture reaches
-its reader ahead of the barrier and is in the reader's snapshot. A split assigned afterwards is still in the
-enumerator's snapshot.
+`AlignmentGroups` are the job master's half of watermark alignment: they limit how far each source may read by the
+reports of its group. A subtask reports its watermark at its own pace and is answered at once, so the master needs no
+clock for this. A subtask may be ahead of the slowest one of its group by the drift that its own strategy allows. A
+subtask that has not reported counts as being at the very beginning, so no subtask runs ahead while others start. An
+idle or finished subtask reports the end of time.
 
-The job master's half of watermark alignment: limits how far each source may read by the reports of its group (C2).
-
-A subtask reports its watermark at its own pace and is answered at once, so the master needs no clock for this. A
-subtask may be ahead of the slowest one of its group by the drift that its own strategy allows. A subtask that has not
-reported counts as being at the very beginning, so no subtask runs ahead while others start. An idle or finished subtask
-reports the end of time.
-
-Logs the input that holds an operator's watermark back, with the source that the input comes from.
-
-A task reports its hold: its inputs that stand still while others are ahead (`runtime.task.watermarks`). Most holds are
+`WatermarkHolds` logs the input that holds an operator's watermark back, with the source that the input comes from. A
+task reports its hold: its inputs that stand still while others are ahead (`runtime.task.watermarks`). Most holds are
 short. The log names a hold once the inputs ahead have moved for 60 s while the watermark stood still. So a job whose
 inputs all pause, at night for example, logs nothing, and neither does a job that waits for a source without watermarks.
 

@@ -1,10 +1,13 @@
-"""The tasks of a job: deployed to workers, tracked through their states, cancelled (E4, E6).
+"""The tasks of a job: deployed to workers, tracked through their states, cancelled (E4, E6), and described for people.
 
-How long cancelled tasks may take to end, and when to report unfinished ones. Pure: times (ms) in, decisions out.
+`TaskCancellation` decides how long cancelled tasks may take to end, and when to report unfinished ones. Pure: times
+(ms) in, decisions out.
 
-Cancelled tasks that have not ended, with their workers and the user functions that have not returned.
+`stuck_workers` and `stuck_tasks` name cancelled tasks that have not ended, with their workers and the user functions
+that have not returned.
 
-Descriptions of tasks and their workers, for people who look for the cause of a delay. Pure.
+`worker_name` and the functions after it describe tasks and their workers, for people who look for the cause of a delay.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """A job as outside observers see it: one read-only value, the same in every execution mode, at one moment.
 
-Figures of a running job, for progress lines and pages.
+`JobHistory` is the history of a job: its status transitions, restarts, failures and changes of parallelism.
 
-The history of a job: its status transitions, restarts, failures and changes of parallelism.
+`JobView` is the job with its workers, vertices and subtasks.
+
+`JobProgress` holds the figures of a running job, for progress lines and pages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The master of a job in micro-batch execution: runs epochs one after another, each with a checkpoint (I1).
+"""The masters of jobs that run in epochs, each with a checkpoint: in micro-batch execution, and a stateful batch.
 
-Without an interval, epochs follow each other until one finds nothing to read. Then the job stops, and the next run
-continues from its last checkpoint (`execution.state-recovery.path`). With an interval, an epoch begins at each interval
-until the job is stopped. When all sources have ended for good, a last epoch drains the job, as at the end of a stream.
+`EpochMaster` runs epochs one after another (I1). Without an interval, epochs follow each other until one finds nothing
+to read. Then the job stops, and the next run continues from its last checkpoint (`execution.state-recovery.path`). With
+an interval, an epoch begins at each interval until the job is stopped. When all sources have ended for good, a last
+epoch drains the job, as at the end of a stream.
 
 An epoch counts once its checkpoint exists. Then the master delivers its output, and only after that deletes an older
 checkpoint. So there is always a checkpoint from which all undelivered output can be delivered. An epoch that fails
@@ -11,10 +12,9 @@ before its checkpoint runs again; an epoch that fails after it is only delivered
 A master that was deposed (`storage.leadership`) finds out when it completes, marks or deletes something, and stops at
 once. It leaves its sinks alone, because its successor may have to commit their prepared output.
 
-The master of a batch that keeps its state: one epoch over all input, whose checkpoint is a savepoint.
-
-All output of the job becomes visible after the savepoint. A job that dies before it leaves only files that are never
-read. If a job dies just after it, the job that starts from the savepoint commits the remaining output.
+`BackFillMaster` is the master of a batch that keeps its state: one epoch over all input, whose checkpoint is a
+savepoint. All output of the job becomes visible after the savepoint. A job that dies before it leaves only files that
+are never read. If a job dies just after it, the job that starts from the savepoint commits the remaining output.
 """
 
 from __future__ import annotations

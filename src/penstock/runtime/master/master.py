@@ -1,13 +1,15 @@
-"""The life cycle of a job that runs step by step, with the status transitions that all execution modes share (E6).
+"""The masters of jobs that run step by step: life cycle, beginning, driving of the steps, and batch execution.
 
-Its work is a generator of steps (`runtime.master.steps`). When the work fails, the restart strategy decides about a
-restart.
+`StepwiseMaster` is the life cycle, with the status transitions that all execution modes share (E6). Its work is a
+generator of steps (`runtime.master.steps`). When the work fails, the restart strategy decides about a restart.
 
-Where a stepwise job begins: at the newest checkpoint of its name, at a given path, or from nothing (G8, H2).
+`begin_from_latest` and `begin_from_path` find where a stepwise job begins: at the newest checkpoint of its name, at a
+given path, or from nothing (G8, H2).
 
-Drives a stepwise master: carries out its steps one after another, and hands it each result or error.
+`Driving` drives a stepwise master: it carries out its steps one after another, and hands it each result or error.
 
-The master of a job in batch execution: runs all tasks to their end, then delivers all output or none (I1).
+`BatchMaster` is the master of a job in batch execution: it runs all tasks to their end, then delivers all output or
+none (I1).
 """
 
 from __future__ import annotations
