@@ -7,15 +7,14 @@ The order of calls (F1, F2, F3, F4): `setup`, `initialize_state`, `open` (tail o
 watermarks and snapshots; on a true end `drain`, `end_input`, `quiesce_timers` and `finish` (head to tail); `close` on
 every path.
 
-Operators whose subtasks work in lockstep: after their input has ended, they exchange messages, round after round.
-
-An operator says what to exchange, and the driver does it: `rounds` is a generator that yields a `Round` and gets an
-`Answer`. All subtasks yield the same number of rounds. So a loop, such as the supersteps of a graph algorithm, is
-written as a loop, and the operator's data stays in its memory from one round to the next.
+`LockstepOperator` is the base of operators whose subtasks work in lockstep: after their input has ended, they exchange
+messages, round after round. An operator says what to exchange, and the driver does it: `rounds` is a generator that
+yields a `Round` and gets an `Answer`. All subtasks yield the same number of rounds. So a loop, such as the supersteps
+of a graph algorithm, is written as a loop, and the operator's data stays in its memory from one round to the next.
 
 For batch execution. A driver runs all subtasks of such an operator at the same time, and if one fails, all begin again.
 
-The operator at the end of a superstep, see `runtime.supersteps`.
+`TailOperator` is the operator at the end of a superstep, see `runtime.supersteps`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,16 @@
-"""Operators that make external calls and wait for the answers.
+"""Asynchronous functions: external calls that run while their records wait, and the queues that order the answers (A1).
 
-Asynchronous functions: many calls run at once while their records wait here (A1).
+**Queues** hold calls in the order of their records, with the watermarks between them. They hand out results and
+watermarks that may be emitted, in order, and never let a result cross a watermark:
 
-A record comes in, its call starts, and its results go out when the call has returned. They go out in the order of the
-input or of completion, but never across a watermark. At most `capacity` records are between the start
-of their call and the emission of their results. Further records of a batch wait unstarted, and the operator is not
-available: the task takes no more input, while results, timers and checkpoints go on.
+- `OrderedCalls`: in the order of the input.
+- `UnorderedCalls`: results between two watermarks in the order of their completion. A *segment* is the calls between
+  two watermarks. Only the first segment's results go out; its watermark follows when all its calls have completed.
+
+`AsyncWaitOperator` runs many calls at once. A record comes in, its call starts, and its results go out when the call
+has returned. They go out in the order of the input or of completion, but never across a watermark. At most `capacity`
+records are between the start of their call and the emission of their results. Further records of a batch wait
+unstarted, and the operator is not available: the task takes no more input, while results, timers and checkpoints go on.
 
 A function may change its results later, even while other calls are running. So mutable results are copied as soon as
 the call returns, on the event loop (`results`).
@@ -20,14 +25,6 @@ more than once, but its results are emitted exactly once.
 The end. The task waits for running calls (`drain`), retries included, so that the last records of a bounded stream are
 treated like all others. Their results go through everything downstream before the operators there are notified of the
 end. A suspended task waits for nothing: its records are in the savepoint.
-
-Queues of asynchronous calls in the order of their records, with the watermarks between them.
-
-Both queues hand out results and watermarks that may be emitted, in order, and never let a result cross a watermark:
-
-- `OrderedCalls`: in the order of the input.
-- `UnorderedCalls`: results between two watermarks in the order of their completion. A *segment* is the calls between
-  two watermarks. Only the first segment's results go out; its watermark follows when all its calls have completed.
 """
 
 from __future__ import annotations

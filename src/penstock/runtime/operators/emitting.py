@@ -1,16 +1,16 @@
-"""Converts the results of user functions to batches: plain results, and `(OutputTag, value)` pairs for side outputs.
+"""Results of user functions on their way out: side outputs, conversion to a declared type, and checks of return values.
 
-Operators whose declared output type changes the records that they emit.
+`split_side_outputs` converts results to batches: plain results, and `(OutputTag, value)` pairs for side outputs.
 
-Rows: tuples, lists and dicts become `Row`s, and rows get the names of the type, in its order. FLOATs are rounded to
-single precision. Both also apply inside other types, and to side outputs that are read with a type.
+**Declared types** (`emitting_rows`, `emitting_singles`, `emitting_declared`, `emitting_sides`) change the records that
+an operator emits. Rows: tuples, lists and dicts become `Row`s, and rows get the names of the type, in its order. FLOATs
+are rounded to single precision. Both also apply inside other types, and to side outputs that are read with a type.
 
-Checks the values that user functions return.
-
-Results come from generators, lists, iterators and views of state; None means no results. Any other iterable (a tuple,
-text, a dict, a row) was most likely meant as one result, so it is refused instead of being expanded. `flat_map` is the
-exception: its purpose is to expand values, so it may return any iterable, as in PyFlink. Where a function returns
-exactly one value, a generator or a coroutine is refused.
+`check_results` and the functions after it check the values that user functions return. Results come from generators,
+lists, iterators and views of state; None means no results. Any other iterable (a tuple, text, a dict, a row) was most
+likely meant as one result, so it is refused instead of being expanded. `flat_map` is the exception: its purpose is to
+expand values, so it may return any iterable, as in PyFlink. Where a function returns exactly one value, a generator or
+a coroutine is refused.
 
 The loops over records check by class for a generator or a list, the most frequent cases, and call `check_results` for
 the rest.

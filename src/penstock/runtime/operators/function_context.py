@@ -1,10 +1,12 @@
-"""The context that a task passes to its operators.
+"""The contexts of operators and user functions: task services, operator state, and notifications of checkpoints.
 
-The view that a rich function has of the subtask running it (PyFlink's RuntimeContext).
+`OperatorContext` is the context that a task passes to its operators.
 
-Operator state of user functions: Flink's `CheckpointedFunction` (D2).
+`RuntimeContext` is the view that a rich function has of the subtask running it, as in PyFlink.
 
-Notifications of completed and aborted checkpoints: Flink's `CheckpointListener`.
+`CheckpointedFunction` gives user functions operator state, as in Flink (D2).
+
+`CheckpointListener` receives notifications of completed and aborted checkpoints, as in Flink.
 """
 
 from __future__ import annotations

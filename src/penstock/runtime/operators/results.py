@@ -1,4 +1,4 @@
-"""Results in the form that they had when a function emitted them.
+"""Results in the form that they had when a function emitted them, and the functions that may change them later.
 
 An operator passes on its results in batches, but they count as if they were passed on one by one: a function may change
 an object after it has emitted it, and nothing downstream sees that. So an operator examines each result when the
@@ -8,16 +8,15 @@ for example a record that the function has just made. It never copies a number, 
 CPython's reference counts show whether something else refers to an object. The counts of an object that nothing else
 refers to are measured when this module is imported, by calls of the same form.
 
-Examining each tuple costs a tenth of the time of a small function. So a function is trusted (`ResultCheck`) once it has
+`ResultCheck`: examining each tuple costs a tenth of the time of a small function. So a function is trusted once it has
 emitted only immutable results for a while and holds nothing mutable: it cannot change the results in a list that it has
 returned. A generator still can, so the operator checks the class of each of its results. It examines a sample of all
 results.
 
-Finds functions that may hold an object, and so may change their results later.
-
-The code of a function names everything that it can reach: global variables, attributes of modules and classes, and
-other functions. A function may hold an object if one of these is mutable. The search includes functions and methods
-that the code names. The code of the standard library and of installed packages counts as holding nothing.
+`holds_objects` finds functions that may hold an object, and so may change their results later. The code of a function
+names everything that it can reach: global variables, attributes of modules and classes, and other functions. A function
+may hold an object if one of these is mutable. The search includes functions and methods that the code names. The code
+of the standard library and of installed packages counts as holding nothing.
 """
 
 from __future__ import annotations

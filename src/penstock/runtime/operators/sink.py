@@ -1,20 +1,18 @@
-"""The sink operator: writes, prepares, commits.
+"""Sink operators: write, prepare and commit output, in every subtask or in one place (F6, G9).
 
-The tail of a sink task: a writer, and a committer that makes its output visible (G9, F6).
+`SinkOperator` is the tail of a sink task: a writer, and a committer that makes its output visible. Exactly-once output.
+At a barrier, the writer returns committables, which go into the snapshot together with all earlier uncommitted ones.
+When a checkpoint completes, the operator commits everything prepared up to it. After a recovery, the operator commits
+everything in the restored checkpoint again before the writer starts. Commits are idempotent, so it does not matter
+whether the failed attempt had already committed. Output prepared after that checkpoint is committed only by a job that
+starts from a savepoint that names the output. The operator passes these committables to the writer, which keeps the
+output until then (`SinkWriter.pin`).
 
-Exactly-once output. At a barrier, the writer returns committables, which go into the snapshot together with all earlier
-uncommitted ones. When a checkpoint completes, the operator commits everything prepared up to it. After a recovery, the
-operator commits everything in the restored checkpoint again before the writer starts. Commits are idempotent, so it
-does not matter whether the failed attempt had already committed. Output prepared after that checkpoint is committed
-only by a job that starts from a savepoint that names the output. The operator passes these committables to the writer,
-which keeps the output until then (`SinkWriter.pin`).
-
-Sinks that commit in one place: a writer in every subtask, and one committer for all their committables (G9).
-
-Writers emit their committables as records, ahead of the barrier that they were prepared for. The committer, a sink of
-its own, collects them. It keeps the committables collected up to the barrier in its state, and commits them all at once
-when the checkpoint completes. If an unaligned barrier overtakes committables, the checkpoint contains them as records
-in flight, and the committer commits them with the next checkpoint.
+`CommittableWriterOperator` and `GlobalCommit` are sinks that commit in one place: a writer in every subtask, and one
+committer for all their committables. Writers emit their committables as records, ahead of the barrier that they were
+prepared for. The committer, a sink of its own, collects them. It keeps the committables collected up to the barrier in
+its state, and commits them all at once when the checkpoint completes. If an unaligned barrier overtakes committables,
+the checkpoint contains them as records in flight, and the committer commits them with the next checkpoint.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The source operator: reads splits, makes watermarks.
+"""The source operator, and the watermark of a source subtask.
 
-The head of a source task: polls a reader, assigns timestamps, follows the watermark.
+`SourceWatermarks`: the watermark of a source subtask is that of its single stream of records, or the lowest of its
+active splits (C2). A reader that reads one split after the other has a single stream of records, and needs none of
+this. A reader of several splits at a time opens and closes them by name, and names the split of each batch. Each split
+then has its own generator and its own idleness: a slow split holds the watermark back, an idle or closed one does not.
+When all open splits are idle, so is the source, and its watermark is that of the split furthest ahead.
 
-The watermark of a source subtask: of its single stream of records, or the lowest of its active splits (C2).
-
-A reader that reads one split after the other has a single stream of records, and needs none of this. A reader of
-several splits at a time opens and closes them by name, and names the split of each batch. Each split then has its own
-generator and its own idleness: a slow split holds the watermark back, an idle or closed one does not. When all open
-splits are idle, so is the source, and its watermark is that of the split furthest ahead.
+`SourceOperator` is the head of a source task: it polls a reader, assigns timestamps, and follows the watermark.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Timers of one operator in one time domain, fired in time order, each item at most once per time.
+"""Timers of one operator in one time domain, and the generation of watermarks (C2).
 
-Timers with the same time share a bucket, so registering one costs a dictionary access, and a heap operation only for
-the first of its time. Deletion is exact.
+`TimerQueue` fires timers in time order, each item at most once per time. Timers with the same time share a bucket, so
+registering one costs a dictionary access, and a heap operation only for the first of its time. Deletion is exact.
 
-Watermarks generated from timestamps or by a user's generator (C2).
+`WatermarkGenerator` generates watermarks from timestamps or by a user's generator.
 """
 
 from __future__ import annotations

@@ -27,18 +27,15 @@ another event, but not their steps to the stop. At the end of the pattern, the s
 
 A group's UNTIL conditions apply to the stages directly in the group.
 
-Where an event leads a partial match, as a decision tree for each state.
+`Trees` are decision trees, one for each state: where an event leads a partial match. The allowed steps depend on
+conditions, which are evaluated one after the other, and only as many as needed. Their order and the consequences of
+their answers are the same for each event. So each state has a tree: an inner node tests a condition, a leaf is the list
+of possible transitions. A tree grows as answers occur, and an event descends the tree instead of examining steps.
 
-The allowed steps depend on conditions, which are evaluated one after the other, and only as many as needed. Their order
-and the consequences of their answers are the same for each event. So each state has a tree: an inner node tests a
-condition, a leaf is the list of possible transitions. A tree grows as answers occur, and an event descends the tree
-instead of examining steps.
-
-Descriptions of stored patterns: which partial matches are still valid after the pattern has changed.
-
-A partial match is in a state that belongs to a stage. It is valid in another pattern if all stages up to and including
-that stage are the same, and the other automaton has the state. Later stages may have changed: the partial match
-continues with the current ones. Conditions are functions and cannot be compared.
+`Description` describes a stored pattern: which partial matches are still valid after the pattern has changed. A partial
+match is in a state that belongs to a stage. It is valid in another pattern if all stages up to and including that stage
+are the same, and the other automaton has the state. Later stages may have changed: the partial match continues with the
+current ones. Conditions are functions and cannot be compared.
 """
 
 from __future__ import annotations

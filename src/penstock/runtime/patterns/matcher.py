@@ -1,4 +1,7 @@
-"""A matcher's memory of one key: plain lists and dictionaries, so that it can be stored as state.
+"""The matcher of a pattern: its memory of one key, skip strategies, the order of matches, and the run of the automaton.
+
+`Memory` is a view of a matcher's memory of one key. The memory is plain lists and dictionaries, so that it can be
+stored as state:
 
 `[number of the next event, partial matches, complete matches that wait, links, events]`. Partial matches are (state,
 link, number of the first event, its time, time of the last event), in the order of their first events. Links are
@@ -8,24 +11,20 @@ nothing.
 Events are [event, its time, references]. If they are kept elsewhere (`Elsewhere`), the memory has only their reference
 counts, and an event is written once and deleted once, whatever happens to the partial matches that include it.
 
-Skip strategies: which partial matches a match discards, and in which order matches are output.
+`SkipStrategy` says which partial matches a match discards, and the order of output. With a skip strategy, a match waits
+while an earlier partial match exists, because that one would come first and might skip it. Among complete matches, the
+one that began first is output first; with the same beginning, the one that completed first.
 
-With a skip strategy, a match waits while an earlier partial match exists, because that one would come first and might
-skip it. Among complete matches, the one that began first is output first; with the same beginning, the one that
-completed first.
-
-The order of complete matches: by their first event, and with the same first event as in Flink's queue.
-
+**The queue of complete matches** orders them by their first event, and with the same first event as in Flink's queue.
 Among matches with the same first event, the first may skip the others, so their order decides which ones exist. Flink
 keeps them in Java's `PriorityQueue`, a binary heap in a list, which orders equal items in its own way. To produce the
 same matches, this queue moves its items in the same way.
 
-Runs the events of a key through an automaton and returns the matches.
-
-An event is offered to every partial match, in the order in which they began, and then to the start, which always
-exists. A partial match follows each step that its guards allow, so it may become several, or end. A step to the final
-state is a match. A partial match that could reach the final state without another event is a match and also continues.
-If a step leads to a stop, the partial match is discarded, except for matches that this event completes.
+`Matcher` runs the events of a key through an automaton and returns the matches. An event is offered to every partial
+match, in the order in which they began, and then to the start, which always exists. A partial match follows each step
+that its guards allow, so it may become several, or end. A step to the final state is a match. A partial match that
+could reach the final state without another event is a match and also continues. If a step leads to a stop, the partial
+match is discarded, except for matches that this event completes.
 
 `advance` comes before each event, and whenever time advances without one. It removes partial matches that are older
 than `within_ms` or have waited too long for their next event; pending ones become matches.

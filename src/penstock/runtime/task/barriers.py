@@ -1,47 +1,4 @@
-"""The interface of barrier handlers, and of the task that they work for.
-
-Exactly-once by alignment: channels that have delivered the barrier are held back until all have (G2, G3, G4).
-
-At least once: barriers are counted, and no channel is held back (G5).
-
-Unaligned checkpoints, and aligned ones that give up aligning after a timeout (G5).
-
-A barrier that `is_unaligned` overtakes the records of its channel. The task takes its snapshot when the first such
-barrier arrives. Everything then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
-
-- in a channel that has delivered the barrier: the records that arrived before it and are not processed yet;
-- in any other channel: the records that wait there, and the records that arrive until its barrier does. The task
-  copies these records as they arrive, and processes them as usual.
-
-The task's part is complete when every channel has delivered its barrier or has ended. An in-band barrier is one that an
-upstream task sent before it gave up aligning. It ends its channel's part when it *arrives*, because everything after it
-was sent after the cut.
-
-The task handles aligned barriers as in `aligned`, until the barrier's own timeout. Then it continues as if an
-overtaking barrier had arrived. Channels held back by then have nothing in flight, because everything before their
-barrier has been processed.
-
-Alignment in unaligned modes, for a task with a broadcast or a pointwise input (G5).
-
-Each consumer of a broadcast gets all of its records. If an unaligned checkpoint contained broadcast records in flight,
-each consumer would lack different ones, and its state would differ from the others' accordingly: keyed state as well,
-in ways that only the user's function knows. Such a checkpoint could not be restored at another parallelism.
-
-A pointwise edge (forward, rescale) connects a subtask with its neighbours, so its records are still partitioned by the
-last key further upstream. At another parallelism, new records of a key go to another neighbour, and records in flight
-could not follow: a newer change of a row might overtake an older one.
-
-So a task with such an input always aligns on all its inputs, however long that takes: when it takes its snapshot, it
-has processed exactly the records before the barrier on each of them. Nothing is in flight ahead of it, because its
-producers let no barrier overtake there.
-
-This cannot cause a deadlock. In-band barriers need only the credit of their channels, and a channel that is not held
-back gets credit. An overtaking barrier, which a producer receives from further upstream, needs none.
-
-After the task, a barrier is again what it was: an overtaking one, or one with a timeout, which may have expired while
-the task aligned.
-
-Barrier handling: when a task takes its part of a checkpoint; one class per mode, one interface (G1 to G5).
+"""Barrier handling: when a task takes its part of a checkpoint; one class per mode, one interface (G1 to G5).
 
 Theory. A barrier splits each channel's records into the records before and after it, so the barriers of one checkpoint
 cut the whole dataflow in two. A checkpoint is consistent if its state matches one such cut:
@@ -60,6 +17,47 @@ Rules, the same for all modes (G3). At most one alignment is in progress. A newe
 checkpoint the task then declines. The task ignores a barrier of an older or an ended checkpoint. A cancel marker ends
 the alignment that it names, or makes the task ignore a later barrier of that checkpoint. A channel that has ended
 counts as aligned. The end of an alignment, whatever its cause, releases all channels.
+
+`CheckpointTarget` is the task that a handler works for.
+
+`AlignedBarrierHandler` holds back channels that have delivered the barrier until all have (G2, G3, G4): exactly once.
+
+`AtLeastOnceBarrierHandler` counts barriers, and holds no channel back (G5).
+
+`UnalignedBarrierHandler` takes unaligned checkpoints, and aligned ones that give up aligning after a timeout (G5). A
+barrier that `is_unaligned` overtakes the records of its channel. The task takes its snapshot when the first such
+barrier arrives. Everything then before the barrier in its channels is *in flight* and becomes part of the checkpoint:
+
+- in a channel that has delivered the barrier: the records that arrived before it and are not processed yet;
+- in any other channel: the records that wait there, and the records that arrive until its barrier does. The task
+  copies these records as they arrive, and processes them as usual.
+
+The task's part is complete when every channel has delivered its barrier or has ended. An in-band barrier is one that an
+upstream task sent before it gave up aligning. It ends its channel's part when it *arrives*, because everything after it
+was sent after the cut.
+
+The task handles aligned barriers as `AlignedBarrierHandler` does, until the barrier's own timeout. Then it continues as
+if an overtaking barrier had arrived. Channels held back by then have nothing in flight, because everything before their
+barrier has been processed.
+
+`ForcedAlignedBarrierHandler` aligns in unaligned modes, for a task with a broadcast or a pointwise input (G5). Each
+consumer of a broadcast gets all of its records. If an unaligned checkpoint contained broadcast records in flight, each
+consumer would lack different ones, and its state would differ from the others' accordingly: keyed state as well, in
+ways that only the user's function knows. Such a checkpoint could not be restored at another parallelism.
+
+A pointwise edge (forward, rescale) connects a subtask with its neighbours, so its records are still partitioned by the
+last key further upstream. At another parallelism, new records of a key go to another neighbour, and records in flight
+could not follow: a newer change of a row might overtake an older one.
+
+So a task with such an input always aligns on all its inputs, however long that takes: when it takes its snapshot, it
+has processed exactly the records before the barrier on each of them. Nothing is in flight ahead of it, because its
+producers let no barrier overtake there.
+
+This cannot cause a deadlock. In-band barriers need only the credit of their channels, and a channel that is not held
+back gets credit. An overtaking barrier, which a producer receives from further upstream, needs none.
+
+After the task, a barrier is again what it was: an overtaking one, or one with a timeout, which may have expired while
+the task aligned.
 """
 
 from __future__ import annotations

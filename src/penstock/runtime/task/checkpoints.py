@@ -1,30 +1,18 @@
-"""A task's part in checkpoints: the barrier handler triggers, this module takes the snapshot and answers (F2, G7).
+"""A task's part in checkpoints: the snapshot, its storage and its restore (F2, G7), and the end of a task (F3, H1, H2).
 
-One step takes a part, in this order: operators emit the records that must precede the barrier, the barrier leaves for
-the downstream tasks, all state is captured. The part is then stored in the background (`snapshots`).
+`StateHistories` are the keyed state of a task that checkpoints have stored, for later checkpoints to build on. Keyed
+state is written as histories: the files of the last completed checkpoint, plus one file with the changes since.
 
-A task's parts of checkpoints, from the capture to the acknowledgement (F2, G7).
+`SnapshotWriter` writes a task's part of a checkpoint: each capture stores itself in the part of its operator. A history
+whose changes have outgrown its first file is merged into a single new file. All of this happens in the background. A
+file that a checkpoint references never changes.
 
-A part is stored in the background once it is complete. Parts whose records in flight are still being captured wait
-here.
+`TaskSnapshots` are a task's parts of checkpoints, from the capture to the acknowledgement. A part is stored in the
+background once it is complete. Parts whose records in flight are still being captured wait here.
 
-Writes a task's part of a checkpoint: each capture stores itself in the part of its operator (G7).
-
-A history whose changes have outgrown its first file is merged into a single new file. All of this happens in the
-background. A file that a checkpoint references never changes.
-
-The keyed state of a task that checkpoints have stored, for later checkpoints to build on (G7).
-
-Keyed state is written as histories: the files of the last completed checkpoint, plus one file with the changes since.
-
-Restores a checkpoint's state into the backends of a task's operators.
-
-Keyed state arrives as histories (`histories`), which the next checkpoint continues where possible.
-
-The end of a task: whether its data ended for good, and which checkpoint it waits for (F3, H1, H2).
-
-The end of the data is final when all input has drained: the operators have finished, and no more records will follow.
-Otherwise a savepoint only suspends the job, and the operators keep their state.
+`Ending` is the end of a task: whether its data ended for good, and which checkpoint it waits for. The end of the data
+is final when all input has drained: the operators have finished, and no more records will follow. Otherwise a savepoint
+only suspends the job, and the operators keep their state.
 
 After the end of its data, a task waits for its *last checkpoint*, which commits its last output: the first checkpoint
 that it takes after that end, or the savepoint that ends the job. A later one also qualifies. With checkpoints off there
@@ -37,6 +25,13 @@ indefinitely.
 
 The barrier of a savepoint that ends the job belongs after the end of the data. If it arrives while the task drains, it
 is held here until then.
+
+`TaskCheckpoints`: the barrier handler triggers, and it takes the snapshot and answers. One step takes a part, in this
+order: operators emit the records that must precede the barrier, the barrier leaves for the downstream tasks, all state
+is captured. The part is then stored in the background.
+
+`restore_operator` restores a checkpoint's state into the backends of a task's operators. Keyed state arrives as
+histories, which the next checkpoint continues where possible.
 """
 
 from __future__ import annotations

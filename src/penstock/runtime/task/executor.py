@@ -3,7 +3,7 @@
 Buffers between tasks of the same executor are passed by reference; all others go to the network port. Credits and
 buffers are addressed by channel id, which includes the attempt, so late messages of an earlier attempt are dropped.
 
-The backends of a worker that keeps all keyed state on the heap.
+`HeapBackends` are the backends of a worker that keeps all keyed state on the heap.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Converts an exception raised in a task to a `Failure` for the user: operator, record, and the user's traceback.
+"""Failures and figures of a task: the location of its thread, exceptions as the user reads them, and times.
 
-The location of a thread that runs tasks: operator, subtask, and user function, read from its frames.
+`whereabouts` is the location of a thread that runs tasks: operator, subtask, and user function, read from its frames.
 
-Collects a task's current figures from its parts.
+`describe_failure` converts an exception raised in a task to a `Failure` for the user: operator, record, and the user's
+traceback.
 
-The breakdown of a task's time into busy, back-pressured and idle, as in Flink.
+`TaskTimes` breaks a task's time down into busy, back-pressured and idle, as in Flink. A task is busy during a step and
+back-pressured while it waits for its consumers. It is idle while it waits for input, or for its worker's thread while
+other tasks use it: a cheap function next to a slow one is not busy, and more subtasks of it would not help. On a
+saturated worker, the busy times of all tasks add up to the worker's total time.
 
-A task is busy during a step and back-pressured while it waits for its consumers. It is idle while it waits for input,
-or for its worker's thread while other tasks use it: a cheap function next to a slow one is not busy, and more subtasks
-of it would not help. On a saturated worker, the busy times of all tasks add up to the worker's total time.
+`task_figures` collects a task's current figures from its parts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The chain: operators that run as one task and pass batches by plain calls (B4).
 
-The runtime context that a task passes to each of its operators.
+`VertexProgram` is the program of a task: the operators of one job vertex, as sent to workers.
 
-The program of a task: the operators of one job vertex, as sent to workers.
+`metrics_of_task` combines the metrics of a task's operators. The chain's counters have their names here.
 
-The combined metrics of a task's operators, and the names of the chain's counters.
+`operator_context` creates the runtime context that a task passes to each of its operators.
 """
 
 from __future__ import annotations

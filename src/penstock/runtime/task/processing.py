@@ -1,14 +1,14 @@
-"""The processing loop of an open task: timers, results of calls, records and control elements, a batch at a time.
+"""The processing loop of an open task, and the phases of a task's lifecycle.
 
-A step of the loop does one bounded piece of work and reports whether there is more. A table dispatches control elements
-between batches: watermarks to the head of the chain, barriers to the barrier handler. The loop detects the end of the
-input; the task decides what follows (`EndListener`).
+`Phase`, `May` and `TaskLife` are the lifecycle: tables of its phases, the transitions, and the actions permitted in
+each phase. A task opens its operators, processes, and reaches the end of its data. If calls to outside the task are
+still pending then, it drains first. Then it waits for the steps that must follow the end of its data, closes, and
+terminates. It can fail or be cancelled in every phase.
 
-The lifecycle of a task: tables of its phases, the transitions, and the actions permitted in each phase.
-
-A task opens its operators, processes, and reaches the end of its data. If calls to outside the task are still pending
-then, it drains first. Then it waits for the steps that must follow the end of its data, closes, and terminates. It can
-fail or be cancelled in every phase.
+`ProcessingLoop` processes timers, results of calls, records and control elements, a batch at a time. A step of the loop
+does one bounded piece of work and reports whether there is more. A table dispatches control elements between batches:
+watermarks to the head of the chain, barriers to the barrier handler. The loop detects the end of the input; the task
+decides what follows (`EndListener`).
 """
 
 from __future__ import annotations

@@ -1,30 +1,30 @@
-"""Opens a task: creates contexts for its operators, and restores their initial state.
+"""One subtask: a chain of operators with its input gate and result partitions, driven by `step`; and its opening.
 
-State is restored before any operator runs: keyed and operator state in the backends, records in flight in their
-original channels. Records in flight of channels that no longer exist are partitioned again.
+`Opening` creates contexts for the operators, and restores their initial state. State is restored before any operator
+runs: keyed and operator state in the backends, records in flight in their original channels. Records in flight of
+channels that no longer exist are partitioned again.
 
-The settings of tasks, read from the configuration, and the barriers that follow from them.
+`task_settings` reads the settings of tasks from the configuration, and `build_barrier` builds the barriers that follow
+from them.
 
-One subtask: a chain of operators with its input gate and result partitions, driven by `step`.
+**Rules** of `StreamTask`. All access to operators happens in `step`, on one thread. A step does one bounded piece of
+work (mail, due timers, or a batch) and reports whether there is more. Nothing blocks in here: a task that cannot
+continue says so. Each mail is handled completely before the next one; no handler calls another.
 
-Rules. All access to operators happens in `step`, on one thread. A step does one bounded piece of work (mail, due
-timers, or a batch) and reports whether there is more. Nothing blocks in here: a task that cannot continue says so. Each
-mail is handled completely before the next one; no handler calls another.
+A table defines the lifecycle (`processing.TaskLife`). `Opening`, the processing loop (`processing`), and the parts of
+checkpoints and the end (`checkpoints`) implement the phases.
 
-A table defines the lifecycle (`processing`). Modules next to it implement the phases: opening (`opening`), the
-processing loop (`processing`), the parts of checkpoints and the end (`checkpoints`).
+**The end (F3).** When its input is exhausted, a task sends MAX_WATERMARK through the chain, ends and finishes all
+operators head to tail, and sends EndOfData. Then it only waits: for the end of its inputs and, with checkpoints on, for
+the completion of a checkpoint that it took after finishing, which commits its last output. Then it closes the
+operators, sends EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` directly.
 
-The end (F3). When its input is exhausted, a task sends MAX_WATERMARK through the chain, ends and finishes all operators
-head to tail, and sends EndOfData. Then it only waits: for the end of its inputs and, with checkpoints on, for the
-completion of a checkpoint that it took after finishing, which commits its last output. Then it closes the operators,
-sends EndOfPartition and is FINISHED. A cancelled or failed task goes to `close` directly.
-
-Stop-with-savepoint. A source ends when it is asked for the savepoint, and sends the barrier after its EndOfData. With
-drain, that end is the one above. Without drain, operators are neither ended nor finished, EndOfData carries this
+**Stop-with-savepoint.** A source ends when it is asked for the savepoint, and sends the barrier after its EndOfData.
+With drain, that end is the one above. Without drain, operators are neither ended nor finished, EndOfData carries this
 information, and the savepoint contains the state of the operators. Either way the task waits for the savepoint's
 completion.
 
-Asynchronous calls. An operator may wait for calls to outside the task (`AsyncWaitOperator`). While an operator has
+**Asynchronous calls.** An operator may wait for calls to outside the task (`AsyncWaitOperator`). While an operator has
 reached its limit of pending calls, the task takes no input, as if its output were blocked. Results, timers, mail and
 checkpoints continue. At the end of its input a task *drains*: its operators finish in order, each once none of its
 calls is pending. Only then does the task's data end. Barriers that arrive after the end of the input wait for the end
@@ -32,7 +32,7 @@ of the data: once their checkpoint is complete, the producers may have ended, an
 barrier of another one. A source, which has no producers, takes part in the meantime; but the barrier of a savepoint
 that ends the job belongs after its end.
 
-The start. When a job starts from another job's state, every task opens first. At that point operators declare their
+**The start.** When a job starts from another job's state, every task opens first. At that point operators declare their
 state, and state that does not fit is detected. No task processes anything before all are open.
 """
 

@@ -1,7 +1,8 @@
-"""The watermark of a task, derived from its channels (C2).
+"""The watermark of a task, the inputs that hold it back (C2), and latency markers.
 
-The inputs that hold back a task's watermark: those at the lowest watermark, while others are ahead (C2).
+`WatermarkValve` derives the watermark of a task from its channels.
 
+`HoldTracker` finds the inputs that hold back a task's watermark: those at the lowest watermark, while others are ahead.
 A task's inputs are its channels; a source's inputs are the splits that its reader has open. They are compared only with
 each other. An idle or ended input holds nothing back.
 
@@ -9,12 +10,11 @@ The inputs of a task are rarely at the same watermark. The relevant case is a lo
 the tracker records how long it has been unchanged, and when the highest one last advanced. It checks when the task
 reports, which costs a pass over the inputs, and collects names only once a watermark has stalled for a while.
 
-A task's part in latency markers (Flink's `metrics.latency.interval`).
-
-Sources send a marker periodically. It follows the path of the records, after those emitted before it, and a task
-forwards it to one channel of each edge in turn. Operators do not see it, and it does not wait for asynchronous calls:
-its age when a task receives it shows how long records wait between tasks, for the network, and for upstream operators.
-Checkpoints do not include markers, so some are lost after a failure.
+`LatencyMarkers` are a task's part in latency markers (Flink's `metrics.latency.interval`). Sources send a marker
+periodically. It follows the path of the records, after those emitted before it, and a task forwards it to one channel
+of each edge in turn. Operators do not see it, and it does not wait for asynchronous calls: its age when a task receives
+it shows how long records wait between tasks, for the network, and for upstream operators. Checkpoints do not include
+markers, so some are lost after a failure.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""The base of all window assigners, which decide the windows of each record (C1).
+"""Window assigners, which decide the windows of each record (C1). `WindowAssigner` is the base of all.
 
-Tumbling, sliding and cumulative time windows (C1).
+**Time windows** are tumbling, sliding and cumulative. Their event-time assigners provide `assign` in addition to
+`assign_windows`. It answers for a whole range of timestamps; the operator of aligned windows uses it.
 
-The event-time assigners provide `assign` in addition to `assign_windows`. It answers for a whole range of timestamps;
-the operator of aligned windows uses it.
+**Session windows** end when no record arrives for a gap, which may depend on the record.
 
-Session windows: end when no record arrives for a gap, which may depend on the record (C1).
-
-Windows independent of time: count windows, and the global window (C1).
+**Windows independent of time** are count windows and the global window.
 """
 
 from __future__ import annotations

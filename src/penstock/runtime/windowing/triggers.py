@@ -1,13 +1,10 @@
-"""The base of all triggers, which decide when a window is evaluated and when its records are purged (C1).
+"""Triggers and evictors of windows (C1).
 
-Triggers based on event time or processing time (C1).
+`Trigger` decides when a window is evaluated and when its records are purged. Triggers are based on event time or
+processing time, depend on the number of records or on another trigger, or never fire.
 
-Triggers that depend on the number of records, on another trigger, or never fire (C1).
-
-Evictors: remove records from a window that fires, before or after it is evaluated (C1).
-
-A window with an evictor keeps all its records, even if they are reduced or aggregated, which then happens when it
-fires.
+`Evictor` removes records from a window that fires, before or after it is evaluated. A window with an evictor keeps all
+its records, even if they are reduced or aggregated, which then happens when it fires.
 """
 
 from __future__ import annotations

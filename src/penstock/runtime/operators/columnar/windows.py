@@ -1,20 +1,18 @@
-"""Shared base of windows over columns: partials that are merged from time to time, late records, and the state.
+"""Event-time windows over columns, aggregated by kernels: tumbling, sliding, cumulative, and session windows.
 
-Tumbling, sliding and cumulative event-time windows over columns, aggregated by kernels.
+`ColumnarWindowBase` is their shared base: partials that are merged from time to time, late records, and the state.
 
-Time is divided into *panes*, the longest intervals that lie in the same windows as a whole: a tumbling window is one
-pane, a sliding window several. The operator keeps a row of partials for each key and pane, so a record counts once,
-however many windows contain it. A window that fires merges the partials of its panes.
+`ColumnarWindowOperator` divides time into *panes*, the longest intervals that lie in the same windows as a whole: a
+tumbling window is one pane, a sliding window several. The operator keeps a row of partials for each key and pane, so a
+record counts once, however many windows contain it. A window that fires merges the partials of its panes.
 
 Sliding and cumulative windows share panes, and some windows of a pane may have fired when a snapshot is taken. So the
 snapshot has a column with the watermark up to which they have fired. Without it they would fire again after a recovery,
 where event time begins again.
 
-Event-time session windows over columns, aggregated by kernels.
-
-The operator keeps a row of partials for each session, with its start and end. Sessions of a key that overlap or touch
-are one session. The operator finds the sessions of a batch by sorting it, and joins them to its existing sessions when
-it merges partials.
+`ColumnarSessionOperator` keeps a row of partials for each session, with its start and end. Sessions of a key that
+overlap or touch are one session. The operator finds the sessions of a batch by sorting it, and joins them to its
+existing sessions when it merges partials.
 
 The operator judges the records of a batch together. A record that would be late alone is not late if it belongs to a
 session that is not late, whether the session's other records came before it or with it.

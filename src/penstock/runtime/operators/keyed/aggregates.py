@@ -1,18 +1,21 @@
-"""Running sum, minimum and maximum of a field on a keyed stream (A2).
+"""Operators on keyed streams: reduce, running aggregates, merge, and functions that use keyed state (A1, A2).
 
-Every record yields its key's aggregate so far, as a record of the same form; in batch execution a key yields only its
-last aggregate. `sum`, `min` and `max` change one field of the key's first record and keep its others. `min_by` and
-`max_by` yield the whole record with the least or greatest field, the first one if several are equal. Records are
-read-only once emitted, so changes are made to a copy.
+`KeyedReduceOperator` is a running reduce: every record yields its key's new value; in batch execution only the last
+one.
+
+`KeyedAggregateOperator` keeps the running sum, minimum and maximum of a field. Every record yields its key's aggregate
+so far, as a record of the same form; in batch execution a key yields only its last aggregate. `sum`, `min` and `max`
+change one field of the key's first record and keep its others. `min_by` and `max_by` yield the whole record with the
+least or greatest field, the first one if several are equal. Records are read-only once emitted, so changes are made to
+a copy.
 
 How to read and replace a field depends on the form of the record. The operator determines this once for each class; the
 loop is then the same as in the keyed reduce.
 
-Running reduce on a keyed stream: every record yields its key's new value; in batch execution only the last one.
+`KeyedMergeOperator` merges a keyed set with replacements for parts of it: how a delta iteration updates its solution
+set.
 
-Merges a keyed set with replacements for parts of it: how a delta iteration updates its solution set.
-
-Map, filter and flat map on a keyed stream, for functions that use keyed state (A1).
+`KeyedFunctionOperator` runs map, filter and flat map on a keyed stream.
 """
 
 from __future__ import annotations

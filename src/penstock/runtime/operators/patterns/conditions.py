@@ -1,10 +1,10 @@
-"""Evaluates the conditions of a pattern for the matcher.
+"""The pattern that an operator looks for, with its conditions, and their evaluation for the matcher.
 
-A simple condition looks at the event alone, so it is evaluated once for each event, however many partial matches need
-it, and not at all if none does. Simple conditions that can begin a match are evaluated for all events of a turn at
-once.
+`PatternSearch` is pickled with the job.
 
-The pattern that an operator looks for, with its conditions; pickled with the job.
+`ConditionsAtWork` evaluates the conditions. A simple condition looks at the event alone, so it is evaluated once for
+each event, however many partial matches need it, and not at all if none does. Simple conditions that can begin a match
+are evaluated for all events of a turn at once.
 """
 
 from __future__ import annotations

@@ -1,23 +1,21 @@
-"""Finds a pattern in the events of each key, and passes the matches to a function.
+"""The pattern operators: find a pattern in the events of each key, and pass the matches to a function.
 
-State: for each key the matcher's memory (`runtime.patterns.matcher`), and the events of its partial matches, each
-stored once, as entries of a map. An event is written when first taken, and deleted with the last partial match that
-contains it. A key without any started match stores nothing. Events that wait for the watermark are stored by time. A
-timer of the key fires when its first partial match has taken too long.
-
-A key is examined when it has events or a timer is due. Events that cannot begin a match are never examined one by one
-if their key has no started match.
-
-Handles partial matches that were stored for another pattern than the program's current one.
-
-The description of a pattern is operator state, the same in every subtask. If it differs from the current pattern's
+`carry_over` handles partial matches that were stored for another pattern than the program's current one. The
+description of a pattern is operator state, the same in every subtask. If it differs from the current pattern's
 description, the job fails and lists the changes, unless the program allows them. Then partial matches with the same
 past continue, and the others are dropped. All keys are visited once, when the operator opens.
 
-Events that wait for their time, released in order.
+`WaitingEvents` are events that wait for their time, released in order. Most events wait for less time than passes
+between two checkpoints, so they stay in lists. When a checkpoint begins, the waiting events are written to a state
+table and stay there. So are events that would take too much memory.
 
-Most events wait for less time than passes between two checkpoints, so they stay in lists. When a checkpoint begins, the
-waiting events are written to a state table and stay there. So are events that would take too much memory.
+`PatternOperator` has for each key the matcher's memory as state (`runtime.patterns.matcher`), and the events of its
+partial matches, each stored once, as entries of a map. An event is written when first taken, and deleted with the last
+partial match that contains it. A key without any started match stores nothing. Events that wait for the watermark are
+stored by time. A timer of the key fires when its first partial match has taken too long.
+
+A key is examined when it has events or a timer is due. Events that cannot begin a match are never examined one by one
+if their key has no started match.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""Process functions: user code with access to timestamps, timers and side outputs (A1).
+"""Process functions: user code with access to timestamps, timers and side outputs (A1), with one input or two (A2).
 
-Two inputs: connected streams, where the function has a method for the records of each input (A1, A2).
+`ProcessOperator` and `KeyedProcessOperator` have one input.
 
-The operator's event time is the lower of the two inputs' event times, as the task's watermark is the lowest of all its
-channels.
+`CoProcessOperator` and `KeyedCoProcessOperator` process connected streams, where the function has a method for the
+records of each input. The operator's event time is the lower of the two inputs' event times, as the task's watermark is
+the lowest of all its channels.
 
-A stream beside a broadcast one: every subtask sees all broadcast records and keeps the ones it needs (A1).
-
-Input 0 is the stream that is not broadcast, input 1 the broadcast one. Descriptors declare the broadcast states; the
-first side reads them, the second writes them. Event time is the lower of the two inputs' event times.
-
-The contexts of broadcast process functions: one for each side, and one for timers.
+`BroadcastProcessOperator` and `KeyedBroadcastProcessOperator` process a stream beside a broadcast one: every subtask
+sees all broadcast records and keeps the ones it needs. Input 0 is the stream that is not broadcast, input 1 the
+broadcast one. Descriptors declare the broadcast states; the first side reads them, the second writes them. Each side
+has a context of its own, and so have timers. Event time is the lower of the two inputs' event times.
 """
 
 from __future__ import annotations

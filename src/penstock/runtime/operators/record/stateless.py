@@ -1,13 +1,12 @@
 """Stateless operators: map, filter, flat map, and assigning timestamps and watermarks.
 
-Runs successive maps and filters in one pass over a batch.
+`run_pass` runs successive maps and filters in one pass over a batch. Alone, each of them would make a list of its
+results, which lives until the last one is done. In one pass a record goes through all of them before the next record,
+so it is still in the processor's cache, and dropped records are in no list. The pass is the loop that one would write
+by hand: a Python function with one line for each operator. It is compiled once for each sequence of kinds.
 
-Alone, each of them would make a list of its results, which lives until the last one is done. In one pass a record goes
-through all of them before the next record, so it is still in the processor's cache, and dropped records are in no list.
-The pass is the loop that one would write by hand: a Python function with one line for each operator. It is compiled
-once for each sequence of kinds.
-
-The end of a stream that passes its records to the task's driver, such as the rows of a data frame.
+`HandOverOperator` is the end of a stream that passes its records to the task's driver, such as the rows of a data
+frame.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""Tumbling, sliding and cumulative event-time windows, with the default trigger and no evictor: the fast path.
+"""Event-time windows with the default trigger and no evictor: the fast path (C1).
 
-Each window keeps its contents in one dictionary, `(start, end) -> key -> contents`. So a record costs one dictionary
-access for each of its windows, and firing a window means walking one dictionary. There are no timers per key.
+`AlignedWindowOperator` has tumbling, sliding and cumulative windows. Each window keeps its contents in one dictionary,
+`(start, end) -> key -> contents`. So a record costs one dictionary access for each of its windows, and firing a window
+means walking one dictionary. There are no timers per key.
 
 With allowed lateness, a fired window moves to a second table, with each key's contents intact, until it is cleaned up.
 A late record for the window fires it again at once for the record's key. After a recovery, event time starts over. A
 record may then arrive for a window that had fired but has not been passed again. Its key moves back and fires with the
 others when the watermark passes the window again.
 
-Event-time session windows with a fixed gap, the default trigger and no evictor: the fast path (C1).
-
-Each key has a few windows that grow and merge as records arrive.
-
-A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so no two windows of
-a key have the same end, and a timer at a window's end identifies the window.
+`SessionWindowOperator` has session windows with a fixed gap. Each key has a few windows that grow and merge as records
+arrive. A key's state is a list of [start, end, contents, fired]. Windows that overlap or touch are merged, so no two
+windows of a key have the same end, and a timer at a window's end identifies the window.
 
 A window only ever grows. Until it fires, it has a timer at its end or earlier. The operator sets a timer when the
 window begins, and again when a timer fires and the window has grown in the meantime. So a record that extends a window

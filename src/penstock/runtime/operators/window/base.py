@@ -1,12 +1,14 @@
-"""State of a key and a window, for triggers and process window functions (C1, D1).
+"""The common base of window operators, the state of a key and a window (C1, D1), and windows' contents and results.
 
-Each such state is a map state of the key, from a window's token to the content of a plain state. So it is stored,
-restored, rescaled and converted like any map state, and a removed window leaves no state. If a descriptor has a time to
-live, the state of a window expires as a whole, counted from its last change.
+`WindowStates` serve triggers and process window functions. Each such state is a map state of the key, from a window's
+token to the content of a plain state. So it is stored, restored, rescaled and converted like any map state, and a
+removed window leaves no state. If a descriptor has a time to live, the state of a window expires as a whole, counted
+from its last change.
 
-A window's contents for one key and its result when it fires: the ways to aggregate and to emit.
+`WindowContents` are a window's contents for one key: the ways to aggregate. `WindowResult` is the result when it fires:
+the ways to emit.
 
-The common base of window operators: user functions, late records, and emitting the results of fired windows.
+`WindowOperatorBase` has the user functions, handles late records, and emits the results of fired windows.
 """
 
 from __future__ import annotations

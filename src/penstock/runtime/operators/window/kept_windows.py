@@ -1,15 +1,16 @@
-"""Timers of windows in one time domain: which windows of which keys are due when.
+"""Window timers, the contexts of the general window operator, and windows restored from another operator (C1, H4).
 
-Like `TimerQueue`, but an item is a key with a window. The buckets are namespaces of a state table, keyed like the
-stream, so timers move with their keys. Each key's entry contains the windows that are due.
+`WindowTimers` are the timers of windows in one time domain: which windows of which keys are due when. Like
+`TimerQueue`, but an item is a key with a window. The buckets are namespaces of a state table, keyed like the stream, so
+timers move with their keys. Each key's entry contains the windows that are due.
 
-The contexts that the general window operator passes to assigners, triggers and evictors.
+The general window operator passes an `AssignerContext`, a `TriggerContext` or an `EvictorContext` to assigners,
+triggers and evictors.
 
-Windows restored from another window operator: a savepoint fits whichever operator runs (C1, H4).
-
-Event-time windows have a fast operator and the general one, and `plan` chooses between them. Adding or removing a
-trigger, an evictor or a function with `clear` changes the choice, but not the contents of the windows. So each operator
-can start from the state that any of them wrote:
+`KeptWindows` are windows restored from another window operator: a savepoint fits whichever operator runs. Event-time
+windows have a fast operator and the general one, and `plan` chooses between them. Adding or removing a trigger, an
+evictor or a function with `clear` changes the choice, but not the contents of the windows. So each operator can start
+from the state that any of them wrote:
 
 ==================  ==========================================  ====================================================
 operator            keeps contents in                           knows whether a window has fired by

@@ -1,13 +1,13 @@
-"""The receiving end of all edges into a task.
+"""The receiving end of all edges into a task, and estimates of the size of records.
 
-Each channel has its own queue, bounded by the credit given to its producer. The gate does not poll a channel that is
-held back for alignment. Its records wait in its own queue and come next when it is released, so held-back data is
-always consumed before newer data of the same channel (G2).
+`ByteCount` estimates the serialized size of records, based on a sample.
+
+`InputGate`: each channel has its own queue, bounded by the credit given to its producer. The gate does not poll a
+channel that is held back for alignment. Its records wait in its own queue and come next when it is released, so
+held-back data is always consumed before newer data of the same channel (G2).
 
 After a change of parallelism, in-flight records of a key may come from a different producer than new ones. So the gate
 holds each channel back at the end of its channel state, until the channel state of the whole edge has been processed.
-
-Estimates of the serialized size of records, based on a sample.
 """
 
 from __future__ import annotations

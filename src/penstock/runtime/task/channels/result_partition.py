@@ -1,12 +1,11 @@
-"""Partitioners: they decide which records of a batch go to which channel of an edge (B3).
+"""The sending end of an edge, and the partitioners that choose the channels of its records (B3).
 
-The partitioner of `partition_custom`: a user's function chooses the channel of a key (B3).
+`Partitioner` decides which records of a batch go to which channel of an edge. With `CustomPartitioner`, the partitioner
+of `partition_custom`, a user's function chooses the channel of a key.
 
-The sending end of an edge: buffers each channel, flushes by size or age, and sends as credit allows.
-
-Records and control elements of a channel leave in the order of their addition (G1). Buffers without credit wait here.
-The task stops taking input while too many wait (`is_available`), so the backlog is bounded by the output of one step of
-the task.
+`ResultPartition` buffers each channel, flushes by size or age, and sends as credit allows. Records and control elements
+of a channel leave in the order of their addition (G1). Buffers without credit wait here. The task stops taking input
+while too many wait (`is_available`), so the backlog is bounded by the output of one step of the task.
 
 The traffic determines the size of the buffers. A flush sends the open buffer, however little it holds. Without credit,
 a flush closes nothing: the buffer stays open and grows until credit arrives or it is full. So a slow consumer gets few
