@@ -1,4 +1,4 @@
-"""Type information, with which users declare the types of their streams, states and fields through `Types`.
+"""Type information: users declare the types of their streams, states and fields through `Types`.
 
 The classes are immutable value objects: equal when they describe the same type, hashable, picklable.
 

@@ -2,10 +2,10 @@
 
 `Uploads` are checked on arrival, and kept until they are deleted.
 
-`Definitions` are what a session leaves to its successor (`high-availability.type`). Below
-`high-availability.storageDir` and the cluster's id, each program that has not ended has a directory. It contains the
-program's file and `program.json`, which is written last and atomically. A directory without `program.json` is ignored.
-The state of jobs is in their checkpoints; `penstock.recovery.from-latest` finds the latest one by the job's name.
+`Definitions` pass from a session to its successor (`high-availability.type`). Below `high-availability.storageDir` and
+the cluster's id, each program that has not ended has a directory. It contains the program's file and `program.json`,
+which is written last and atomically. A directory without `program.json` is ignored. The state of jobs is in their
+checkpoints; `penstock.recovery.from-latest` finds the latest one by the job's name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Faults of a simulation, and power cuts of all its hosts (G8).
 
-`Faults` decides whether a fault happens now, and counts those that did. Once they are over, no more happen.
+`Faults` decides whether a fault happens now, and counts the faults that did. Once they are over, no more happen.
 
 `Power` cuts the power of all hosts: every process ends, and unsynced changes are lost. The power fails after actions,
 and between two steps of a store operation. In the same histories a single process may end between such steps, so that

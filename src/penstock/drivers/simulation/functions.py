@@ -7,7 +7,7 @@ reference computation also uses.
 result of the plain map or flat map, so the expected output is the same.
 
 `LabelOperator` and `RuleOperator` have shared operator state, whose loss with a finished subtask has visible effects.
-There is no user API for operator state, so these use their context's.
+Users have no API for operator state, so these use their context's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A worker's heartbeats to the master, and the watchdog that names the code in which a worker's process is blocked.
+"""A worker's heartbeats to the master, and the watchdog that names the code that blocks a worker's process.
 
 `StallWatch`: a C function that holds Python's global interpreter lock (GIL) and does not release it stops all Python
 threads of the process, including the heartbeats. The job master gets only silence. So each worker has a watchdog that

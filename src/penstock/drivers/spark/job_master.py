@@ -1,4 +1,4 @@
-"""The thread in which a job's master lives, its endpoint for the workers, and its questions to them.
+"""The thread of a job's master, the master's endpoint for the workers, and its questions to them.
 
 `WorkerConnections` maps connections to the job master to workers, so that the master knows which worker a broken
 connection belongs to. A worker sends no notice when its process dies or its host is cut off, but its connection breaks;
