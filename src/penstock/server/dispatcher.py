@@ -1,14 +1,13 @@
-"""The running and ended jobs of this process, for observers.
+"""The running and ended jobs of this process, for observers, and the inspection of their processes.
 
-An observer gets the latest known view. A job is asked for a view at most twice a second, however many observers there
-are, so that pages and scrapes cannot slow it down.
+`Dispatcher`: an observer gets the latest known view. A job is asked for a view at most twice a second, however many
+observers there are, so that pages and scrapes cannot slow it down.
 
-The view of a job without a report: it has not answered yet, or it ended before it had a master.
+`unseen_view` is the view of a job without a report: it has not answered yet, or it ended before it had a master.
 
-Inspects the processes of jobs: stacks, flame graphs, logs, output. Thread-safe; calls wait for the answer.
-
-A worker of None is this process, the driver. The only cost to a job is the moment when its process is inspected. A
-flame graph is kept for a while, however many observers there are.
+`WorkerInsight` inspects the processes of jobs: stacks, flame graphs, logs, output. Thread-safe; calls wait for the
+answer. A worker of None is this process, the driver. The only cost to a job is the moment when its process is
+inspected. A flame graph is kept for a while, however many observers there are.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Job events, for subscribers.
+"""Job events, each as one value, and their delivery to subscribers.
 
-Job events, each as one value, under Flink's names where these exist.
+Events have Flink's names where these exist.
 
-Derives events from the history that a job keeps, poll by poll.
+`Deriver` derives events from the history that a job keeps, poll by poll. Status changes, checkpoints, failures and
+everything else are numbered or dated where they happen, and the job keeps the latest of each. So polling twice a second
+finds all of them, unless more has happened in between than is kept; that is an event as well.
 
-Status changes, checkpoints, failures and everything else are numbered or dated where they happen, and the job keeps the
-latest of each. So polling twice a second finds all of them, unless more has happened in between than is kept; that is
-an event as well.
-
-Delivers events to listeners, in one thread per job with listeners. A job without listeners pays nothing.
+`JobEvents` delivers events to listeners, in one thread per job with listeners. A job without listeners pays nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The metrics of all jobs of a process, by their names in Flink's REST API.
 
-Thread-safe. Requested metrics are computed once for each view of a job.
+`ViewMetrics` are all metrics of one view of a job, each computed once, on first request.
 
-All metrics of one view of a job, each computed once, on first request.
+`Charts` hold the last hour of a job's most important metrics, one point every ten seconds.
 
-The last hour of a job's most important metrics, one point every ten seconds.
+`MetricStore` is thread-safe. Requested metrics are computed once for each view of a job.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Scopes: the owner of a metric, its name, and the variables that identify it.
+"""Scopes of metrics (owner, name and variables), kinds of metrics, and the metrics of a process under Flink's names.
 
-The kind of a metric by its name, for filters and for reporters that distinguish kinds.
+`Scoped` are metrics with their `Scope`: the owner, and the variables that identify it.
 
-The resource use of a process, under Flink's names for a JVM.
+`classify_metric` returns the kind of a metric by its name, for filters and for reporters that distinguish kinds.
 
-Python has one heap, which is the process. So the heap is its resident memory, and the pools that only a JVM has
-(non-heap, metaspace, direct and mapped buffers) are empty.
-
-The driver's own process in the metrics.
-
-The buffers of each worker's channels, under Flink's names for its pool of memory segments.
-
+`channel_memory` describes the buffers of each worker's channels, under Flink's names for its pool of memory segments.
 Penstock allocates a buffer when it needs one. Each channel has credit for a few buffers, and a producer keeps a few
 full ones, so a worker's buffers are bounded. That bound replaces the pool: its size in bytes is the bound times the
 average size of the buffers so far.
+
+`process_metrics` is the resource use of a process, under Flink's names for a JVM. Python has one heap, which is the
+process. So the heap is its resident memory, and the pools that only a JVM has
+(non-heap, metaspace, direct and mapped buffers) are empty.
+
+`ThisProcess` is the driver's own process in the metrics.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""Metrics of tasks and of the operators in them.
+"""Metrics of tasks, of the operators in them, and of a job itself: its status and its checkpoints.
 
-Metrics of a job itself: its status and its checkpoints.
-
-Rates per second, computed from totals in two views of a job.
-
-The other view is some seconds old, so a rate is the average over these seconds. For a task that has begun since, or a
-job that is observed for the first time, it is the average over its life so far.
+`Rates` are rates per second, computed from totals in two views of a job. The other view is some seconds old, so a rate
+is the average over these seconds. For a task that has begun since, or a job that is observed for the first time, it is
+the average over its life so far.
 """
 
 from __future__ import annotations

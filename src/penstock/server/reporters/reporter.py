@@ -1,12 +1,11 @@
-"""The base of reporters.
+"""The base of reporters, their options and filters, and the spans that they report.
 
-Options of reporters: `metrics.reporter.<name>.*` and `traces.reporter.<name>.*`.
+`MetricFilter` accepts metrics for a reporter according to Flink's `filter.includes` and `filter.excludes`.
 
-The metrics that a reporter accepts, according to Flink's `filter.includes` and `filter.excludes`.
+`ReporterSettings` are the options of a reporter: `metrics.reporter.<name>.*` and `traces.reporter.<name>.*`.
 
-Spans read from job views: checkpoints, and task initialization at the start and after failures.
-
-Names and scopes follow Flink's traces.
+`SpanWatch` reads spans from job views: checkpoints, and task initialization at the start and after failures. Names and
+scopes follow Flink's traces.
 """
 
 from __future__ import annotations

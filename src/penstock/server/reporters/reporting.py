@@ -1,10 +1,11 @@
-"""One thread that polls all jobs of a process and reports their metrics and spans.
+"""The thread that reports the metrics and spans of all jobs of a process, and the JSON lines and StatsD reporters.
 
-It also polls every few seconds when nothing is due, so that rates and charts of the last hour are available on request.
+`JsonLinesReporter` writes metrics and spans as JSON lines in a file.
 
-Metrics and spans as JSON lines in a file.
+`StatsDReporter` sends over UDP: every number is a gauge, as in Flink.
 
-The StatsD reporter, over UDP: every number is a gauge, as in Flink.
+`Reporting` is one thread that polls all jobs and reports. It also polls every few seconds when nothing is due, so that
+rates and charts of the last hour are available on request.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The ASGI application: from a request to a handler and back.
+"""The ASGI application of the REST API: routes, access checks, the audit log, the web page, and the OpenAPI document.
 
-Handlers run in threads. Routes that wait for a worker or for a program's process have their own thread pools, so they
-never delay the other routes. Every failure becomes an answer in Flink's form; an unexpected error is logged with its
-traceback and answered with 500.
+`ROUTES` is the table of routes: the single source for the server, the OpenAPI document and the required tokens.
 
-Access checks: host names, origins and tokens, checked before a handler is called.
+`document` generates the OpenAPI document from the table.
+
+**Access checks** of host names, origins and tokens come before a handler is called.
 
 - The Host header must be a name of this server or an IP address. A page whose name resolves to this server (DNS
   rebinding) sends its own name.
@@ -16,15 +16,14 @@ Access checks: host names, origins and tokens, checked before a handler is calle
 - A browser that is logged in sends a cookie instead (`logins`). A change by cookie also requires the browser to state
   that a page of this server sent the request, because browsers send cookies for other pages as well.
 
-The audit log of requests: one line per change, and a bounded number of lines for refused requests.
+`Audit` is the log of requests: one line per change, and a bounded number of lines for refused requests.
 
-Serves the web page: `index.html` at `/`, and its assets.
+**The web page.** `page_file` serves `index.html` at `/`, and its assets. With the Content-Security-Policy of answers,
+browsers load nothing else, whatever a name or a record injects.
 
-The Content-Security-Policy of answers: browsers load nothing else, whatever a name or a record injects.
-
-The OpenAPI document, generated from the table of routes.
-
-The table of routes: the single source for the server, the OpenAPI document and the required tokens.
+`application`: handlers run in threads. Routes that wait for a worker or for a program's process have their own thread
+pools, so they never delay the other routes. Every failure becomes an answer in Flink's form; an unexpected error is
+logged with its traceback and answered with 500.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The server of the REST API: uvicorn in its own thread, until the process ends.
+"""The server of the REST API (uvicorn in its own thread, until the process ends), and the bounds of its connections.
 
-Connections to the server: limits on their number, and on how long each may keep the server waiting.
-
-A connection costs the process a file descriptor, and its jobs need descriptors for checkpoints and workers. So
+`BoundedSocket` limits the number of connections, and `build_protocol` how long each may keep the server waiting. A
+connection costs the process a file descriptor, and its jobs need descriptors for checkpoints and workers. So
 connections take at most a quarter of the limit (`ulimit -n`), and never more than 256 descriptors. At the limit, a new
 connection replaces the oldest idle one, or is closed if all are busy. Up to 8 replaced connections may not be closed
 yet.

@@ -1,12 +1,12 @@
-"""Messages between a session and a program's process.
+"""The connection between a session and a program's process: its messages, its two ends, and the REST API's view of it.
 
-Messages between two processes over connected sockets: a four-byte length, then msgpack, decoded by type.
+`Channel` carries messages between two processes over connected sockets: a four-byte length, then msgpack, decoded by
+type. Both ends may send from any thread. A peer that sends an invalid message is disconnected.
 
-Both ends may send from any thread. A peer that sends an invalid message is disconnected.
+`ProgramSide` is the program's end of the channel: it reports the program's jobs to the session, and serves the
+session's requests.
 
-The program's end of the channel: reports the program's jobs to the session, and serves the session's requests.
-
-The interface between the REST API and a session that takes programs (Flink's jars, and their runs).
+`Programs` is the interface between the REST API and a session that takes programs (Flink's jars, and their runs).
 """
 
 from __future__ import annotations

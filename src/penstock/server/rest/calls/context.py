@@ -1,20 +1,18 @@
-"""The state that all handlers share: jobs, pending operations, metrics, logs and the server's settings.
+"""The state that all handlers share: jobs, pending operations, metrics, logs, logins, and the server's settings.
 
-Asynchronous operations: one request starts them, others poll them, until five minutes after they end.
+`RestSettings` say where the server listens, and who may access it. The defaults are secure: the server listens on this
+host only. To listen beyond it, the configuration must enable encryption or explicitly allow plain traffic. The server
+then also requires a token, and generates one if none is set.
 
-The server's own process: its threads and the tail of its log.
-
-Where the server listens, and who may access it.
-
-The defaults are secure: the server listens on this host only. To listen beyond it, the configuration must enable
-encryption or explicitly allow plain traffic. The server then also requires a token, and generates one if none is set.
-
-Browser logins with a token: a cookie stands for the token.
-
-The cookie holds a random id, which only this server knows, and is valid for 12 hours. Scripts cannot read it
+`Logins` are browser logins with a token: a cookie stands for the token. The cookie holds a random id, which only this
+server knows, and is valid for 12 hours. Scripts cannot read it
 (HttpOnly), and pages of other sites cannot send it (SameSite=Strict). Pages at other ports of the same host count as
 the same site, so a cookie allows changes only if the browser states that the request comes from a page of this server
 (`application`). The cookie's name contains the port, because cookies do not distinguish ports.
+
+`Operations` are asynchronous operations: one request starts them, others poll them, until five minutes after they end.
+
+`OwnProcess` is the server's own process: its threads and the tail of its log.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Results of handlers, other than values that become JSON.
+"""Requests and answers of the REST API: handlers' results, errors, numbers in JSON, and the table of routes' entries.
 
-Errors of requests, with Flink's status codes and its form `{"errors": [...]}`.
+**Results** (`Empty`, `Text`, `Html`, `Encoded`, `Answer`) are returned by handlers whose result is not a value that
+becomes JSON.
 
-Numbers in Flink's JSON: distributions of durations and sizes, and NaN as a string.
+`RestError` has Flink's status codes and its form `{"errors": [...]}`.
 
-The entries of the table of routes, and the argument of handlers.
+**Numbers** have the form of Flink's JSON: distributions of durations and sizes, and NaN as a string.
+
+`Route` is an entry of the table of routes, and `Call` the argument of its handler.
 """
 
 from __future__ import annotations

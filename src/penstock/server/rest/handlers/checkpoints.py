@@ -1,8 +1,9 @@
-"""Checkpoints of a job: statistics, configuration, details.
+"""Checkpoints over REST: statistics, configuration and details of a job, and checkpoints and savepoints on request.
 
-Checkpoints and savepoints on request: one request starts them, others poll them.
+**Requests.** One request starts a checkpoint or a savepoint, others poll it.
 
-Cluster data sets, Flink's store for cached tables. Penstock keeps none, and answers as Flink does without any.
+`DataSets` are cluster data sets, Flink's store for cached tables. Penstock keeps none, and answers as Flink does
+without any.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""The process as a whole: its overview, the settings of a web page, and the shutdown.
+"""The cluster over REST: the process as a whole, the job manager, the workers, and logins of browsers.
 
-The job manager: this process, with its configuration, environment, logs and stacks.
+**The process as a whole**: its overview, the settings of a web page, and the shutdown.
 
-Workers: the list, details, logs, output and stacks.
+**Logs and stacks** of a process have the shapes of the API.
 
-A process's logs and stacks in the shapes of the API.
+**The job manager** is this process, with its configuration, environment, logs and stacks.
 
-Login and logout for browsers: a form takes a token, and a cookie stands for it from then on.
+**Workers**: the list, details, logs, output and stacks.
 
-URLs are relative, for proxies that serve the REST API under their own path.
+**Login and logout**: a form takes a token, and a cookie stands for it from then on. URLs are relative, for proxies that
+serve the REST API under their own path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Jobs: lists, details, plan, status, result, configuration, failures, accumulators.
+"""Jobs over REST: lists, details, plan, status, result, configuration, failures, accumulators.
 
-Applications: each job is its own application with the job's id, as in Flink for programs with one job.
+**Applications**: each job is its own application with the job's id, as in Flink for programs with one job.
 
-Every status that a job has had, with the times. Flink keeps only the last time of each.
+`StatusHistory` has every status that a job has had, with the times. Flink keeps only the last time of each.
 """
 
 from __future__ import annotations

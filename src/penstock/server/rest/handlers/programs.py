@@ -1,6 +1,6 @@
-"""Programs: Flink's `/jars` for Python scripts and archives, and the programs started from them.
+"""Programs over REST: Flink's `/jars` for Python scripts and archives, and the programs started from them.
 
-Parses the file in an uploaded form (multipart/form-data) from a body in memory.
+`parse_form_file` parses the file in an uploaded form (multipart/form-data) from a body in memory.
 """
 
 from __future__ import annotations

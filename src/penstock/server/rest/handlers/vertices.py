@@ -1,8 +1,8 @@
-"""Vertices and subtasks: details, times, workers, watermarks, back-pressure, accumulators, flame graphs.
+"""Vertices and subtasks over REST: details, times, workers, watermarks, back-pressure, accumulators, flame graphs.
 
-Back-pressure of a vertex, from its subtasks' recent reports.
+`BackPressure` of a vertex comes from its subtasks' recent reports.
 
-The inputs that hold back a job's watermarks; Flink has no such path.
+`WatermarkHolds` are the inputs that hold back a job's watermarks; Flink has no such path.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Checkpoints of a job: counts, summaries, the latest ones and the history.
+"""Checkpoints and rescales of a job in the form of Flink's API.
 
-A checkpoint by the subtasks of one vertex.
+`Checkpoints` are the checkpoints of a job: counts, summaries, the latest ones and the history.
 
-Changes of a job's parallelism, in the form of Flink's adaptive scheduler.
+`TaskCheckpointDetails` is a checkpoint by the subtasks of one vertex.
 
-A record is made when the tasks with the new parallelism are deployed, so it is complete and has no duration. A request
-that the job rejects, fails to apply or has not applied yet is IGNORED, FAILED, or without an end.
+`Rescale` is a change of a job's parallelism, in the form of Flink's adaptive scheduler. A record is made when the tasks
+with the new parallelism are deployed, so it is complete and has no duration. A request that the job rejects, fails to
+apply or has not applied yet is IGNORED, FAILED, or without an end.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
-"""Jobs for lists and pages: an entry in the overview, and all details of one job.
+"""A job in the form of Flink's API: times, metrics, plan, overview, details and failures.
 
-When a job and its subtasks entered each state.
+**Times** say when a job and its subtasks entered each state.
 
-I/O and time metrics of one subtask, or of several together.
+`IOMetrics` are the I/O and time metrics of one subtask, or of several together.
 
-The graph of a job in the shape of Flink's plans.
+`Plan` is the graph of a job in the shape of Flink's plans.
 
-The failures of a job, newest first.
+`JobOverview` is a job's entry in lists, and `JobDetails` all details of one job.
 
-An error as the result of an operation, in the form that Flink's clients read.
+`JobExceptions` are the failures of a job, newest first.
 
-An error for Flink's own client: a `SerializedThrowable` object in Java's serialization format.
+`FailureCause` is an error as the result of an operation, in the form that Flink's clients read.
 
-Without this object, the client does not recognize a failure and polls forever. The object holds only displayed data: no
-cause, no Java stack, and no other error inside it.
+`serialized_throwable` makes the error for Flink's own client: a `SerializedThrowable` object in Java's serialization
+format. Without this object, the client does not recognize a failure and polls forever. The object holds only displayed
+data: no cause, no Java stack, and no other error inside it.
 """
 
 from __future__ import annotations

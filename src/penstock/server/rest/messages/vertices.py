@@ -1,9 +1,10 @@
-"""A vertex and its subtasks, individually and by worker.
+"""Vertices, subtasks and workers in the form of Flink's API.
 
-Workers as Flink's task managers: one slot each, and the memory of a Python process.
+`TaskManager` shows a worker as one of Flink's task managers: one slot, and the memory of a Python process. A job that
+runs in steps has no workers of its own, because its tasks are Spark's. If no job has workers, the list contains the
+driver, which controls such a job and, in local mode, does all its work.
 
-A job that runs in steps has no workers of its own, because its tasks are Spark's. If no job has workers, the list
-contains the driver, which controls such a job and, in local mode, does all its work.
+`VertexDetails` is a vertex with its subtasks, individually; `VertexTaskManagers` has them by worker.
 """
 
 from __future__ import annotations
