@@ -1,18 +1,17 @@
 """The hash map state backend: keyed state in dictionaries (D1, D3).
 
-Key groups are computed when a snapshot is written, never on access.
-
-A keyed state on the heap: `namespace -> key -> value`, with a record of the changes since the last snapshot.
-
-Plain states use the single namespace None; windows use one namespace per window, timers one per time. So dropping a
-window or a fired timer bucket drops one dictionary, and takes one mark in the record of changes. If timers are sparse,
-most times have one key. It is kept in `lone`, without a dictionary of its own, until a caller asks for the dictionary
-or adds another key.
+`StateTable` is a keyed state: `namespace -> key -> value`, with a record of the changes since the last snapshot. Plain
+states use the single namespace None; windows use one namespace per window, timers one per time. So dropping a window or
+a fired timer bucket drops one dictionary, and takes one mark in the record of changes. If timers are sparse, most times
+have one key. It is kept in `lone`, without a dictionary of its own, until a caller asks for the dictionary or adds
+another key.
 
 Code that changes entries marks them by adding their keys to `changed(namespace)`. A snapshot must write the changes
 since the last *completed* checkpoint. Changes in snapshots whose checkpoints have not completed (yet, or ever) are kept
 and written again. The first snapshot has none to build on, so it is whole, and earlier marks serve no purpose. A job
 without checkpoints takes no snapshots, or only savepoints, on which nothing builds, so it must not keep marks forever.
+
+`HeapKeyedStateBackend` computes key groups when a snapshot is written, never on access.
 """
 
 from __future__ import annotations

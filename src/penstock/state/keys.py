@@ -1,34 +1,29 @@
-"""The canonical bytes of a key: equal keys have equal bytes, and different keys have different ones (D1, D4).
+"""Keys of state: their canonical bytes, their key groups, and the check of an operator's keys (D1, D4).
 
-Keys are distinguished as in a Python dictionary: two keys are the same if they are equal and have the same hash. The
-heap keeps state in dictionaries; RocksDB and the routes use these bytes, so both must agree. `1`, `1.0`, `True` and
-`Decimal(1)` are one key, and so are `0.0` and `-0.0`, and times of different zones at the same moment. NaN is one key,
-see `state.keys`.
+**Canonical bytes** (`key_bytes`). Equal keys have equal bytes, and different keys have different ones. Keys are
+distinguished as in a Python dictionary: two keys are the same if they are equal and have the same hash. The heap keeps
+state in dictionaries; RocksDB and the routes use these bytes, so both must agree. `1`, `1.0`, `True` and `Decimal(1)`
+are one key, and so are `0.0` and `-0.0`, and times of different zones at the same moment.
 
 A subclass counts as its base if it does not override `==` and the hash, such as the members of `class Color(str,
 Enum)`. A class with its own comparison is rejected, because its bytes cannot follow it.
 
-An enum or dataclass is identified by its class name without the module, so that a class may move. `state.keys` checks
-which classes an operator uses as keys.
+An enum or dataclass is identified by its class name without the module, so that a class may move.
 
-Assigns keys to subtasks: a stable hash of the key's canonical bytes, key groups, and their ranges (D4).
+**Key groups** assign keys to subtasks. Keys are hashed by value (`key_bytes`), never by Python's own `hash` (which
+differs between processes). The key group is `xxh3_64(bytes) modulo max_parallelism`; subtask i of p owns the contiguous
+range [ceil(i*max/p), ceil((i+1)*max/p)), as in Flink.
 
-Keys are hashed by value (`key_bytes`), never by Python's own `hash` (which differs between processes). The key group is
-`xxh3_64(bytes) modulo max_parallelism`; subtask i of p owns the contiguous range [ceil(i*max/p), ceil((i+1)*max/p)), as
-in Flink.
+`check_key_groups` is the check of `KeyedStateBackend.validate`: whether a few keys of each table belong to the subtask.
 
-The checks of `KeyedStateBackend.validate`: whether a few keys of each table belong to the subtask.
+`KeyGuard` checks the keys of an operator, and makes all NaNs one key, as in Flink and Spark. In Python NaN equals
+nothing, not even itself, so a dictionary would have an entry for each. `KeyGuard` replaces every NaN in a key with
+`NAN`, however deeply nested. `NAN` is still a NaN float (`math.isnan` returns True), but it equals itself, and it is
+unpickled as the same object. NumPy scalars, some of which cannot be compared with Python's, become Python scalars.
 
-Checks the keys of an operator, and makes all NaNs one key (D1).
-
-NaN is one key, as in Flink and Spark. In Python it equals nothing, not even itself, so a dictionary would have an entry
-for each. `KeyGuard` replaces every NaN in a key with `NAN`, however deeply nested. `NAN` is still a NaN float
-(`math.isnan` returns True), but it equals itself, and it is unpickled as the same object. NumPy scalars, some of which
-cannot be compared with Python's, become Python scalars.
-
-Keys without canonical bytes (`state.key_bytes`) are rejected here, so that a program that runs on the heap also runs on
-RocksDB, and at any parallelism. Canonical bytes name a class without its module. So an operator rejects keys of two
-classes with the same name, which these bytes would not distinguish, and dataclasses that do not equal a copy.
+Keys without canonical bytes are rejected here, so that a program that runs on the heap also runs on RocksDB, and at any
+parallelism. Canonical bytes name a class without its module. So an operator rejects keys of two classes with the same
+name, which these bytes would not distinguish, and dataclasses that do not equal a copy.
 """
 
 from __future__ import annotations

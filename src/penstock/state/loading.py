@@ -1,7 +1,19 @@
-"""Unpickles state with the current classes, and converts instances whose fields were added or removed (H4).
+"""Loading of state with the current classes: instances whose fields were added or removed are converted (H4).
 
-A state file lists its classes, and the fields that they had. If none of these have changed, which is the usual case,
-plain `pickle.loads` loads the values. Otherwise:
+**Shapes** are the classes that the pickles of a state file name, with the fields that they had. They are a by-product
+of unpickling captured state, which looks up every class once. A shape is the field names of a dataclass or NamedTuple,
+or None for any other class. Classes that cloudpickle serializes by value, because they cannot be imported, are not
+included.
+
+**Stand-ins** replace changed classes while their instances are unpickled. Unpickling creates an instance with its
+class's `__new__`, then passes it its attributes. A stand-in is a class whose `__new__`, and `__setstate__` where
+needed, create an instance of today's class from the pickled data.
+
+The attributes may never arrive: the pickle of an instance without attributes has none. So instances that wait for
+attributes are kept in `drafts`, and the unpickling code passes an empty set of attributes to those that remain.
+
+`StateLoader` loads the files of one state. A state file lists its classes, and the fields that they had. If none of
+these have changed, which is the usual case, plain `pickle.loads` loads the values. Otherwise:
 
 - A registered class (see `migrations`) is replaced by its successor.
 - A missing class raises an error that names the state that needs it, and says what to do.
@@ -12,20 +24,6 @@ plain `pickle.loads` loads the values. Otherwise:
 
 A file without such a list (written by another tool) is loaded by the same rules as far as possible. The old fields of a
 NamedTuple are then assumed to be the first of its current fields.
-
-The classes that the pickles of a state file name, with the fields that they had (H4).
-
-They are a by-product of unpickling captured state, which looks up every class once. A shape is the field names of a
-dataclass or NamedTuple, or None for any other class. Classes that cloudpickle serializes by value, because they cannot
-be imported, are not included.
-
-Replacements for changed classes while their instances are unpickled (H4).
-
-Unpickling creates an instance with its class's `__new__`, then passes it its attributes. A stand-in is a class whose
-`__new__`, and `__setstate__` where needed, create an instance of today's class from the pickled data.
-
-The attributes may never arrive: the pickle of an instance without attributes has none. So instances that wait for
-attributes are kept in `drafts`, and the unpickling code passes an empty set of attributes to those that remain.
 """
 
 from __future__ import annotations

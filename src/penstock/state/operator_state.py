@@ -1,22 +1,22 @@
-"""Operator state, which belongs to a subtask rather than to a key (D2). The mode says how it is redistributed.
+"""Operator state, which belongs to a subtask rather than to a key, and broadcast state (D2).
 
-When the parallelism changes, `split` lists are distributed item by item. `union` lists go whole to every subtask,
-`broadcast` maps are the same everywhere. `committable` lists are distributed by the subtask that wrote them. They hold
-the prepared committables of a sink, so nothing of them remains once a subtask has finished and its last checkpoint is
-complete.
-
-A name identifies one state of an operator, whatever its mode. A restored state that the operator does not request stays
-in later snapshots.
-
-Broadcast state: a map that every subtask of an operator holds in full (D2).
-
-It is on the heap with every keyed state backend. `put` copies the value: the records of a broadcast reach all subtasks
-of a process by reference, and each subtask needs a state of its own. `get` returns the value in the state, not a copy:
-only the side with write access may change it, and only `put` guarantees that the change is stored.
+`BroadcastState` is a map that every subtask of an operator holds in full. It is on the heap with every keyed state
+backend. `put` copies the value: the records of a broadcast reach all subtasks of a process by reference, and each
+subtask needs a state of its own. `get` returns the value in the state, not a copy: only the side with write access may
+change it, and only `put` guarantees that the change is stored.
 
 On both sides `items`, `keys` and `values` return the same kind of view as keyed map state: of the contents at the time
 of the call. All calls share the list in a view until the state changes, because the reading side often calls them for
 every record.
+
+`OperatorStateBackend` holds the operator state of one operator in one subtask. The mode of a state says how it is
+redistributed. When the parallelism changes, `split` lists are distributed item by item. `union` lists go whole to every
+subtask, `broadcast` maps are the same everywhere. `committable` lists are distributed by the subtask that wrote them.
+They hold the prepared committables of a sink, so nothing of them remains once a subtask has finished and its last
+checkpoint is complete.
+
+A name identifies one state of an operator, whatever its mode. A restored state that the operator does not request stays
+in later snapshots.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """A state's schema: its kind, the types of its keys and values, and whether its values carry times (D1, H4).
 
-A snapshot stores it as JSON text, which is empty for states of the runtime (windows, timers):
-
-    {"kind": "map", "key": "STRING", "value": {"ROW": [["a", "INT"]]}, "ttl": 60000}
-
-Declared types as JSON nodes, as stored in snapshots, and as text for people.
-
-A node is None if nothing is declared (values are pickled), a string for a type without parameters (`"INT"`), and
-otherwise an object with one entry, from the type's name to its parameters:
+**Type nodes** are declared types as JSON, as stored in snapshots, and as text for people. A node is None if nothing is
+declared (values are pickled), a string for a type without parameters (`"INT"`), and otherwise an object with one entry,
+from the type's name to its parameters:
 
     {"ROW": [["a", "INT"]]}
     {"MAP": ["STRING", "LONG"]}
     {"CLASS": ["shop.model:Order", "dataclass", [["id", "STRING"]]]}
 
-Decides whether and how values of one type can become values of another (H4). Pure.
+`StateSchema`: a snapshot stores it as JSON text, which is empty for states of the runtime (windows, timers):
+
+    {"kind": "map", "key": "STRING", "value": {"ROW": [["a", "INT"]]}, "ttl": 60000}
+
+`evolve` decides whether and how values of one type can become values of another (H4). Pure.
 
 | from | may become |
 | --- | --- |
@@ -34,10 +33,9 @@ A number type becomes another only if no value can change: Avro also lets INT be
 loses digits. Fields of a row without names are matched by position, because their names are f0, f1 and so on. A renamed
 field counts as one removed and one new field.
 
-Converts the entries of a restored state to the type that is declared now (H4).
-
-The entry of a key depends on the kind: a value (value, reducing and aggregating state), a list, or a dictionary. With a
-time to live, each value, list item or map value is a pair (value, time of the last access in ms).
+`conversion` converts the entries of a restored state to the type that is declared now (H4). The entry of a key depends
+on the kind: a value (value, reducing and aggregating state), a list, or a dictionary. With a time to live, each value,
+list item or map value is a pair (value, time of the last access in ms).
 
 State that gains a time to live counts it from the restore; state that loses it keeps the entries that had not expired.
 """

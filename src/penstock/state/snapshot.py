@@ -1,28 +1,23 @@
-"""The contents of a snapshot, encoded as Arrow IPC so that pandas or Spark can read a savepoint (H5).
+"""The contents of a snapshot, encoded as Arrow IPC so that pandas or Spark can read a savepoint (H5), and captures.
 
-A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value). Files apply
-in order; an operation puts an entry, removes an entry, or drops a whole namespace. A history of one file with only puts
-is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled bytes. The
-Arrow schema of keyed state has two keys in its metadata. `penstock.classes` holds, as JSON, the classes that the
-pickles name, with the fields of dataclasses and NamedTuples (`state.loading`). `penstock.keys` holds the version of
-`state.key_bytes` that assigned the keys to key groups.
+`StateCapture` is an operator's state at a checkpoint, isolated from all later changes (G7): keyed, operator or channel
+state. It is made in the task's turn. In the background it stores itself in a `CaptureWriter`, which is the operator's
+part of the checkpoint in progress, or it is discarded.
 
-Captured state is safe from later changes by user code (see `state.snapshot`, G7). Key groups are computed, and the
-Arrow bytes built and written, in the background.
-
-Captures of state: keyed, operator or channel state.
-
-A capture is an operator's state at a checkpoint, isolated from all later changes (G7). It is made in the task's turn.
-In the background it stores itself in a `CaptureWriter`, which is the operator's part of the checkpoint in progress, or
-it is discarded.
-
-The changes of a keyed state, frozen when a snapshot is taken (G7).
-
-User code continues meanwhile and may change the objects, so they are pickled at once, in a single call. Numbers, text,
-bytes and tuples of these are immutable: they are kept, and pickled in the background.
+`freeze` protects the changes of a keyed state when a snapshot is taken (G7). User code continues meanwhile and may
+change the objects, so they are pickled at once, in a single call. Numbers, text, bytes and tuples of these are
+immutable: they are kept, and pickled in the background. Key groups are computed, and the Arrow bytes built and written,
+in the background as well.
 
 An operator may hold values in a form that snapshots do not use, such as the numbers of rows that it keeps in columns.
 Its table then has a `Pack`, which takes the current data of these values, and builds the values in the background.
+
+**Files.** A keyed state is a *history* of files, each a table of rows (key_group, operation, key, namespace, value).
+Files apply in order; an operation puts an entry, removes an entry, or drops a whole namespace. A history of one file
+with only puts is a full snapshot. An operator state is a table of rows (value). Keys, namespaces and values are pickled
+bytes. The Arrow schema of keyed state has two keys in its metadata. `penstock.classes` holds, as JSON, the classes that
+the pickles name, with the fields of dataclasses and NamedTuples (`state.loading`). `penstock.keys` holds the version of
+the canonical bytes (`state.keys`) that assigned the keys to key groups.
 """
 
 from __future__ import annotations

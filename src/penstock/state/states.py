@@ -1,17 +1,16 @@
-"""Names and types of keyed state, as declared by user code (PyFlink's state descriptors).
+"""Keyed state for user code (D1): descriptors; value, list, map, reducing and aggregating state; access latency.
 
-Keyed state for user code: value, list, map, reducing and aggregating state (D1).
+`StateDescriptor` has the name and type of a keyed state, as declared by user code (PyFlink's state descriptors).
 
-Each object looks up the backend's current key on every access, so only that key's state is accessible. User code may
-keep and change objects that it has read; only `update`, `add` and `put` are guaranteed to store changes.
+`State`: each object looks up the backend's current key on every access, so only that key's state is accessible. User
+code may keep and change objects that it has read; only `update`, `add` and `put` are guaranteed to store changes.
 
 `ListState.get` returns a list; the `keys`, `items` and `values` of a map return views. Both show the contents at the
 time of the call, not later changes of the state, and can be read any number of times. Their values are the state's own
 objects, not copies. The order of a map's entries differs between backends.
 
-Measures how long a function's accesses to its keyed state take (Flink's `state.latency-track.*`).
-
-An access is a call of a method of a state that a function holds: `value()`, `add(…)`, `put(…)`. Operators process their
+`StateLatency` measures how long a function's accesses to its keyed state take (Flink's `state.latency-track.*`). An
+access is a call of a method of a state that a function holds: `value()`, `add(…)`, `put(…)`. Operators process their
 own state, such as a window's contents, in whole batches, which are not accesses. Only one of several calls is timed. A
 tracked state has a class of its own, made when it is opened; other states are not affected.
 """

@@ -8,7 +8,7 @@ the value at [0].
 as an access; reading does with `OnReadAndWrite`. Reading an expired value removes it, and returns it once more only
 with `ReturnExpiredIfNotCleanedUp`.
 
-The expiry rules of one state, and the sweeper that every access notifies.
+`Expiry` has the expiry rules of one state, and the sweeper that every access notifies.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The expiry and cleanup of state entries: PyFlink's `StateTtlConfig`.
+"""The expiry and cleanup of state entries: PyFlink's `StateTtlConfig`, and the heap's sweeper (D1).
 
 >>> from penstock.common import Time
 >>> config = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
 >>> config.get_ttl(), config.get_update_type().name
 (Time(3600000), 'OnReadAndWrite')
 
-Removal of expired entries that are never read again (D1): the interface, and the heap's sweeper.
+`Cleaning` is the interface for the removal of expired entries that are never read again.
 
-A sweeper cycles through the keys of one state, a few with each access or record, so that the cost of a call does not
-grow with the state. Only the list of keys, built when a round begins, is proportional to it.
+`Sweeper` cycles through the keys of one state on the heap, a few with each access or record, so that the cost of a call
+does not grow with the state. Only the list of keys, built when a round begins, is proportional to it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Checkpoints in any fsspec file system, or inside the job master if no directory is configured (G11).
+"""Checkpoints in any fsspec file system, or inside the job master without a directory (G11), and local copies.
 
-Layout: `<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written atomically: under
-another name and then renamed, or by one conditional request where renaming is not available.
+`FileCheckpointStore` keeps checkpoints inside the job master if no directory is configured. A directory has the layout
+`<directory>/<job id>/chk-<n>/` with state files and `_metadata`. The metadata is written atomically: under another name
+and then renamed, or by one conditional request where renaming is not available.
 
 A savepoint has its own directory, in any file system. Its metadata names its files without a directory, so the whole
 savepoint can be moved (H1). In memory, the paths of its files are complete.
 
-Copies of state files near the tasks that wrote them: a restarted task reads its copy instead of the store.
-
-A copy is only a shortcut; the checkpoint is the data in the store. A copy is ignored if it is missing, could not be
-written, or does not match the checksum in the checkpoint's metadata. The next write removes copies that the newest
+`LocalCopies` are copies of state files near the tasks that wrote them: a restarted task reads its copy instead of the
+store. A copy is only a shortcut; the checkpoint is the data in the store. A copy is ignored if it is missing, could not
+be written, or does not match the checksum in the checkpoint's metadata. The next write removes copies that the newest
 completed checkpoint does not need.
 """
 

@@ -1,25 +1,22 @@
-"""Writes checkpoint files atomically in any fsspec file system (G11).
+"""Checkpoint files: signatures, atomic writes in any fsspec file system (G11), and small files in object stores (G8).
 
-In local file systems, written files survive a power failure. The bytes of a state file are durable at once; its name
-becomes durable when the metadata is written, which syncs the directory first. Files of other processes are synced again
-before a job builds on them, because their writers may have died before syncing. In object stores, a written file is
-durable at once.
-
-Signed checkpoints and savepoints: a job rejects files that others wrote into their directory.
-
-A restore unpickles state, which runs code that the state names, so a checkpoint directory is as powerful as the
-program. With a key, metadata ends with an HMAC-SHA256 of itself, and each file begins with an HMAC-SHA256 of its
-content. Metadata lists the length and checksum of each file, so a file cannot be exchanged for another signed one.
-Without a key, signatures are ignored and nothing is checked.
+**Signatures.** A job rejects files that others wrote into the directory of a checkpoint or savepoint. A restore
+unpickles state, which runs code that the state names, so a checkpoint directory is as powerful as the program. With a
+key, metadata ends with an HMAC-SHA256 of itself, and each file begins with an HMAC-SHA256 of its content. Metadata
+lists the length and checksum of each file, so a file cannot be exchanged for another signed one. Without a key,
+signatures are ignored and nothing is checked.
 
 The checkpoint number and the job are signed. Beyond these, an older signed checkpoint in place of a newer one is not
 detected.
 
-Small files with known names in object stores (G8, G11).
+**Durability.** In local file systems, written files survive a power failure. The bytes of a state file are durable at
+once; its name becomes durable when the metadata is written, which syncs the directory first. Files of other processes
+are synced again before a job builds on them, because their writers may have died before syncing. In object stores, a
+written file is durable at once.
 
-An object store returns the contents of a key immediately after they were put. Its listings may be late: an object that
-was just put may be missing, and one that was just deleted may still appear. So correctness never depends on a listing,
-which may only say where to look.
+`KeyedFiles` are small files with known names in object stores. An object store returns the contents of a key
+immediately after they were put. Its listings may be late: an object that was just put may be missing, and one that was
+just deleted may still appear. So correctness never depends on a listing, which may only say where to look.
 """
 
 from __future__ import annotations

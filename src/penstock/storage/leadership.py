@@ -16,18 +16,16 @@ count before.
 The file of a number names the job of its master, and the record names the jobs of former masters. The leading master
 owns their directories and deletes them as soon as it no longer needs them, whether they hold a checkpoint or not.
 
-Records whether jobs began or ended, and which checkpoints they left, by name; read when a job is restarted (G8).
+`JobMarks` record whether jobs began or ended, and `LeftByJobs` the checkpoints that they left, by name; read when a job
+is restarted (G8). A job that ends and deletes its checkpoints records this first, in a small file below
+`<directory>/jobs`. Without this file, a job that died in between would look as if it had never begun. A job that begins
+without continuing a previous job of its name also records this, because the existing checkpoints are not its own. Each
+name has one such mark, that of the last job to set it. The mark of a deposed job master does not count.
 
-A job that ends and deletes its checkpoints records this first, in a small file below `<directory>/jobs`. Without this
-file, a job that died in between would look as if it had never begun. A job that begins without continuing a previous
-job of its name also records this, because the existing checkpoints are not its own. Each name has one such mark, that
-of the last job to set it. The mark of a deposed job master does not count (`leadership`).
+`read_left` reads the retained checkpoints of jobs, as far as they count (G8).
 
-Reads the retained checkpoints of jobs, as far as they count (G8).
-
-The `leadership` protocol for object stores, without listings: who leads a job, and its records (E7, G8).
-
-All records of job masters are in one directory per job name, under keys that the next master can derive:
+`KeyedLeaders` is the same protocol for object stores, without listings: who leads a job, and its records (E7, G8). All
+records of job masters are in one directory per job name, under keys that the next master can derive:
 
 - `master-N`: the job of master N. Numbers have no gaps and are never deleted. So a master above N exists if and only if
   N + 1 exists, which takes one read to check. A master that takes a number tries those above the highest known one in
@@ -48,7 +46,7 @@ files: jobs of earlier versions, and checkpoints left by a user. A late listing 
 depends on it.
 
 The cost is one more put per checkpoint, one read in place of a listing, and a few bytes each time a driver takes over
-the job. In file systems with exact listings, `leadership.Leaders` deletes these files.
+the job. In file systems with exact listings, `Leaders` deletes these files.
 """
 
 from __future__ import annotations

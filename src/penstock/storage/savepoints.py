@@ -1,9 +1,9 @@
-"""Savepoint directories at user-chosen paths: claimed by one job, emptied, released (H1).
+"""Savepoint directories at user-chosen paths: claimed by one job, emptied, released (H1), and deleted (G6).
 
-Deletes one savepoint or checkpoint: the files that its metadata names and that nothing else references (G6, H1).
-
-A directory may hold files of other programs, and other programs also write files called `_metadata`. So the metadata is
-decoded first, and no directory is deleted recursively. A path may be a symbolic link; its target directory counts.
+`delete_snapshot` deletes one savepoint or checkpoint: the files that its metadata names and that nothing else
+references. A directory may hold files of other programs, and other programs also write files called `_metadata`. So the
+metadata is decoded first, and no directory is deleted recursively. A path may be a symbolic link; its target directory
+counts.
 
 A checkpoint is not deleted as long as its job may be running, in this driver or in another one that shares the
 directory. A job that ends and leaves checkpoints creates a file `_ended` beside them. Without this file, only a later

@@ -1,22 +1,21 @@
-"""Control messages: frames of a version byte, a sequence number on the connection, a mark, and a tagged msgpack body.
+"""Messages between processes: control messages, records as bytes, and buffers of batches and events.
 
-Nearly every message is one frame. A message whose body exceeds the frame size is split into several consecutive frames,
-each with the next number. The mark of all but the last says that more follow.
+**Errors** here are about messages and records that cannot be transmitted.
 
-Errors about messages and records that cannot be transmitted.
+`MessageCodec`: a control message is frames of a version byte, a sequence number on the connection, a mark, and a tagged
+msgpack body. Nearly every message is one frame. A message whose body exceeds the frame size is split into several
+consecutive frames, each with the next number. The mark of all but the last says that more follow.
 
-Buffers as messages: encodes their elements in order, splits large buffers, and joins them again.
+`BatchEncoder` turns records into bytes: the batches of one message as one pickle, with large buffers in separate
+frames. Timestamps are sent as 64-bit integers, little-endian: twice as fast as pickled ints. Values are pickled by
+plain pickle, protocol 5. If that fails (a class defined in a function cannot be found by name), records are pickled by
+value with cloudpickle from then on.
 
-A buffer is a list of batches and events. Its messages carry an outline, a msgpack list with one entry per element. An
-event is its own entry. The entry of a batch is its number of records, negative if they continue the last batch of the
-previous message. The records of all batches follow in the payload. A single record that is larger than a message is a
-part of its own, whose payload is sent in chunks (`streams`).
-
-Records as bytes: the batches of one message as one pickle, with large buffers in separate frames.
-
-Timestamps are sent as 64-bit integers, little-endian: twice as fast as pickled ints. Values are pickled by plain
-pickle, protocol 5. If that fails (a class defined in a function cannot be found by name), records are pickled by value
-with cloudpickle from then on.
+`BufferCodec` turns buffers into messages: it encodes their elements in order, splits large buffers, and joins them
+again. A buffer is a list of batches and events. Its messages carry an outline, a msgpack list with one entry per
+element. An event is its own entry. The entry of a batch is its number of records, negative if they continue the last
+batch of the previous message. The records of all batches follow in the payload. A single record that is larger than a
+message is a part of its own, whose payload is sent in chunks (`streams`).
 """
 
 from __future__ import annotations

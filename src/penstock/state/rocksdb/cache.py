@@ -1,22 +1,21 @@
-"""The entries in memory: two generations, and the settling points at which they change.
+"""The entries in memory, in two generations, and the notes about classes and keys that a store holds in its own rows.
 
-An access that finds its entry in memory should be as cheap as a dictionary access, so it records nothing: there is no
-list of least recently used entries. Instead entries have two generations. A requested entry is in the young generation,
-or moves into it from the old one or from the store. Once the young generation is full, the next settling point is a
-turn. The entries left in the old generation have not been requested during a whole generation. The cache writes the
-marked ones, drops the old generation, and the young generation becomes the old one. So a hot entry is serialised only
-for a checkpoint, and the time of a turn is proportional to the accesses that went to the store since the last one.
+**Shapes** are the classes named in the pickles of a store, and the fields that they had (H4). The backend notes them
+while it pickles rows, and keeps them in a row of the store that belongs to no key group: JSON, by state, of
+`state.loading`. So a restore knows without reading the rows whether the program's classes are still the same.
+
+`WriteCache`: an access that finds its entry in memory should be as cheap as a dictionary access, so it records nothing:
+there is no list of least recently used entries. Instead entries have two generations, which change at settling points.
+A requested entry is in the young generation, or moves into it from the old one or from the store. Once the young
+generation is full, the next settling point is a turn. The entries left in the old generation have not been requested
+during a whole generation. The cache writes the marked ones, drops the old generation, and the young generation becomes
+the old one. So a hot entry is serialised only for a checkpoint, and the time of a turn is proportional to the accesses
+that went to the store since the last one.
 
 The cache calls its members:
 - `write_back(batch)`: write the marked entries, forget the marks, keep the entries;
 - `turn(batch)`: drop the old generation, and make the young one the old one.
 Both happen at settling points only (see `state.backend`), so all changes are marked then.
-
-The classes named in the pickles of a store, and the fields that they had (H4).
-
-The backend notes them while it pickles rows, and keeps them in a row of the store that belongs to no key group: JSON,
-by state, of `state.loading`. So a restore knows without reading the rows whether the program's classes are still the
-same.
 """
 
 from __future__ import annotations

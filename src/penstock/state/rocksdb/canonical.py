@@ -1,14 +1,15 @@
-"""Converts the store to the format that all backends share, and back (H4, H5).
+"""Conversion of the store's rows: to the format that all backends share and back (H4, H5), and to changed declarations.
 
-The canonical format has a row (key group, operation, key, namespace, value) for each entry; a map or a list is one
-value in it. An export reads the store in order and writes one file of bounded size after another. So the state need not
-fit into memory, but each single map or list must. If an entry is one row, its value is copied in pickled form.
+`export_keyed` and `import_keyed`: the canonical format has a row (key group, operation, key, namespace, value) for each
+entry; a map or a list is one value in it. An export reads the store in order and writes one file of bounded size after
+another. So the state need not fit into memory, but each single map or list must. If an entry is one row, its value is
+copied in pickled form.
 
-Rewrites the rows of a restored state whose declaration or classes differ from those of the program (H4).
-
-It happens when a backend is restored, or when a state is declared for the first time. One pass goes over the rows of
-the state in order, without holding all of them in memory. Afterwards all rows are of the same type, so reads never need
-to check it. Only rows that change are written, so the next checkpoint stores only these again.
+`convert_rows` and `renew_classes` rewrite the rows of a restored state whose declaration or classes differ from those
+of the program (H4). It happens when a backend is restored, or when a state is declared for the first time. One pass
+goes over the rows of the state in order, without holding all of them in memory. Afterwards all rows are of the same
+type, so reads never need to check it. Only rows that change are written, so the next checkpoint stores only these
+again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""List state in segments: appending neither reads nor writes the existing items.
+"""List and map state in parts: lists in segments, and maps with one row per map key.
 
-The items appended since the last write become one more row, a segment. A read joins the segments of a list, and writes
-the list as one segment if there are many.
+`RocksListState`: appending neither reads nor writes the existing items. The items appended since the last write become
+one more row, a segment. A read joins the segments of a list, and writes the list as one segment if there are many.
 
-Map state with one row per map key, so that a large map is never read or written as a whole.
-
-Each stream key has its own pane, created on first access.
+`RocksMapState` never reads or writes a large map as a whole. Each stream key has its own pane, created on first access.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The entries of one namespace: a dictionary that is partly in memory and partly in the store.
 
-The dictionary itself holds the young generation. It inherits the C methods that only serve hits (`pane[key]`,
+`Pane`: the dictionary itself holds the young generation. It inherits the C methods that only serve hits (`pane[key]`,
 `pane[key] = value`), so these cost no more than in a plain dictionary. Every method that needs the rest is overridden.
 Methods that remove entries, `setdefault` and `update` mark the keys themselves; assignment does not.
 
@@ -9,13 +9,12 @@ The first of these that knows a key is authoritative: the young generation, the 
 store may have a row to delete, and False if it has none. A key in a generation may be in `_gone` as well; `_gone` then
 describes only the store.
 
-The pane of a table's namespace: one row per entry, in the key group of the entry's key.
+`NamespacePane` is the pane of a table's namespace: one row per entry, in the key group of the entry's key.
 
-The namespaces of one state, kept in memory with the key groups that have rows of each.
-
-Timers and windows use them to find and drop due namespaces without reading the store. They take about 150 bytes per
-namespace. The pane of a namespace is created on first access, and forgotten when it has nothing in memory. While a pane
-is still referenced, it is found again, so a namespace never has two panes.
+`Panes` are the namespaces of one state, kept in memory with the key groups that have rows of each. Timers and windows
+use them to find and drop due namespaces without reading the store. They take about 150 bytes per namespace. The pane of
+a namespace is created on first access, and forgotten when it has nothing in memory. While a pane is still referenced,
+it is found again, so a namespace never has two panes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Sizes of the RocksDB state backend, in bytes unless the name says otherwise.
+"""Sizes of the RocksDB state backend, in bytes unless the name says otherwise, and the memory shared in a slot.
 
-The memory that the RocksDB stores of a slot share; `budget` divides it.
-
-One memory budget for all RocksDB stores of a slot (E2), and its division.
-
-A worker is one slot. Without a budget, each store uses the sizes in its settings, so the memory of a worker grows with
-the number of its stateful operators. With a budget, the memory has three parts. Each is divided differently, because
-memory moves between stores in different ways:
+`MemoryBudget` is one memory budget for all RocksDB stores of a slot (E2), and its division. A worker is one slot.
+Without a budget, each store uses the sizes in its settings, so the memory of a worker grows with the number of its
+stateful operators. With a budget, the memory has three parts. Each is divided differently, because memory moves between
+stores in different ways:
 
 - **Objects**, `object_cache_ratio` of the budget: entries as Python objects, in front of the stores. They are on
   Python's heap, where RocksDB cannot count them, so this part is separate. Every open store has an even share of it.
@@ -19,7 +16,7 @@ memory moves between stores in different ways:
   share one cache, and the write buffers in use are charged to it. So blocks move to the stores that read, and memory
   that no write buffer needs serves reads.
 
-The shares of the stores change when a store is opened or closed.
+`SlotMemory` is the shared memory. The shares of the stores change when a store is opened or closed.
 """
 
 from __future__ import annotations

@@ -1,20 +1,18 @@
-"""Checkpoints of the store: hard links at once, files stored in the background (G7).
+"""Checkpoints of the store: hard links at once, files stored in the background (G7), and restores from several (D4).
 
-Capturing writes the marked entries, flushes, and links the store's files into a directory of the checkpoint. From then
-on the operator cannot change them. RocksDB never changes a file of rows (`*.sst`). It never reuses a file name within
-one store and the stores that are restored from its checkpoints. So if the checkpoint that this one builds on has stored
-a file of rows under the same name, this one only refers to it. The few files of other kinds, some kilobytes, are stored
-each time.
+`capture_store` writes the marked entries, flushes, and links the store's files into a directory of the checkpoint. From
+then on the operator cannot change them. RocksDB never changes a file of rows (`*.sst`). It never reuses a file name
+within one store and the stores that are restored from its checkpoints. So if the checkpoint that this one builds on has
+stored a file of rows under the same name, this one only refers to it. The few files of other kinds, some kilobytes, are
+stored each time.
 
 The caller stores files: it passes `store_files` a function that stores one local file and returns a reference of any
 type. It passes `fetch_files` a function that returns the bytes of a reference.
 
-Assembles a store from the files of one or more others (D4).
-
-If the files cover exactly the subtask's key groups, they are the store. Otherwise the store that shares the most key
-groups becomes the base, and one range deletion on each side removes the key groups of other subtasks. The ranges of the
-other stores are copied into files that the base ingests. Rows begin with their key group, so a range of key groups is a
-range of rows.
+`assemble` makes a store from the files of one or more others. If the files cover exactly the subtask's key groups, they
+are the store. Otherwise the store that shares the most key groups becomes the base, and one range deletion on each side
+removes the key groups of other subtasks. The ranges of the other stores are copied into files that the base ingests.
+Rows begin with their key group, so a range of key groups is a range of rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The row store: RocksDB in one directory, without a write-ahead log.
-
-Rows that no checkpoint has captured are lost with the process, which is correct: recovery starts from a checkpoint.
-
-How entries are stored as rows.
+"""The row store: RocksDB in one directory, without a write-ahead log, and the form of its rows.
 
 A row's key is the concatenation of:
 
@@ -20,6 +16,9 @@ are contiguous, and so are those of a namespace. The name is UTF-8; namespace an
 A row's value is pickled. A trailer follows, which unpickling ignores: it preserves the key types that the canonical
 form loses. Canonical bytes of plain keys (str, int, bytes, None and tuples of these) can be decoded; other keys are
 pickled into the trailer. Namespaces must be plain.
+
+`RowStore`: rows that no checkpoint has captured are lost with the process, which is correct: recovery starts from a
+checkpoint.
 """
 
 from __future__ import annotations

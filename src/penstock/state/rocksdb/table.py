@@ -1,11 +1,10 @@
-"""A keyed state with one row per entry: values, accumulators, windows, timers.
+"""A keyed state with one row per entry (values, accumulators, windows, timers), and the sweep of expired rows.
 
-Deletes expired rows from the store, including rows that are never read again (D1).
-
-Flink does this during RocksDB compaction. The binding offers no hook there, and no clock controls when a compaction
-runs or which rows it reads. So a sweeper cycles through the rows of one state in order, some at each settling point,
-and deletes the expired ones. A later compaction drops them. Deletions are ordinary writes, so captures, incremental
-checkpoints and restores need no special handling. After a restore, the first round starts over.
+`RowSweeper` deletes expired rows from the store, including rows that are never read again (D1). Flink does this during
+RocksDB compaction. The binding offers no hook there, and no clock controls when a compaction runs or which rows it
+reads. So a sweeper cycles through the rows of one state in order, some at each settling point, and deletes the expired
+ones. A later compaction drops them. Deletions are ordinary writes, so captures, incremental checkpoints and restores
+need no special handling. After a restore, the first round starts over.
 
 **Pace.** Like compaction, the sweeper follows the writes: it checks `_LOOKS_A_WRITE` rows for each row that the state
 writes. If rows expire as fast as they are written, a round takes as long as writing half of all rows. So expired rows
