@@ -2,7 +2,7 @@
 
 `VertexProgram` is the program of a task: the operators of one job vertex, as sent to workers.
 
-`metrics_of_task` combines the metrics of a task's operators. The chain's counters have their names here.
+`metrics_of_task` combines the metrics of a task's operators. `side_output_counter` names the counter of a side output.
 
 `operator_context` creates the runtime context that a task passes to each of its operators.
 """
