@@ -28,7 +28,7 @@ The first eight are `CallError`s: they reject a call. In a job they are treated 
 function made the call, the job's error shows its traceback, and the restart strategy decides whether the job runs
 again.
 
-Suggestions for misspelt names.
+`did_you_mean` suggests the nearest known name to a user who misspelt one.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 `JobHandle` is the interface for observing and controlling a job, wherever its master runs. A job of this process is a
 `RunningJob`. A job of a program that a session runs in a separate process is a `RemoteJob`.
 
-`pages` finds the pages of jobs. Higher layers, which drivers cannot import, register in it.
+`find_job_page` finds the page of a job. Higher layers, which drivers cannot import, register their pages in `pages`.
 
 `ends_on_sigterm` handles SIGTERM in a program that waits for its job, if `penstock.on-sigterm` says so. Only the main
 thread receives the signal, and only while it waits. Another thread carries out the action, because a handler may

@@ -1,4 +1,4 @@
-"""The commands for jobs and their state: `list`, `info`, `cancel`, `stop`, `rescale`, `logs`, `top`, and those below.
+"""The commands for jobs, and for their savepoints, checkpoints and state.
 
 - `penstock list`: the jobs of a server, as `flink list` prints them.
 - `penstock info`: the plan of a program, without running it, or of a running job.

@@ -4,7 +4,7 @@
 ends. RocksDB is the real one, without background work: it does not compact on its own, so the number of files depends
 only on the captures.
 
-`LossyDisk` holds local copies of state files, and loses or damages some and is sometimes full.
+`LossyDisk` is the worker's disk for local copies of state files. It loses or damages some, and is sometimes full.
 
 `Worker` can be killed at any of its calls to the world.
 """

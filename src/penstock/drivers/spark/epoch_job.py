@@ -9,8 +9,8 @@ lose these seconds twice.
 last vertices. The output of a vertex with several readers goes through one shuffle, which they share: Spark recognizes
 it (`ReuseExchange`) and runs the vertex once. If it ran once per reader, each run would read different records.
 
-Where Spark does not share the shuffle, it keeps the output instead (`persist`). With several executors the output is
-then computed before the readers begin.
+Where Spark does not share the shuffle, the job keeps the output instead (`persist`). With several executors the output
+is then computed before the readers begin.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `BatchJob` is a bounded job in batch execution; drivers define how its tasks run.
 
-`StoreSteps` are steps that call the checkpoint store; a store that hangs does not block a job forever (G8). Each call
-runs in its own thread. After the checkpoint timeout, a call that may complete late without harm is abandoned: its step
-fails, and the job restarts. For any other call the job waits, and logs that it does.
+`StoreSteps` carries out the steps that call the checkpoint store; a store that hangs does not block a job forever (G8).
+Each call runs in its own thread. After the checkpoint timeout, a call that may complete late without harm is abandoned:
+its step fails, and the job restarts. For any other call the job waits, and logs that it does.
 
 `EpochJob` is a job in micro-batch execution, or a batch that saves its state; drivers define how an epoch runs.
 """

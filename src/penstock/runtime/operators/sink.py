@@ -1,8 +1,8 @@
 """Sink operators: write, prepare and commit output, in every subtask or in one place (F6, G9).
 
-`SinkOperator` is the tail of a sink task: a writer, and a committer that makes its output visible. Exactly-once output.
-At a barrier, the writer returns committables, which go into the snapshot together with all earlier uncommitted ones.
-When a checkpoint completes, the operator commits everything prepared up to it. After a recovery, the operator commits
+`SinkOperator` is the tail of a sink task: a writer, and a committer that makes its output visible, exactly once. At a
+barrier, the writer returns committables, which go into the snapshot together with all earlier uncommitted ones. When a
+checkpoint completes, the operator commits everything prepared up to it. After a recovery, the operator commits
 everything in the restored checkpoint again before the writer starts. Commits are idempotent, so it does not matter
 whether the failed attempt had already committed. Output prepared after that checkpoint is committed only by a job that
 starts from a savepoint that names the output. The operator passes these committables to the writer, which keeps the

@@ -1,4 +1,4 @@
-"""One subtask: a chain of operators with its input gate and result partitions, driven by `step`; and its opening.
+"""One subtask: a chain of operators with its input gate and result partitions, driven by `step`, and its opening.
 
 `Opening` creates contexts for the operators, and restores their initial state. State is restored before any operator
 runs: keyed and operator state in the backends, records in flight in their original channels. Records in flight of

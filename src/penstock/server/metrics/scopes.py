@@ -10,8 +10,8 @@ full ones, so a worker's buffers are bounded. That bound replaces the pool: its 
 average size of the buffers so far.
 
 `process_metrics` is the resource use of a process, under Flink's names for a JVM. Python has one heap, which is the
-process. So the heap is its resident memory, and the pools that only a JVM has
-(non-heap, metaspace, direct and mapped buffers) are empty.
+process. So the heap is its resident memory, and the pools that only a JVM has (non-heap, metaspace, direct and mapped
+buffers) are empty.
 
 `ThisProcess` is the driver's own process in the metrics.
 """

@@ -13,7 +13,7 @@
 - Changes need the operator's token, and routes that reveal something need the reader's or the operator's. If a reader's
   token is set, every route except the login needs one of the two. Without tokens, this host is trusted. An empty or
   blank token grants no role, and `RestSettings` refuses one.
-- A browser that is logged in sends a cookie instead (`logins`). A change by cookie also requires the browser to state
+- A browser that is logged in sends a cookie instead (`Logins`). A change by cookie also requires the browser to state
   that a page of this server sent the request, because browsers send cookies for other pages as well.
 
 `Audit` is the log of requests: one line per change, and a bounded number of lines for refused requests.

@@ -6,7 +6,7 @@ another. So the state need not fit into memory, but each single map or list must
 copied in pickled form.
 
 `convert_rows` and `renew_classes` rewrite the rows of a restored state whose declaration or classes differ from those
-of the program (H4). It happens when a backend is restored, or when a state is declared for the first time. One pass
+of the program (H4). This happens when a backend is restored, or when a state is declared for the first time. One pass
 goes over the rows of the state in order, without holding all of them in memory. Afterwards all rows are of the same
 type, so reads never need to check it. Only rows that change are written, so the next checkpoint stores only these
 again.

@@ -7,7 +7,7 @@ A row's key is the concatenation of:
 
 Numbers are big-endian, so a range of key groups is a contiguous range of rows. Within a key group, the rows of a state
 are contiguous, and so are those of a namespace. The name is UTF-8; namespace and key are canonical bytes
-(`state.key_bytes`). The layout determines the rest and the value:
+(`state.keys`). The layout determines the rest and the value:
 
 - WHOLE: no rest; one row holds the entry's value.
 - MAP: the rest is the canonical bytes of a map key; the value is the value under that key.

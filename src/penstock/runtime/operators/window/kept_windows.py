@@ -1,6 +1,6 @@
 """Window timers, the contexts of the general window operator, and windows restored from another operator (C1, H4).
 
-`WindowTimers` are the timers of windows in one time domain: which windows of which keys are due when. Like
+`WindowTimers` are the timers of windows in one time domain: which windows of which keys are due when. They work like a
 `TimerQueue`, but an item is a key with a window. The buckets are namespaces of a state table, keyed like the stream, so
 timers move with their keys. Each key's entry contains the windows that are due.
 

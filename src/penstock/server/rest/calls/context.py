@@ -5,10 +5,10 @@ host only. To listen beyond it, the configuration must enable encryption or expl
 then also requires a token, and generates one if none is set.
 
 `Logins` are browser logins with a token: a cookie stands for the token. The cookie holds a random id, which only this
-server knows, and is valid for 12 hours. Scripts cannot read it
-(HttpOnly), and pages of other sites cannot send it (SameSite=Strict). Pages at other ports of the same host count as
-the same site, so a cookie allows changes only if the browser states that the request comes from a page of this server
-(`application`). The cookie's name contains the port, because cookies do not distinguish ports.
+server knows, and is valid for 12 hours. Scripts cannot read it (HttpOnly), and pages of other sites cannot send it
+(SameSite=Strict). Pages at other ports of the same host count as the same site, so a cookie allows changes only if the
+browser states that the request comes from a page of this server (`application`). The cookie's name contains the port,
+because cookies do not distinguish ports.
 
 `Operations` are asynchronous operations: one request starts them, others poll them, until five minutes after they end.
 

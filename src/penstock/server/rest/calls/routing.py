@@ -1,4 +1,4 @@
-"""Requests and answers of the REST API: handlers' results, errors, numbers in JSON, and the table of routes' entries.
+"""Requests and answers of the REST API: results of handlers, errors, numbers in JSON, entries of the table of routes.
 
 **Results** (`Empty`, `Text`, `Html`, `Encoded`, `Answer`) are returned by handlers whose result is not a value that
 becomes JSON.
