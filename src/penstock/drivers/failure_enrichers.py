@@ -33,7 +33,7 @@ _log = logging.getLogger("penstock.job")
 
 
 class EnricherLabeller:
-    """An enricher together with the rules for its labels; see `runtime.job.failures.Labeller`."""
+    """An enricher together with the rules for its labels; see `runtime.job.failover.Labeller`."""
 
     def __init__(self, enricher: FailureEnricher) -> None:
         self._enricher = enricher

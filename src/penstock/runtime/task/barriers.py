@@ -154,7 +154,7 @@ class BarrierHandler(ABC):
 
 
 class AlignedBarrierHandler(BarrierHandler):
-    """See the package docstring. `held_back_bytes_max` limits what an alignment may hold back; None for no limit."""
+    """See the module docstring. `held_back_bytes_max` limits what an alignment may hold back; None for no limit."""
 
     def __init__(self, gate: InputGate, target: CheckpointTarget, held_back_bytes_max: int | None = None) -> None:
         super().__init__(gate, target)
