@@ -15,7 +15,7 @@ from typing import Any
 from penstock.base.config_options import ConfigOption
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.connectors.datagen import FIELD_OPTIONS
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 
 MARKED = re.compile(r"(<!-- options of ([\w.#-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

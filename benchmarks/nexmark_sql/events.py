@@ -27,7 +27,7 @@ from penstock.sql.connectors.nexmark import (
     NexmarkSplit,
 )
 from penstock.sql.connectors.spark import BlackholeConnector
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 from penstock.sql.logical.nodes import Scan
 from penstock.sql.tables.connector import Connectors, TableOptions
 from penstock.sql.tables.tables import NestedPushDown, Path, ProjectionPushDown, TableReader, TableScan, column_names

@@ -23,7 +23,7 @@ from penstock.drivers.inspection import rare_collections
 from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
 from penstock.table import EnvironmentSettings, TableEnvironment
-from penstock.table.runtimes import ExecutorOfMode
+from penstock.table.table_environment import ExecutorOfMode
 from penstock.table.udf import udf
 
 PATIENCE_S: Final = 120

@@ -77,7 +77,7 @@ INTERNAL = {
     "penstock.table.grouped_tables",
     "penstock.table.plans",
     "penstock.table.python_rows",
-    "penstock.table.runtimes",
+    "penstock.table.table_environment",
     "penstock.table.sinks",
     "penstock.table.stream_conversion",
     "penstock.table.stream_methods",

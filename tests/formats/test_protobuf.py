@@ -23,7 +23,7 @@ from penstock.datastream.formats.protobuf import (
 from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 from penstock.sql.logical.nodes import PlanColumn, RowSchema
 from penstock.sql.tables.connector import TableOptions
 

@@ -57,8 +57,6 @@ from penstock.datastream.functions import (
 from penstock.datastream.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from penstock.datastream.operator_settings import DataStreamSink
 from penstock.datastream.slot_sharing_group import SlotSharingGroup
-from penstock.datastream.time_domain import TimeDomain
-from penstock.datastream.timerservice import TimerService
 from penstock.datastream.window import (
     CountWindow,
     GlobalWindow,
@@ -69,6 +67,7 @@ from penstock.datastream.window import (
     Window,
     WindowAssigner,
 )
+from penstock.runtime.operators.record.process import TimeDomain, TimerService
 
 __all__ = [
     "AggregateFunction",

@@ -1,17 +1,22 @@
-"""`TableEnvironment`: the entry point for creating tables, querying them and running SQL."""
+"""`TableEnvironment`: the entry point for creating tables, querying them and running SQL.
+
+`ExecutorOfMode` selects the executor of a plan by `execution.runtime-mode`: Spark SQL for BATCH, streams for all other
+modes.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import tzinfo
+from functools import cached_property
 from typing import Any
 
 from penstock.base.config_options import ConfigOption
 from penstock.base.configuration import Configuration
 from penstock.base.errors import MissingPathError, UnsupportedError, WrongTypeError
-from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES
+from penstock.base.options import PYTHON_ARCHIVES, PYTHON_FILES, RUNTIME_MODE
 from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironment
 from penstock.drivers.global_configuration import default_configuration
 from penstock.plan.stream_graph import Plan
@@ -19,26 +24,70 @@ from penstock.sql.catalogs.catalog import Catalog
 from penstock.sql.catalogs.manager import inline_view
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError, names_located
-from penstock.sql.executor import ChangelogRow, Executor
-from penstock.sql.logical.nodes import Node
+from penstock.sql.executor import ChangelogRow, CollectingJob, Executor, Job
+from penstock.sql.functions.definition import Session
+from penstock.sql.logical.nodes import Node, Write
 from penstock.sql.parser import parse_path, parse_statement, statements
 from penstock.sql.parser.unparse import format_path
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableConfig, TableSession, parse_zone
 from penstock.sql.statements.run import run
 from penstock.sql.statements.show import plan_statement
+from penstock.sql.stream.executor import StreamExecutor
+from penstock.sql.tables.connector import Connectors
 from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.frame_methods import FrameMethods
 from penstock.table.python_rows import RowsSchema, rows_of_elements
-from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.sinks import anonymous_table, write_into
 from penstock.table.statement_set import StatementSet
 from penstock.table.stream_methods import StreamMethods
 from penstock.table.table import Table
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
+
+
+class ExecutorOfMode:
+    """An `Executor` that delegates each plan to the executor of the mode then set in the options."""
+
+    def __init__(self, connectors: Connectors) -> None:
+        self._streams: Executor = StreamExecutor(connectors)
+        self._connectors = connectors
+
+    @cached_property
+    def _batches(self) -> Executor:
+        from penstock.sql.spark.executor import BatchExecutor  # imports PySpark
+
+        return BatchExecutor(self._connectors)
+
+    def _select_executor(self, options: Mapping[str, str]) -> Executor:
+        return self._batches if options.get(RUNTIME_MODE.key(), "").upper() == "BATCH" else self._streams
+
+    def write(
+        self, plans: Sequence[Write], options: Mapping[str, str], session: Session, name: str | None = None
+    ) -> Job:
+        """Start one job that writes to all these tables."""
+        return self._select_executor(options).write(plans, options, session, name)
+
+    def collect(self, plan: Node, options: Mapping[str, str], session: Session) -> CollectingJob:
+        """Start a job that sends the rows of a plan to the client."""
+        return self._select_executor(options).collect(plan, options, session)
+
+    def frame(self, plan: Node, options: Mapping[str, str], session: Session) -> Any:
+        """Return the rows of a plan as a Spark data frame."""
+        return self._select_executor(options).frame(plan, options, session)
+
+    def explain(
+        self, plans: Sequence[Node], options: Mapping[str, str], session: Session, details: Sequence[str]
+    ) -> str:
+        """Return how the plans would run, for EXPLAIN."""
+        return self._select_executor(options).explain(plans, options, session, details)
+
+    def plan(self, plans: Sequence[Node], options: Mapping[str, str], session: Session) -> Plan:
+        """Return the job plan without running it."""
+        return self._select_executor(options).plan(plans, options, session)
+
 
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 

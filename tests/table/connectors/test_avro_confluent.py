@@ -19,8 +19,8 @@ from penstock.datastream.formats.avro import AvroSchema, ConfluentRegistryAvroSe
 from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
+from penstock.sql.formats import built_in_formats
 from penstock.sql.formats.avro import avro_schema
-from penstock.sql.formats.built_in import built_in_formats
 from penstock.sql.logical.nodes import ALL, INSERTS, SHORT, PlanColumn, RowSchema
 from penstock.sql.tables.connector import TableOptions
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from penstock.sql.connectors.built_in import CONNECTORS, CONNECTORS_WITH_FORMATS, built_in
-from penstock.sql.formats.built_in import FORMATS, built_in_formats
+from penstock.sql.formats import FORMATS, built_in_formats
 
 IMPORTED = """
 import sys

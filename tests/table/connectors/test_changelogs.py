@@ -14,7 +14,7 @@ from penstock.codecs.serialization import Deserialized
 from penstock.sql.catalogs.columns import parse_data_type
 from penstock.sql.data.arrow import to_column
 from penstock.sql.data.errors import ValidationError
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 from penstock.sql.logical.nodes import ALL, SHORT, PlanColumn, RowSchema
 from penstock.sql.tables.connector import TableOptions
 from penstock.table import EnvironmentSettings, TableEnvironment

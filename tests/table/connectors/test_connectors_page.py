@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from penstock.sql.connectors.built_in import built_in
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "table-connectors.md"

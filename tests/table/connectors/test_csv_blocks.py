@@ -8,7 +8,7 @@ from tests.table.connectors.tables import held_rows
 from tests.table.connectors.test_formats import make_schema
 
 from penstock.formats.file_format import DecodedBlock
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 from penstock.sql.tables.connector import TableOptions
 
 SCHEMA = make_schema(a="STRING", b="INT")

@@ -32,16 +32,15 @@ from penstock.drivers.client import submit as submitting
 from penstock.sql.catalogs.columns import Schema
 from penstock.sql.connectors.filesystem.connector import FilesystemConnector
 from penstock.sql.data.types import LENGTH_MAX, VarCharType
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 from penstock.sql.logical.nodes import TimeAttribute
 from penstock.sql.session.session import parse_zone
 from penstock.sql.stream.executor import StreamExecutor
 from penstock.sql.tables.connector import Connectors
 from penstock.table.changelog_mode import ChangelogMode
 from penstock.table.environment_settings import EnvironmentSettings
-from penstock.table.runtimes import ExecutorOfMode
 from penstock.table.table import Table as QueryTable
-from penstock.table.table_environment import StreamTableEnvironment
+from penstock.table.table_environment import ExecutorOfMode, StreamTableEnvironment
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import Any, Final
 
-from penstock.sql.formats.built_in import built_in_formats
+from penstock.sql.formats import built_in_formats
 from penstock.sql.tables.connector import Connectors
 
 #: the entry point group where packages register connectors; each entry is a subclass of `TableConnector`
