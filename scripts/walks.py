@@ -1,9 +1,10 @@
-"""Counts the files of Penstock that are entered on four walks: by a record, a barrier, a savepoint and an epoch.
+"""Counts the files of Penstock that are entered on five walks: a record, a barrier, a savepoint, an epoch, a query.
 
     python scripts/walks.py [--files]
 
-Each walk is one job of the local driver: numbers, keyed, counted and written by a two-phase sink. A profiler notes
-every file whose functions are called between the walk's beginning and its end, with what the driver does meanwhile.
+Four walks are one job of the local driver: numbers, keyed, counted and written by a two-phase sink. The fifth is the
+`execute_sql` of a windowed aggregate, from the call until its job is started. A profiler notes every file whose
+functions are called between the walk's beginning and its end, with what the driver does meanwhile.
 docs/architecture.md tells the walks.
 """
 
@@ -26,6 +27,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.runtime.connector import Committer, Sink, SinkWriter
+from penstock.table import EnvironmentSettings, TableEnvironment
 
 ROOT = f"{Path(penstock.__file__).parent}/"
 PATIENCE_S = 60
@@ -38,7 +40,17 @@ WALKS = {
         ("walks.py", "process_element"),
     ),
     "an epoch, from commit to commit": (("walks.py", "commit"), ("walks.py", "commit")),
+    "execute_sql of a windowed aggregate, to the started job": (("walks.py", "run_query"), ("walks.py", "wait")),
 }
+TABLE = """
+    CREATE TABLE numbers (number BIGINT, made_at AS LOCALTIMESTAMP, WATERMARK FOR made_at AS made_at)
+    WITH ('connector' = 'datagen', 'rows-per-second' = '2000')
+"""
+QUERY = """
+    SELECT window_start, number % 7, COUNT(*)
+    FROM TABLE(TUMBLE(TABLE numbers, DESCRIPTOR(made_at), INTERVAL '1' SECOND))
+    GROUP BY window_start, window_end, number % 7
+"""
 
 
 def generate(index: int) -> int:
@@ -127,6 +139,26 @@ def start(folder: str, parallelism: int, **options: str) -> Any:
     return env.execute_async("walk")
 
 
+def create_table() -> TableEnvironment:
+    """The environment of the query; the walk begins with what is imported already."""
+    settings = Configuration.from_dict({"execution.target": "local"})
+    environment = TableEnvironment.create(EnvironmentSettings.new_instance().with_configuration(settings).build())
+    environment.execute_sql(TABLE)
+    environment.execute_sql("SELECT COUNT(*) FROM (VALUES 1)").collect().close()
+    return environment
+
+
+def run_query(environment: TableEnvironment) -> Any:
+    """The job of the query."""
+    job = environment.execute_sql(QUERY).get_job_client()
+    wait()
+    return job
+
+
+def wait() -> None:
+    """Where the walk of a query ends."""
+
+
 def walk(profiler: Profiler, begin: Callable[[], Any]) -> None:
     """Run a job until the walk has ended."""
     threading.setprofile(profiler)
@@ -154,6 +186,9 @@ def main() -> None:
                 time.sleep(1)
                 path = job.stop_with_savepoint(False, f"{folder}/savepoint").result()
                 walk(profiler, lambda: start(folder, 3, execution__state_recovery__path=path))  # noqa: B023 - called here
+            elif "execute_sql" in name:
+                environment = create_table()
+                walk(profiler, lambda: run_query(environment))  # noqa: B023 - as above
             else:
                 mode = "MICRO_BATCH" if "epoch" in name else "STREAMING"
                 walk(profiler, lambda: start(folder, 1, execution__runtime_mode=mode))  # noqa: B023 - as above
