@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
+
+from penstock.base.errors import WrongTypeError
 
 __all__ = ["ExplainDetail"]
 
@@ -31,3 +34,14 @@ class ExplainDetail(Enum):
     JSON_EXECUTION_PLAN = 2
     #: possible problems of the plan
     PLAN_ADVICE = 3
+
+
+def detail_names(details: Iterable[object]) -> list[str]:
+    """Return the names of the details. Raises `TypeError` for one that is no `ExplainDetail`."""
+    names = []
+    for detail in details:
+        if not isinstance(detail, ExplainDetail):
+            known = ", ".join(f"ExplainDetail.{known.name}" for known in ExplainDetail)
+            raise WrongTypeError(f"explain takes members of ExplainDetail ({known}), not {detail!r}")
+        names.append(detail.name)
+    return names

@@ -11,7 +11,6 @@ from penstock.base.configuration import Configuration
 from penstock.base.errors import WrongTypeError
 from penstock.datastream.data_stream import StreamExecutionEnvironment
 from penstock.sql.catalogs.columns import Schema
-from penstock.sql.logical.nodes import Node
 from penstock.sql.session.session import TableSession
 from penstock.table.python_rows import RowsSchema, rows_of_arrow, rows_of_pandas
 from penstock.table.stream_conversion import frame_type, plan_stream_table, record_type
@@ -22,7 +21,7 @@ class FrameMethods:
     """See the module docstring."""
 
     _session: TableSession
-    _table: Callable[[Node], Table]
+    _table: Callable[..., Table]
 
     def from_pandas(self, pdf: Any, schema: RowsSchema = None, splits_num: int = 1) -> Table:
         """Create a table from the rows of a pandas data frame.
@@ -92,5 +91,5 @@ class FrameMethods:
         streams = StreamExecutionEnvironment.get_execution_environment(configuration)
         records = record_type(frame_type(df))
         return self._table(
-            plan_stream_table(streams.from_dataframe(df).upstreams, records, schema, self._session.manager.calls())
+            *plan_stream_table(streams.from_dataframe(df).upstreams, records, schema, self._session.manager.calls())
         )

@@ -14,7 +14,7 @@ from penstock.sql.parser import parse_path, parse_statement, statements
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
 from penstock.sql.statements.insert import plan_insert
-from penstock.table.explain_detail import ExplainDetail
+from penstock.table.explain_detail import ExplainDetail, detail_names
 from penstock.table.sinks import anonymous_table, write_into
 from penstock.table.table_descriptor import TableDescriptor
 from penstock.table.table_pipeline import TablePipeline
@@ -87,7 +87,7 @@ class StatementSet:
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """Return the plan of the job, as EXPLAIN shows it."""
-        return self._session.explain(self._plans, [detail.name for detail in extra_details])
+        return self._session.explain(self._plans, detail_names(extra_details))
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the plan of the job."""

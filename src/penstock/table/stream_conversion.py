@@ -84,8 +84,8 @@ def plan_stream_table(
     calls: Calls,
     mode: ChangelogMode | None = None,
     rowtime: DataType | None = None,
-) -> Node:
-    """Return the plan that reads a stream as a table.
+) -> tuple[Node, ResolvedSchema]:
+    """Return the plan that reads a stream as a table, and the table's schema.
 
     Args:
         upstreams: the stream.
@@ -113,7 +113,7 @@ def plan_stream_table(
     columns = [PlanColumn(column.name, column.data_type) for column in fields]
     columns += [PlanColumn(f"${ROWTIME}", moment)] if moment is not None else []
     plan = _rows(RecordStream(upstreams, layout, _kinds(mode)), columns, resolved, mode or ChangelogMode.insert_only())
-    return _chosen(with_computed(_stored(plan, resolved, calls), resolved), schema)
+    return _chosen(with_computed(_stored(plan, resolved, calls), resolved), schema), _declare(resolved, schema)
 
 
 def _merged(records: RecordType, schema: Schema | None) -> Schema:
@@ -142,6 +142,14 @@ def _chosen(plan: Node, schema: Schema | None) -> Node:
     if names == plan.schema.names:
         return plan
     return project(plan, [plan.schema.field(plan.schema.names.index(name)) for name in names], names)
+
+
+def _declare(resolved: ResolvedSchema, schema: Schema | None) -> ResolvedSchema:
+    """Return the columns of the schema, in its order, if it declares any fields."""
+    if schema is None or not any(map(is_physical, schema.columns)):
+        return resolved
+    by_name = {column.name: column for column in resolved.columns}
+    return replace(resolved, columns=tuple(by_name[column.name] for column in schema.columns))
 
 
 def _check_metadata(columns: Sequence[Column]) -> bool:

@@ -119,7 +119,7 @@ class StreamMethods:
 
     _session: TableSession
     _streams: StreamExecutionEnvironment
-    _table: Callable[[Node], Table]
+    _table: Callable[..., Table]
 
     # --- tables of streams -------------------------------------------------------------------------------------------
 
@@ -158,13 +158,14 @@ class StreamMethods:
         if not given or (len(given) == 1 and isinstance(given[0], Schema)):
             schema = given[0] if given else None
             records = stream_conversion.record_type(data_stream.declared_type, schema)
-            return self._table(stream_conversion.plan_stream_table(data_stream.upstreams, records, schema, calls))
+            return self._table(*stream_conversion.plan_stream_table(data_stream.upstreams, records, schema, calls))
         if any(isinstance(argument, Schema) for argument in given):
             raise WrongTypeError("a stream has one Schema, or expressions for its fields, and not both")
         schema, records = derive_schema(given, stream_conversion.record_type(data_stream.declared_type))
-        return self._table(
-            stream_conversion.plan_stream_table(data_stream.upstreams, records, schema, calls, rowtime=ROWTIME_TYPE)
+        plan, _ = stream_conversion.plan_stream_table(
+            data_stream.upstreams, records, schema, calls, rowtime=ROWTIME_TYPE
         )
+        return self._table(plan)
 
     def from_changelog_stream(
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
@@ -191,7 +192,7 @@ class StreamMethods:
             )
         mode = changelog_mode or ChangelogMode.all()
         return self._table(
-            stream_conversion.plan_stream_table(
+            *stream_conversion.plan_stream_table(
                 data_stream.upstreams, records, schema, self._session.manager.calls(), mode
             )
         )

@@ -97,9 +97,11 @@ class Table:
         2 rows in set
     """
 
-    def __init__(self, plan: Node, environment: TableEnvironmentLike) -> None:
+    def __init__(self, plan: Node, environment: TableEnvironmentLike, declared: ResolvedSchema | None = None) -> None:
         self._plan = plan
         self._environment = environment
+        #: the schema of a table that is read as it was declared, which a query's schema is not
+        self._declared = declared
 
     @property
     def _plans(self) -> Plans:
@@ -505,7 +507,13 @@ class Table:
         return self._environment._drawn([self._plan])
 
     def get_resolved_schema(self) -> ResolvedSchema:
-        """Return the columns and their types."""
+        """Return the columns and their types.
+
+        A table that is read as it was declared keeps its computed columns, watermark and primary key; a query and a
+        view have none.
+        """
+        if self._declared is not None:
+            return self._declared
         return ResolvedSchema(tuple(Column(column.name, column.type, time=column.time) for column in self._plan.schema))
 
     def get_schema(self) -> TableSchema:

@@ -21,6 +21,7 @@ from penstock.datastream.data_stream import DataStream, StreamExecutionEnvironme
 from penstock.drivers.global_configuration import default_configuration
 from penstock.plan.stream_graph import Plan
 from penstock.sql.catalogs.catalog import Catalog
+from penstock.sql.catalogs.columns import ResolvedSchema
 from penstock.sql.catalogs.manager import inline_view
 from penstock.sql.connectors.built_in import built_in
 from penstock.sql.data.errors import ValidationError, names_located
@@ -37,7 +38,7 @@ from penstock.sql.stream.executor import StreamExecutor
 from penstock.sql.tables.connector import Connectors
 from penstock.table.environment_catalogs import CatalogMethods
 from penstock.table.environment_settings import EnvironmentSettings
-from penstock.table.explain_detail import ExplainDetail
+from penstock.table.explain_detail import ExplainDetail, detail_names
 from penstock.table.frame_methods import FrameMethods
 from penstock.table.python_rows import RowsSchema, rows_of_elements
 from penstock.table.sinks import anonymous_table, write_into
@@ -216,7 +217,9 @@ class TableEnvironment(CatalogMethods, FrameMethods):
               ArrowRows(2 rows, fields=[drink, cups], changelogMode=[I])
         """
         with names_located(stmt):
-            return self._session.explain(plan_statement(self._session, parse_statement(stmt)), _names(extra_details))
+            return self._session.explain(
+                plan_statement(self._session, parse_statement(stmt)), detail_names(extra_details)
+            )
 
     def create_statement_set(self) -> StatementSet:
         """Create an empty set of INSERTs that run as one job.
@@ -249,13 +252,14 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         resolved = self._session.manager.scan(names, ())
         if resolved is None:
             raise ValidationError(f"Table {format_path(names)} was not found.")
-        return self._table(resolved[0])
+        return self._table(resolved[0], self._declared_schema(names))
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
         """Return an unnamed table of a connector."""
-        resolved = self._session.manager.scan(anonymous_table(self._session, descriptor), ())
+        path = anonymous_table(self._session, descriptor)
+        resolved = self._session.manager.scan(path, ())
         assert resolved is not None
-        return self._table(resolved[0])
+        return self._table(resolved[0], self._declared_schema(path))
 
     def from_elements(self, elements: Iterable[Any], schema: RowsSchema = None, verify_schema: bool = True) -> Table:
         """Create a table from rows of the program: tuples, lists, dicts or `Row`.
@@ -323,8 +327,12 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
     # --- for tables --------------------------------------------------------------------------------------------------
 
-    def _table(self, plan: Node) -> Table:
-        return Table(plan, self)
+    def _table(self, plan: Node, declared: ResolvedSchema | None = None) -> Table:
+        return Table(plan, self, declared)
+
+    def _declared_schema(self, path: tuple[str, ...]) -> ResolvedSchema | None:
+        entry = self._session.manager.find(path)
+        return None if entry is None or entry[1].is_view else self._session.manager.resolved(entry[1])
 
     def _collect(self, plan: Node) -> TableResult:
         """See `TableEnvironmentLike`."""
@@ -344,7 +352,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 
     def _explain(self, plans: Sequence[Node], details: Sequence[ExplainDetail] = ()) -> str:
         """See `TableEnvironmentLike`."""
-        return self._session.explain(plans, _names(details))
+        return self._session.explain(plans, detail_names(details))
 
     def _drawn(self, plans: Sequence[Node]) -> Plan:
         """See `TableEnvironmentLike`."""
@@ -457,10 +465,6 @@ def _settings(settings: EnvironmentSettings | Configuration) -> EnvironmentSetti
     if isinstance(settings, Configuration):
         return EnvironmentSettings.new_instance().with_configuration(settings).build()
     raise WrongTypeError(f"argument should be EnvironmentSettings or Configuration, not {settings!r}")
-
-
-def _names(details: Iterable[ExplainDetail]) -> list[str]:
-    return [detail.name for detail in details]
 
 
 def _existing(path: str) -> str:

@@ -7,7 +7,7 @@ import sys
 from penstock.sql.logical.nodes import Write
 from penstock.sql.session.result import TableResult
 from penstock.sql.session.session import TableSession
-from penstock.table.explain_detail import ExplainDetail
+from penstock.table.explain_detail import ExplainDetail, detail_names
 
 __all__ = ["TablePipeline"]
 
@@ -40,7 +40,7 @@ class TablePipeline:
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """Return the job's plan, as EXPLAIN shows it."""
-        return self._session.explain([self._plan], [detail.name for detail in extra_details])
+        return self._session.explain([self._plan], detail_names(extra_details))
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the job's plan."""

@@ -88,7 +88,11 @@ def test_a_schema_gives_types_and_an_order_and_adds_columns() -> None:
         .build()
     )
     table = tables.from_data_stream(stream, schema)
-    assert list_columns(table) == ["`age` DECIMAL(4, 1)", "`next` DECIMAL(12, 1)", "`name` STRING NOT NULL"]
+    assert list_columns(table) == [
+        "`age` DECIMAL(4, 1)",
+        "`next` DECIMAL(12, 1) AS (`age` + 1)",
+        "`name` STRING NOT NULL",
+    ]
     assert read_changes(table) == ["+I[4.0, 5.0, Anna]"]
 
 
@@ -273,7 +277,7 @@ def test_a_declared_watermark_is_for_the_table() -> None:
         .build()
     )
     table = tables.from_data_stream(stream, schema)
-    assert list_columns(table)[-1] == "`at_` TIMESTAMP_LTZ(3) *ROWTIME*"
+    assert list_columns(table)[-1] == "`at_` TIMESTAMP_LTZ(3) *ROWTIME* AS TO_TIMESTAMP_LTZ((`age` * 1000), 3)"
     assert texts(tables.to_data_stream(table.select(col("name")))) == ["+I[Anna]", "+I[Ben]"]
 
 
