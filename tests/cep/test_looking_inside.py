@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
 from xml.etree import ElementTree
 
-from penstock.cep import AfterMatchSkipStrategy, Pattern, WithinType
+from penstock.cep import AfterMatchSkipStrategy, Pattern, RichIterativeCondition, WithinType
 from penstock.testing import trace_pattern
 
 
@@ -78,3 +79,25 @@ def test_a_trace_has_times_of_its_own() -> None:
     absent = is_("a").not_followed_by("b").where(lambda event: event == "b").within(5)
     assert trace_pattern(absent, ["a"]).steps[0].living == ["a: 'a' -> the end of its time"]
     assert trace_pattern(absent, ["a"]).matches == [{"a": ["a"]}]
+
+
+class Known(RichIterativeCondition):
+    """Knows its events from `open` on, as one that reads them from a file would."""
+
+    closed: ClassVar[list[int]] = []
+
+    def open(self, runtime_context: Any) -> None:
+        self.known = {"a", f"subtask {runtime_context.get_index_of_this_subtask()}"}
+
+    def filter(self, value: Any, ctx: Any) -> bool:
+        return value in self.known
+
+    def close(self) -> None:
+        self.closed.append(len(self.known))
+
+
+def test_a_trace_opens_and_closes_conditions() -> None:
+    Known.closed.clear()
+    trace = trace_pattern(Pattern.begin("known").where(Known()), ["b", "subtask 0"])
+    assert trace.matches == [{"known": ["subtask 0"]}]
+    assert Known.closed == [2]

@@ -24,10 +24,11 @@ from typing import Any
 from penstock.base.errors import short_repr
 from penstock.cep.pattern import Pattern
 from penstock.cep.pattern_stream import build_search
+from penstock.runtime.operators.function_context import RuntimeContext
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork
 from penstock.runtime.patterns.automaton import FINAL
 from penstock.runtime.patterns.matcher import Found, Matcher, Memory, Partial
-from penstock.testing.operator_harness import VirtualClock
+from penstock.testing.operator_harness import OneInputOperatorHarness, VirtualClock, operator_factory_for
 
 _EVENT_CHARS_MAX = 60
 
@@ -117,16 +118,32 @@ def trace_pattern(pattern: Pattern, events: Sequence[Any], timestamps: Iterable[
     """
     tracing = _Tracing(pattern)
     times = range(len(events)) if timestamps is None else list(timestamps)
-    steps = [tracing.event(event, time_ms) for event, time_ms in zip(events, times, strict=True)]
-    return PatternTrace([*steps, *tracing.end()])
+    tracing.open_conditions()
+    try:
+        steps = [tracing.event(event, time_ms) for event, time_ms in zip(events, times, strict=True)]
+        return PatternTrace([*steps, *tracing.end()])
+    finally:
+        tracing.close_conditions()
 
 
 class _Tracing:
     def __init__(self, pattern: Pattern) -> None:
         search = build_search(pattern)
+        self._rich = [entry.condition for entry in search.conditions]
         self._matcher = Matcher(search.pattern, search.strategy)
         self._conditions = ConditionsAtWork(search.conditions, self._matcher.automaton, "trace", VirtualClock())
         self._memory = Memory(Memory.empty())
+
+    def open_conditions(self) -> None:
+        """Open the conditions as a task does, with the context of a single subtask."""
+        context = OneInputOperatorHarness(operator_factory_for(str), name="trace").context
+        for condition in self._rich:
+            condition.start(RuntimeContext(context))
+
+    def close_conditions(self) -> None:
+        """Close the conditions."""
+        for condition in self._rich:
+            condition.stop()
 
     def event(self, event: Any, time_ms: int) -> TraceStep:
         step = TraceStep(event, time_ms)
