@@ -1,4 +1,4 @@
-"""Built-in connectors and formats are found by name, and imported when a table first uses them (J4)."""
+"""Built-in connectors and formats are found by name, and imported when a table first uses them."""
 
 from __future__ import annotations
 
