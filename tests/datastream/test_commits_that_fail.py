@@ -16,10 +16,10 @@ from tests.datastream.test_micro_batch import MICRO, environment, lines_below
 from penstock.base.errors import JobExecutionError
 from penstock.base.watermark_strategy import WatermarkStrategy
 from penstock.common import Encoder
-from penstock.connectors.file import committer, filesystem
-from penstock.connectors.file import committer as commit_log
+from penstock.connectors.file import commit_log, committer, filesystem
 from penstock.connectors.file import part_files as hidden_files
-from penstock.connectors.file.committer import CommitError, FileCommitLog, FileCommittable
+from penstock.connectors.file.commit_log import FileCommitLog
+from penstock.connectors.file.committer import CommitError, FileCommittable
 from penstock.connectors.file.filesystem import create, create_held
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import RuntimeExecutionMode

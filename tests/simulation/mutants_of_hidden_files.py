@@ -12,11 +12,11 @@ from tests.simulation.mutants_of_files import (
 from tests.simulation.mutants_of_power import FoundBy
 from tests.simulation.planting import Mutant, around
 
-from penstock.connectors.file import committer
-from penstock.connectors.file import committer as commit_log
+from penstock.connectors.file import commit_log, committer
 from penstock.connectors.file import part_files as hidden_files
 from penstock.connectors.file import part_files as staging
-from penstock.connectors.file.committer import FileCommitLog, FileCommitter
+from penstock.connectors.file.commit_log import FileCommitLog
+from penstock.connectors.file.committer import FileCommitter
 from penstock.connectors.file.filesystem import remove
 from penstock.connectors.file.part_files import is_part
 from penstock.drivers.simulation.stepwise_history import run_batch_seed, run_stepwise_seed

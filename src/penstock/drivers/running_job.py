@@ -58,7 +58,7 @@ class JobClient(ABC):
 
     Every method but `get_job_id` returns a future at once; call its `.result()`, optionally with a timeout in seconds.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> _ = env.from_elements("tea").map(str.upper)

@@ -33,7 +33,18 @@ from urllib.parse import quote
 
 import fsspec
 
-from penstock.base import durable_files
+from penstock.base.durable_files import (
+    check_outlives,
+    create_file,
+    ensure_directories,
+    get_protocols,
+    has_directories,
+    is_local,
+    make_directories,
+    publish,
+    sync_directories,
+    write_bytes,
+)
 from penstock.base.errors import CheckpointError, ConfigurationError
 from penstock.base.options import SIGNING_KEY
 from penstock.storage.metadata import (
@@ -138,7 +149,7 @@ _RENAMING: Final = frozenset({"hdfs", "webhdfs"})
 
 def lists_exactly(fs: Any) -> bool:
     """Return whether a listing shows creations and deletions at once, as in the local file system and in Hadoop's."""
-    return durable_files.is_local(fs) or not _RENAMING.isdisjoint(durable_files.get_protocols(fs))
+    return is_local(fs) or not _RENAMING.isdisjoint(get_protocols(fs))
 
 
 def absolute_url(path: str) -> str:
@@ -149,7 +160,7 @@ def absolute_url(path: str) -> str:
     """
     if "://" in path or "::" in path:
         return path.rstrip("/")
-    durable_files.check_outlives(path)
+    check_outlives(path)
     _, absolute = fsspec.core.url_to_fs(path)
     return str(absolute).rstrip("/")
 
@@ -163,7 +174,7 @@ def write_file(fs: Any, directory: str, name: str, data: bytes) -> StateFile:
     """Write a state file under a descriptive name; a second writer of the same bytes does no harm."""
     digest = checksum(data)
     path = posixpath.join(directory, file_name(name, digest))
-    durable_files.ensure_directories(fs, directory)
+    ensure_directories(fs, directory)
     # A retried or concurrent task may write an existing file again, and die meanwhile.
     _write_whole(fs, path, data)
     return StateFile(len(data), digest, path=path)
@@ -174,7 +185,7 @@ def read_file(fs: Any, path: str, length: int) -> bytes:
 
     An object store is asked for this many bytes, and not for the size first. Large files come in concurrent parts.
     """
-    if not durable_files.has_directories(fs) and length <= READ_AT_ONCE_BYTES_MAX:
+    if not has_directories(fs) and length <= READ_AT_ONCE_BYTES_MAX:
         try:
             begin: bytes = fs.cat_file(path, start=0, end=length + 1)
         except OSError as error:
@@ -195,19 +206,19 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata, key: b
     Raises:
         CheckpointError: if metadata exists already, or was revoked.
     """
-    if durable_files.is_local(fs):
+    if is_local(fs):
         above = posixpath.dirname(directory)
-        durable_files.make_directories(directory)
+        make_directories(directory)
         for made_by_any in (posixpath.dirname(above), above):
             with contextlib.suppress(PermissionError):  # then no process of the job has created anything in it
-                durable_files.sync_directories([made_by_any])
-        durable_files.sync_directories([directory])
+                sync_directories([made_by_any])
+        sync_directories([directory])
     data = signed_metadata(encode_metadata(metadata), key)
     try:
         write_named(fs, directory, METADATA_NAME, data, replaces=False)
     except FileExistsError as error:
         path = posixpath.join(directory, METADATA_NAME)
-        if not durable_files.is_local(fs) and fs.cat_file(path) == data:
+        if not is_local(fs) and fs.cat_file(path) == data:
             return  # the client of an object store got no answer to the request and sent it again
         where = shown(fs, path)
         raise CheckpointError(
@@ -217,17 +228,17 @@ def write_metadata(fs: Any, directory: str, metadata: CheckpointMetadata, key: b
 
 def sync_found(fs: Any, directory: str) -> None:
     """Make a file durable that a job continues from, because its writer may have died before syncing its name."""
-    if durable_files.is_local(fs):
+    if is_local(fs):
         with contextlib.suppress(PermissionError, FileNotFoundError):
-            durable_files.sync_directories([directory])
+            sync_directories([directory])
 
 
 def delete_metadata(fs: Any, directory: str) -> None:
     """Delete a savepoint's metadata durably, before its files, so that no power failure brings it back without them."""
     with contextlib.suppress(FileNotFoundError):
         fs.rm_file(posixpath.join(directory, METADATA_NAME))
-        if durable_files.is_local(fs):
-            durable_files.sync_directories([directory])
+        if is_local(fs):
+            sync_directories([directory])
 
 
 def revoke_metadata(fs: Any, directory: str) -> None:
@@ -241,18 +252,18 @@ def write_named(fs: Any, directory: str, name: str, data: bytes, replaces: bool 
     Raises:
         FileExistsError: if a file of that name exists, and `replaces` is not set.
     """
-    durable_files.ensure_directories(fs, directory)
+    ensure_directories(fs, directory)
     _write_whole(fs, posixpath.join(directory, name), data, replaces)
-    if durable_files.is_local(fs):
-        durable_files.sync_directories([directory])
+    if is_local(fs):
+        sync_directories([directory])
 
 
 def create(fs: Any, directory: str, name: str, data: bytes = b"") -> bool:
     """Create a file durably. Returns False if it exists; of several concurrent processes, only one gets True."""
-    durable_files.ensure_directories(fs, directory)
+    ensure_directories(fs, directory)
     path = posixpath.join(directory, name)
-    if durable_files.is_local(fs):
-        return durable_files.create_file(path, data)
+    if is_local(fs):
+        return create_file(path, data)
     try:
         fs.pipe_file(path, data, mode="create")
     except FileExistsError:
@@ -263,9 +274,9 @@ def create(fs: Any, directory: str, name: str, data: bytes = b"") -> bool:
 def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None:
     """Write a file atomically, under a partial name first where files are visible while they are written."""
     partial = f"{path}.{uuid.uuid4().hex[:8]}.part"
-    if durable_files.is_local(fs):
-        durable_files.write_bytes(partial, data)
-        (os.replace if replaces else durable_files.publish)(partial, path)
+    if is_local(fs):
+        write_bytes(partial, data)
+        (os.replace if replaces else publish)(partial, path)
     elif not lists_exactly(fs):
         fs.pipe_file(path, data, mode="overwrite" if replaces else "create")
     else:
@@ -277,7 +288,7 @@ def _write_whole(fs: Any, path: str, data: bytes, replaces: bool = True) -> None
 
 def shown(fs: Any, path: str) -> str:
     """Return a path as shown in errors: with its scheme if it has one."""
-    return path if durable_files.is_local(fs) else str(fs.unstrip_protocol(path))
+    return path if is_local(fs) else str(fs.unstrip_protocol(path))
 
 
 def load_metadata(fs: Any, directory: str, key: bytes | None = None) -> CheckpointMetadata:

@@ -4,8 +4,8 @@ from penstock.base.types import Row, RowKind
 from penstock.sql.catalogs.columns import Schema
 from penstock.sql.session.result import ResultKind, TableResult
 from penstock.sql.session.session import TableConfig
+from penstock.sql.user_functions.classes import DataView, ListView, MapView
 from penstock.table.changelog_mode import ChangelogMode
-from penstock.table.data_view import DataView, ListView, MapView
 from penstock.table.environment_settings import EnvironmentSettings
 from penstock.table.explain_detail import ExplainDetail
 from penstock.table.expression import Expression

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 def _run(run: Callable[[str, list[str]], None], target: str, arguments: list[str]) -> None:
     if SHARED_VARIABLE in os.environ:
-        from penstock.drivers.spark.session import attach
+        from penstock.drivers.spark.shared_session import attach
 
         attach()
     run(target, arguments)

@@ -31,7 +31,7 @@ _CACHE_ENTRIES_MAX = 10_000
 class BucketAssigner(ABC):
     """Assigns each record to a bucket: a relative path, empty for the base path itself.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors import BucketAssigner
         >>> by_drink = BucketAssigner.by(lambda order: f"drink={order[0]}")
         >>> by_drink.bucket_id(("tea", 2), 0)
@@ -159,7 +159,7 @@ class RollingPolicy:
         rollover_interval_ms: close a file that was begun this long ago; None for no such limit.
         inactivity_interval_ms: close a file to which nothing was written for this long; None for no such limit.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration
         >>> from penstock.datastream.connectors import RollingPolicy
         >>> policy = RollingPolicy.default_rolling_policy(1 << 20, Duration.of_minutes(15), 60_000)
@@ -205,7 +205,7 @@ class RollingPolicy:
 class DefaultRollingPolicy(RollingPolicy):
     """Closes files by size, age and inactivity; see `RollingPolicy.default_rolling_policy`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.file_system import DefaultRollingPolicy, RollingPolicy
         >>> isinstance(RollingPolicy.default_rolling_policy(part_size=1 << 20), DefaultRollingPolicy)
         True
@@ -216,7 +216,7 @@ class DefaultRollingPolicy(RollingPolicy):
 class OnCheckpointRollingPolicy(RollingPolicy):
     """Closes files only at checkpoints; see `RollingPolicy.on_checkpoint_rolling_policy`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.file_system import OnCheckpointRollingPolicy, RollingPolicy
         >>> isinstance(RollingPolicy.on_checkpoint_rolling_policy(), OnCheckpointRollingPolicy)
         True
@@ -227,7 +227,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 class OutputFileConfig:
     """The names of part files: `{prefix}-{subtask}-{counter}-{run}{suffix}`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors import OutputFileConfig
         >>> config = OutputFileConfig.builder().with_part_prefix("words").with_part_suffix(".txt").build()
         >>> config.get_part_prefix(), config.get_part_suffix()

@@ -30,7 +30,7 @@ are therefore removed in two steps: files with `since` >= n when the job begins,
 of its own (`Committer.end_job`).
 
 **Other jobs.** The retained checkpoints of another job may name its files. Only a file that was never closed is in no
-checkpoint. Its stage is `open`, and its process holds a lock on it for as long as it lives (`filesystem.create_held`).
+checkpoint. Its stage is `open`, and its process holds a lock on it for as long as it lives (`create_held`).
 Once the lock is released, any job may remove the file. A closed file is renamed to the stage `closed`. This applies to
 local file systems. Object stores create no file before it is closed; in S3 the hidden file then names an upload, see
 below. In other file systems nothing shows which process has died, so leftover files must be removed manually.
@@ -60,7 +60,21 @@ from fsspec.core import url_to_fs
 
 from penstock.base.durable_files import errors_name, get_protocols
 from penstock.base.errors import FormatError, MissingPathError
-from penstock.connectors.file import filesystem
+from penstock.connectors.file.filesystem import (
+    create_held,
+    is_local,
+    join,
+    list_all,
+    make_durable,
+    read_bytes,
+    remove,
+    remove_empty_directories,
+    remove_empty_directory,
+    remove_unless_held,
+    rename,
+    size_or_none,
+    write_whole,
+)
 from penstock.runtime.connector import SinkWriterContext
 
 STAGING = ".penstock"
@@ -71,7 +85,7 @@ _PINS = re.compile(r"\.pins-(?P<subtask>\d+)-\d+-\d+$")
 
 def staging_directory(base_path: str, job_id: str, operator_id: str) -> str:
     """Return the directory that holds the part files of a job's operator until they are committed."""
-    return filesystem.join(filesystem.join(base_path, STAGING), _digest(job_id, operator_id))
+    return join(join(base_path, STAGING), _digest(job_id, operator_id))
 
 
 def is_open_part(name: str) -> bool:
@@ -115,7 +129,7 @@ class PartNames:
             context.parallelism,
             context.attempt,
             _digest(context.job_id, context.operator_id, context.run),
-            filesystem.is_local(base_path),
+            is_local(base_path),
         )
 
     def final(self, counter: int) -> str:
@@ -132,11 +146,11 @@ class PartNames:
 
     def pins(self, checkpoint_id: int) -> str:
         """Return the path of the pins file of a savepoint."""
-        return filesystem.join(self.staging, f".pins-{self.subtask_index}-{self.attempt}-{checkpoint_id}")
+        return join(self.staging, f".pins-{self.subtask_index}-{self.attempt}-{checkpoint_id}")
 
     def _staged(self, counter: int, stage: str, since: int) -> str:
         name = f".{self.final(counter)}.{stage}.{self.subtask_index}-{self.attempt}-{since}"
-        return filesystem.join(self.staging, name)
+        return join(self.staging, name)
 
     def is_stale(self, name: str, since: int, pinned: set[str], of_forerunner: bool = False) -> bool:
         """Return whether an earlier attempt or job left this staging file and no snapshot can name it.
@@ -195,7 +209,7 @@ def has_uploads(path: str) -> bool:
 def create_part(open_path: str, final_path: str) -> BinaryIO:
     """Start a part file; `close_part` or `discard_part` ends it."""
     if not has_uploads(final_path):
-        return filesystem.create_held(open_path)
+        return create_held(open_path)
     fs, root = url_to_fs(final_path)
     file = fs.open(root, "wb", autocommit=False, block_size=UPLOADED_BYTES)
     fs.transaction.files.remove(file)  # otherwise fsspec would keep it for a transaction commit that never happens
@@ -217,9 +231,9 @@ def close_part(stream: BinaryIO, open_path: str, closed_path: str) -> None:
         fs.pipe_file(root, msgspec.json.encode(pending))
         return
     with errors_name(open_path):
-        filesystem.make_durable(stream)
+        make_durable(stream)
     if closed_path != open_path:
-        filesystem.rename(open_path, closed_path)  # while the lock is held, so that the file does not look abandoned
+        rename(open_path, closed_path)  # while the lock is held, so that the file does not look abandoned
     stream.close()
 
 
@@ -232,13 +246,13 @@ def discard_part(stream: BinaryIO, open_path: str) -> None:
     else:
         with contextlib.suppress(OSError):  # on a full disk the buffered bytes cannot be written
             stream.close()
-        filesystem.remove([open_path])
+        remove([open_path])
 
 
 def hidden_size(path: str) -> int | None:
     """Return the size in bytes of the part file with this hidden path, or None if it does not exist."""
     if not has_uploads(path):
-        return filesystem.size_or_none(path)
+        return size_or_none(path)
     pending = _pending(path)
     return None if pending is None else pending.size_bytes
 
@@ -250,7 +264,7 @@ def show(hidden_path: str, final_path: str) -> None:
         UploadGoneError: if the parts of the upload no longer exist.
     """
     if not has_uploads(hidden_path):
-        filesystem.rename(hidden_path, final_path)
+        rename(hidden_path, final_path)
         return
     pending = _pending(hidden_path)
     if pending is None:
@@ -266,12 +280,12 @@ def show(hidden_path: str, final_path: str) -> None:
         )
     except OSError as error:
         # An earlier attempt may have succeeded and its response been lost.
-        if filesystem.size_or_none(final_path) != pending.size_bytes:
+        if size_or_none(final_path) != pending.size_bytes:
             if not _is_there(fs, pending):
                 raise UploadGoneError(f"S3 has no upload {pending.upload_id} of {final_path}") from error
             raise
     fs.invalidate_cache(fs._parent(root))
-    filesystem.remove([hidden_path])
+    remove([hidden_path])
 
 
 def discard(hidden_paths: Iterable[str]) -> None:
@@ -282,7 +296,7 @@ def discard(hidden_paths: Iterable[str]) -> None:
             fs, _ = url_to_fs(path)
             with contextlib.suppress(FileNotFoundError):  # already completed, or aborted by a bucket rule
                 fs.abort_mpu(pending.bucket, pending.key, pending.upload_id)
-        filesystem.remove([path])
+        remove([path])
 
 
 def _is_there(fs: Any, pending: PendingUpload) -> bool:
@@ -295,7 +309,7 @@ def _is_there(fs: Any, pending: PendingUpload) -> bool:
 
 def _pending(path: str) -> PendingUpload | None:
     try:
-        return msgspec.json.decode(filesystem.read_bytes(path), type=PendingUpload)
+        return msgspec.json.decode(read_bytes(path), type=PendingUpload)
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
@@ -327,7 +341,7 @@ class Staging:
     def pin(self, path: str, hidden_paths: list[str]) -> None:
         """Protect the parts among these files until they are committed, whatever happens to the job."""
         own = [name for hidden in hidden_paths if (name := _name(hidden)) and is_part(name)]
-        filesystem.write_whole(path, "\n".join(own).encode())
+        write_whole(path, "\n".join(own).encode())
 
     def remove_unpinned(self) -> None:
         """Remove all parts that no savepoint names: the job is over and has nothing left to commit."""
@@ -340,36 +354,36 @@ class Staging:
 
     def remove_if_empty(self) -> None:
         """Remove the directory and its parent if they are empty."""
-        filesystem.remove_empty_directory(self._directory)
-        filesystem.remove_empty_directory(self._directory.rpartition("/")[0])
+        remove_empty_directory(self._directory)
+        remove_empty_directory(self._directory.rpartition("/")[0])
 
     def _listed(self) -> list[str]:
-        return [_name(path) for path in filesystem.list_all(self._directory)]
+        return [_name(path) for path in list_all(self._directory)]
 
     def _pins(self, listed: list[str]) -> dict[str, set[str]]:
         """Return the part names in each file of pins."""
         pins = {}
         for name in filter(is_pins, listed):
             try:
-                pins[name] = set(filesystem.read_bytes(filesystem.join(self._directory, name)).decode().split("\n"))
+                pins[name] = set(read_bytes(join(self._directory, name)).decode().split("\n"))
             except FileNotFoundError:
                 continue  # another subtask has just removed it as no longer needed
         return pins
 
     def _remove(self, names: list[str]) -> None:
         hidden = [name for name in names if is_part(name)]
-        discard(filesystem.join(self._directory, name) for name in hidden)
-        filesystem.remove(filesystem.join(self._directory, name) for name in names if name not in hidden)
+        discard(join(self._directory, name) for name in hidden)
+        remove(join(self._directory, name) for name in names if name not in hidden)
 
 
 def remove_what_died(base_path: str) -> None:
     """Remove part files, of any job, whose processes ended before closing them; see the module docstring."""
-    if filesystem.is_local(base_path):
-        directory = filesystem.join(base_path, STAGING)
-        for path in filesystem.list_all(directory):
+    if is_local(base_path):
+        directory = join(base_path, STAGING)
+        for path in list_all(directory):
             if is_open_part(_name(path)):
-                filesystem.remove_unless_held(path)
-        filesystem.remove_empty_directories(directory)
+                remove_unless_held(path)
+        remove_empty_directories(directory)
 
 
 def _name(path: str) -> str:

@@ -22,7 +22,8 @@ from penstock.codecs.column_data import ColumnData
 from penstock.codecs.serialization import BulkWriterFactory, Encoder, SerializationSchema
 from penstock.connectors.file import part_files
 from penstock.connectors.file.buckets import BucketAssigner, OutputFileConfig, RollingPolicy, check_bucket_id
-from penstock.connectors.file.committer import FAIL, IGNORE, FileCommitLog, FileCommittable, FileCommitter
+from penstock.connectors.file.commit_log import FileCommitLog
+from penstock.connectors.file.committer import FAIL, IGNORE, FileCommittable, FileCommitter
 from penstock.connectors.file.filesystem import absolute_path, join, sync_names
 from penstock.formats.file_format import BatchWriter
 from penstock.runtime.connector import CommitLog, Committer, RecordError, Sink, SinkWriter, SinkWriterContext, call_each
@@ -317,7 +318,7 @@ class FileSink(Sink[T]):
     A killed job may leave hidden files. Its next attempt removes files that no checkpoint or savepoint names. Any other
     job with a sink at this path removes files that were never closed.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.common import Encoder
         >>> from penstock.datastream import StreamExecutionEnvironment

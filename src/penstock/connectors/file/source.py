@@ -26,7 +26,7 @@ class FileSource(connector.Source[T, FileSplit]):
     Files must not change once they exist: a monitoring source finds new files, not new lines. Write a file under a
     hidden name and then rename it, as `FileSink` does.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -96,7 +96,7 @@ class FileSource(connector.Source[T, FileSplit]):
 class FileSourceBuilder(Generic[T]):
     """Collects the settings of a `FileSource`.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration
         >>> from penstock.datastream.connectors import FileSource, StreamFormat
         >>> builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "words")

@@ -15,8 +15,23 @@ from typing import Any, Final, Protocol, TypeVar
 from penstock.base.errors import ConfigurationError, OperationError, PenstockError, WrongTypeError
 from penstock.codecs.column_data import ColumnData
 from penstock.connectors.base import DeliveryGuarantee
-from penstock.connectors.kafka import producer
 from penstock.connectors.kafka.client import TIMEOUT, producer_settings, require_library, require_protocol
+from penstock.connectors.kafka.producer import (
+    FAIL,
+    FENCED_TIMEOUT_MS,
+    IGNORE,
+    ONGOING,
+    Brokers,
+    KafkaCommittable,
+    KafkaCommitter,
+    NumberPool,
+    ProducerKey,
+    TransactionEndedError,
+    TransactionNames,
+    TransactionState,
+    WriterState,
+    end_former,
+)
 from penstock.connectors.kafka.records import KafkaRecordSerializationSchema, Messages
 from penstock.runtime.connector import Committer, RecordError, Sink, SinkWriter, SinkWriterContext
 
@@ -147,7 +162,7 @@ class PrefixTakenError(PenstockError, RuntimeError):
     suppresses_restart = True
 
 
-class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
+class TransactionalWriter(SinkWriter[Any, KafkaCommittable]):
     """Sends the records between two barriers in one transaction.
 
     Args:
@@ -163,10 +178,10 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
         self,
         context: SinkWriterContext,
         schema: KafkaRecordSerializationSchema[Any],
-        names: producer.TransactionNames,
-        brokers: producer.Brokers,
+        names: TransactionNames,
+        brokers: Brokers,
         open_transaction: Callable[[str], Transaction],
-        restored: Sequence[producer.WriterState] = (),
+        restored: Sequence[WriterState] = (),
     ) -> None:
         self._maker = MessageMaker(context, schema)
         self._names = names.continuing(state.job for state in restored)
@@ -174,7 +189,7 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
         self._open_transaction = open_transaction
         self._kept = frozenset(key for state in restored for key in state.prepared)
         self._since = context.restored_checkpoint_id or 0
-        self._pool = producer.NumberPool()
+        self._pool = NumberPool()
         self._looks = 0
         #: its id is taken over ahead of time, so that a barrier does not wait for that
         self._spare: tuple[int, Transaction] | None = None
@@ -198,7 +213,7 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
             _, transaction = self._open or self._begin()
             messages = self._maker.make(records, timestamps, transaction)
             transaction.send(messages)
-        except (RecordError, producer.TransactionEndedError):
+        except (RecordError, TransactionEndedError):
             raise
         except OperationError as error:
             self._maker.on_failure()
@@ -211,7 +226,7 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
         entry = self._open = self._take_spare()
         try:
             entry[1].begin()
-        except producer.TransactionEndedError as error:
+        except TransactionEndedError as error:
             raise self._explained(error) from error
         return entry
 
@@ -225,7 +240,7 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
 
     def _end_former(self) -> None:
         self._looks += 1
-        fenced = producer.end_former(self._brokers, self._names, self._kept)
+        fenced = end_former(self._brokers, self._names, self._kept)
         if fenced:
             _log.info("fenced the transactional ids of earlier runs: %s", ", ".join(fenced))
 
@@ -241,7 +256,7 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
                 self._maker.on_failure()
                 raise self._explained(error) from error
 
-    def prepare_commit(self) -> list[producer.KafkaCommittable]:
+    def prepare_commit(self) -> list[KafkaCommittable]:
         """Leave the transaction open, and return the committable that ends it."""
         entry = self._open
         transactional_ids = (
@@ -262,21 +277,19 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
             self._spare = self._make()
         return [committable]
 
-    def _committable(
-        self, transactional_id: str, states: dict[str, producer.TransactionState]
-    ) -> producer.KafkaCommittable:
+    def _committable(self, transactional_id: str, states: dict[str, TransactionState]) -> KafkaCommittable:
         state = states.get(transactional_id)
-        if state is None or state.state != producer.ONGOING:
+        if state is None or state.state != ONGOING:
             raise self._ended(transactional_id, state)
         topic, partition = state.partitions[0]
-        key = producer.ProducerKey(transactional_id, state.producer_id, state.producer_epoch)
+        key = ProducerKey(transactional_id, state.producer_id, state.producer_epoch)
         offset = self._brokers.end_offset(topic, partition)
-        return producer.KafkaCommittable(key, topic, partition, offset, self._records, self._since)
+        return KafkaCommittable(key, topic, partition, offset, self._records, self._since)
 
-    def snapshot_state(self, checkpoint_id: int) -> list[producer.WriterState]:
+    def snapshot_state(self, checkpoint_id: int) -> list[WriterState]:
         """Return the state of this writer; a restored writer gets the states of all."""
         self._since = checkpoint_id
-        return [producer.WriterState(self._names.job, self._pool.unseen)]
+        return [WriterState(self._names.job, self._pool.unseen)]
 
     def close(self) -> None:
         """Abort the transaction if it was not prepared."""
@@ -294,15 +307,13 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
             return error
         transactional_id = self._names.format_transactional_id(self._open[0])
         state = self._brokers.describe([transactional_id]).get(transactional_id)
-        return (
-            error if state is None or state.state == producer.ONGOING else self._ended(transactional_id, state, error)
-        )
+        return error if state is None or state.state == ONGOING else self._ended(transactional_id, state, error)
 
     def _ended(
-        self, transactional_id: str, state: producer.TransactionState | None, cause: PenstockError | None = None
+        self, transactional_id: str, state: TransactionState | None, cause: PenstockError | None = None
     ) -> PenstockError:
         """Return the error for a transaction that is not open any more. Its records will be written again."""
-        if state is not None and state.timeout_ms == producer.FENCED_TIMEOUT_MS:
+        if state is not None and state.timeout_ms == FENCED_TIMEOUT_MS:
             return PrefixTakenError(
                 f"the transactional id {transactional_id} of a Kafka sink was taken over by a later run: another job "
                 f"with the transactional id prefix {self._names.prefix!r} has begun. Give each job a prefix of its own "
@@ -311,7 +322,7 @@ class TransactionalWriter(SinkWriter[Any, producer.KafkaCommittable]):
         if cause is not None and state is not None and state.state == "Empty":
             return cause
         status = "is unknown to the broker" if state is None else f"is {state.state} at the broker"
-        return producer.TransactionEndedError(
+        return TransactionEndedError(
             f"the transaction {transactional_id} of a Kafka sink {status}, and so cannot be prepared: it was open for "
             "longer than transaction.timeout.ms, or could not be written. Its records are written again when the "
             "job restarts. Set transaction.timeout.ms above the time between checkpoints, stops included"
@@ -332,7 +343,7 @@ class KafkaSink(Sink[T]):
     soon as the checkpoint that covers it completes. With AT_LEAST_ONCE they see records at once, and some of them again
     after a failure. With NONE a checkpoint does not wait for Kafka, and a failure may lose records.
 
-    Example:
+    Examples:
         >>> from penstock.common import SimpleStringSchema
         >>> from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
         >>> messages = KafkaRecordSerializationSchema.builder().set_topic("orders")
@@ -350,7 +361,7 @@ class KafkaSink(Sink[T]):
         guarantee: DeliveryGuarantee,
         schema: KafkaRecordSerializationSchema[T],
         prefix: str | None,
-        unknown: str = producer.FAIL,
+        unknown: str = FAIL,
     ) -> None:
         self._settings = settings
         self._guarantee = guarantee
@@ -377,16 +388,14 @@ class KafkaSink(Sink[T]):
         if not self.shows_on_commit:
             waits = self._guarantee is DeliveryGuarantee.AT_LEAST_ONCE
             return KafkaWriter(context, self._schema, self._messenger(), waits)
-        names = producer.TransactionNames.of(context, str(self._prefix))
+        names = TransactionNames.of(context, str(self._prefix))
         return TransactionalWriter(context, self._schema, names, self._brokers(), self._transaction, state)
 
     def create_committer(self, context: SinkWriterContext) -> Committer[Any] | None:
         """Return a committer that ends transactions; None unless the guarantee is EXACTLY_ONCE."""
         if not self.shows_on_commit:
             return None
-        return producer.KafkaCommitter(
-            self._brokers(), producer.TransactionNames.of(context, str(self._prefix)), self._unknown
-        )
+        return KafkaCommitter(self._brokers(), TransactionNames.of(context, str(self._prefix)), self._unknown)
 
     # --- the client libraries, which are not needed to build a program ------------------------------------------------
 
@@ -402,7 +411,7 @@ class KafkaSink(Sink[T]):
 
         return TransactionProducer(self._settings, transactional_id)
 
-    def _brokers(self) -> producer.Brokers:
+    def _brokers(self) -> Brokers:
         require_protocol()
         from penstock.connectors.kafka.cluster import KafkaCluster
 
@@ -412,7 +421,7 @@ class KafkaSink(Sink[T]):
 class KafkaSinkBuilder:
     """Builder for `KafkaSink`; brokers and a serializer are required.
 
-    Example:
+    Examples:
         >>> from penstock.common import SimpleStringSchema
         >>> from penstock.datastream.connectors.kafka import (
         ...     DeliveryGuarantee, KafkaRecordSerializationSchema, KafkaSink
@@ -430,7 +439,7 @@ class KafkaSinkBuilder:
         self._guarantee = DeliveryGuarantee.AT_LEAST_ONCE
         self._schema: KafkaRecordSerializationSchema[Any] | None = None
         self._prefix: str | None = None
-        self._unknown = producer.FAIL
+        self._unknown = FAIL
 
     def build(self) -> KafkaSink[Any]:
         """Build the sink.
@@ -451,8 +460,8 @@ class KafkaSinkBuilder:
         settings = producer_settings(self._properties)
         if is_exact:
             settings.setdefault(TIMEOUT, TIMEOUT_MS)
-            if str(settings[TIMEOUT]) == str(producer.FENCED_TIMEOUT_MS):  # reserved for fenced ids
-                settings[TIMEOUT] = producer.FENCED_TIMEOUT_MS + 1
+            if str(settings[TIMEOUT]) == str(FENCED_TIMEOUT_MS):  # reserved for fenced ids
+                settings[TIMEOUT] = FENCED_TIMEOUT_MS + 1
         return KafkaSink(settings, self._guarantee, self._schema, self._prefix, self._unknown)
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
@@ -498,9 +507,7 @@ class KafkaSinkBuilder:
         Raises:
             ConfigurationError: if it is neither.
         """
-        if unknown not in (producer.FAIL, producer.IGNORE):
-            raise ConfigurationError(
-                f"with_unknown_transactions takes {producer.FAIL!r} or {producer.IGNORE!r}, not {unknown!r}"
-            )
+        if unknown not in (FAIL, IGNORE):
+            raise ConfigurationError(f"with_unknown_transactions takes {FAIL!r} or {IGNORE!r}, not {unknown!r}")
         self._unknown = unknown
         return self

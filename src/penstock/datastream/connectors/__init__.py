@@ -1,5 +1,6 @@
 """Sources and sinks under PyFlink's names."""
 
+from penstock.connectors.generator import NumberSequenceSource
 from penstock.datastream.connectors.base import DeliveryGuarantee, Sink, Source
 from penstock.datastream.connectors.file_system import (
     BucketAssigner,
@@ -12,7 +13,6 @@ from penstock.datastream.connectors.file_system import (
 )
 from penstock.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from penstock.datastream.connectors.kafka import KafkaSource
-from penstock.datastream.connectors.number_seq import NumberSequenceSource
 
 __all__ = [
     "BucketAssigner",

@@ -19,7 +19,20 @@ from typing import Final
 import msgspec
 
 from penstock.base.errors import CheckpointError, MissingPathError
-from penstock.storage import leadership
+from penstock.storage.leadership import (
+    FOUND_PREFIX,
+    MARK_PREFIX,
+    MARKS_DIRECTORY,
+    MASTER_PREFIX,
+    Found,
+    Left,
+    LeftByJobs,
+    checkpoint_counts,
+    decode_found,
+    decode_mark,
+    mark_counts,
+    of_name,
+)
 from penstock.storage.metadata import (
     REVOKED,
     CheckpointMetadata,
@@ -382,9 +395,7 @@ class Disk(PageCache):
         try:
             metadata = self.load_savepoint(directory)
             job_id, number = metadata.job_id, metadata.checkpoint_id
-            if not metadata.is_savepoint and not leadership.checkpoint_counts(
-                self.found, job_id, number, metadata.job_master
-            ):
+            if not metadata.is_savepoint and not checkpoint_counts(self.found, job_id, number, metadata.job_master):
                 return []  # its job master was deposed, and others may have deleted its files
             for file in metadata.state_files():
                 # The copy of a savepoint needs the savepoint's files only until its job has ended.
@@ -408,13 +419,13 @@ class Disk(PageCache):
     @property
     def leader(self) -> int:
         """The number of the leading job master."""
-        return max((*self.numbered(leadership.MASTER_PREFIX), *self.numbered(leadership.FOUND_PREFIX)), default=0)
+        return max((*self.numbered(MASTER_PREFIX), *self.numbered(FOUND_PREFIX)), default=0)
 
     @property
-    def found(self) -> leadership.Found | None:
+    def found(self) -> Found | None:
         """The findings of the last job master that took over."""
-        records = self.numbered(leadership.FOUND_PREFIX)
-        return leadership.decode_found(records[max(records)], LEADERS) if records else None
+        records = self.numbered(FOUND_PREFIX)
+        return decode_found(records[max(records)], LEADERS) if records else None
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -434,7 +445,7 @@ class Disk(PageCache):
         metadata = decode_metadata(data, where).with_files(located)
         return msgspec.structs.replace(metadata, external_path=directory)
 
-    def read_retained(self, job_name: str) -> leadership.LeftByJobs:
+    def read_retained(self, job_name: str) -> LeftByJobs:
         """Return the checkpoints and marks left by jobs of a name, as far as they count."""
         checkpoints, before = [], self.found
         for path in sorted(self.files):
@@ -445,21 +456,15 @@ class Disk(PageCache):
                 try:
                     metadata = self.load_savepoint(directory)
                 except CheckpointError as error:
-                    checkpoints.append(leadership.Left(directory, job_id, number, None, str(error)))
+                    checkpoints.append(Left(directory, job_id, number, None, str(error)))
                     continue
-                if leadership.checkpoint_counts(before, job_id, number, metadata.job_master):
-                    checkpoints.append(leadership.Left(directory, job_id, number, metadata))
-        encoded_marks = [self.files[path] for path in self.below(leadership.MARKS_DIRECTORY) if not path.endswith(PART)]
-        encoded_marks += self.numbered(leadership.MARK_PREFIX).values()
-        of_jobs = [
-            mark
-            for data in encoded_marks
-            if (mark := leadership.decode_mark(data, leadership.MARKS_DIRECTORY)).job_name == job_name
-        ]
-        counting = [
-            mark for mark in of_jobs if leadership.mark_counts(before, mark.job_id, mark.status, mark.job_master)
-        ]
-        return leadership.LeftByJobs(leadership.of_name(job_name, checkpoints), tuple(counting))
+                if checkpoint_counts(before, job_id, number, metadata.job_master):
+                    checkpoints.append(Left(directory, job_id, number, metadata))
+        encoded_marks = [self.files[path] for path in self.below(MARKS_DIRECTORY) if not path.endswith(PART)]
+        encoded_marks += self.numbered(MARK_PREFIX).values()
+        of_jobs = [mark for data in encoded_marks if (mark := decode_mark(data, MARKS_DIRECTORY)).job_name == job_name]
+        counting = [mark for mark in of_jobs if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
+        return LeftByJobs(of_name(job_name, checkpoints), tuple(counting))
 
     def find_flaws(self, directory: str) -> list[str]:
         """Return the flaws of a visible savepoint: it has to be complete and self-contained (H1)."""

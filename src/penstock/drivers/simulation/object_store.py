@@ -26,7 +26,18 @@ from penstock.base.errors import CheckpointError
 from penstock.drivers.simulation.checkpoint_store import MemoryStore
 from penstock.drivers.simulation.disk import LEADERS, METADATA, ROOT, Disk, Node, get_directory
 from penstock.drivers.simulation.faults import Faults
-from penstock.storage import leadership
+from penstock.storage.leadership import (
+    DeposedError,
+    JobMark,
+    KeyedLeaders,
+    LeftByJobs,
+    Newest,
+    ids_to_note,
+    mark_counts,
+    metadata_to_delete,
+    of_name,
+    read_left,
+)
 from penstock.storage.metadata import (
     METADATA_NAME,
     REVOKED,
@@ -150,7 +161,7 @@ class ObjectStore(MemoryStore):
     def __init__(self, disk: ObjectDisk, job_id: str, inline_bytes_max: int, faults: Faults) -> None:
         super().__init__(disk, job_id, inline_bytes_max, faults)
         self._objects = disk
-        self._leaders = leadership.KeyedLeaders(DiskObjects(disk), LEADERS, NAME)
+        self._leaders = KeyedLeaders(DiskObjects(disk), LEADERS, NAME)
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -208,13 +219,13 @@ class ObjectStore(MemoryStore):
     def found_below(self, directory: str) -> list[str]:
         return self._objects.listed_below(directory)
 
-    def delete_jobs(self, job_ids: Iterable[str], left: leadership.LeftByJobs | None = None) -> None:
+    def delete_jobs(self, job_ids: Iterable[str], left: LeftByJobs | None = None) -> None:
         def find() -> list[str]:
             paths: dict[str, None] = {}
             for job_id in job_ids:
                 listed = self.found_below(job_id)
                 known_ids = set[int]() if left is None else left.list_checkpoint_ids(job_id)
-                paths |= dict.fromkeys([*leadership.metadata_to_delete(job_id, listed, known_ids), *listed])
+                paths |= dict.fromkeys([*metadata_to_delete(job_id, listed, known_ids), *listed])
             return sorted(paths, key=lambda path: not path.endswith(f"/{METADATA}"))
 
         self._delete_all(find)
@@ -239,7 +250,7 @@ class ObjectStore(MemoryStore):
     def is_deposed(self, number: int) -> bool:
         try:
             self._leaders.check(number)
-        except leadership.DeposedError:
+        except DeposedError:
             return True
         return False
 
@@ -254,17 +265,15 @@ class ObjectStore(MemoryStore):
     def has_left(self, job_id: str) -> bool:
         return bool(self._objects.listed_below(job_id))
 
-    def put_found(self, left: leadership.LeftByJobs) -> None:
+    def put_found(self, left: LeftByJobs) -> None:
         self._leaders.note(left.found())
 
     def note_newest(self, number: int, known_ids: Iterable[int], checkpoint_id: int) -> None:
-        self._leaders.note_newest(
-            number, leadership.Newest(self.job_id, leadership.ids_to_note(known_ids, checkpoint_id))
-        )
+        self._leaders.note_newest(number, Newest(self.job_id, ids_to_note(known_ids, checkpoint_id)))
 
     # --- what has become of jobs -------------------------------------------------------------------------------------
 
-    def put_mark(self, mark: leadership.JobMark) -> None:
+    def put_mark(self, mark: JobMark) -> None:
         for _ in self._leaders.put_mark(mark):
             pass
 
@@ -272,19 +281,17 @@ class ObjectStore(MemoryStore):
         self._objects.ask()
         return super().load(path)
 
-    def read_retained(self, job_name: str) -> leadership.LeftByJobs:
+    def read_retained(self, job_name: str) -> LeftByJobs:
         if self._faults.storage_fault(("load-refused",)):
             raise OSError("planned: the read failed")
         before = self._leaders.found()
         candidates = {*self._listed_checkpoints(), *self._leaders.known_checkpoints(before)}
-        checkpoints = leadership.read_left(
-            candidates, before, lambda job_id, number: f"{job_id}/chk-{number}", self._load_found
-        )
+        checkpoints = read_left(candidates, before, lambda job_id, number: f"{job_id}/chk-{number}", self._load_found)
         marks, damaged = self._leaders.marks()
-        counting = [mark for mark in marks if leadership.mark_counts(before, mark.job_id, mark.status, mark.job_master)]
+        counting = [mark for mark in marks if mark_counts(before, mark.job_id, mark.status, mark.job_master)]
         for left in checkpoints:
             self.sync_found(left.directory)
-        return leadership.LeftByJobs(leadership.of_name(job_name, checkpoints), tuple(counting), damaged=tuple(damaged))
+        return LeftByJobs(of_name(job_name, checkpoints), tuple(counting), damaged=tuple(damaged))
 
     def _listed_checkpoints(self) -> Iterator[tuple[str, int]]:
         self._objects.ask()

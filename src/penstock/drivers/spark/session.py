@@ -15,7 +15,7 @@ independent of the machine's cores, because a worker that waits for data does no
 `SharedSpark` is the Spark of a session: one JVM and one SparkContext, which the processes of its programs share. The
 session's process starts them. A program's process connects to the JVM through PySpark's gateway, whose port and secret
 are in its environment, and wraps the existing context and session in Python's `SparkContext` and `SparkSession`
-(`attach`). This limits how programs affect each other:
+(`shared_session.attach`). This limits how programs affect each other:
 
 - A program has a `SparkSession` of its own (`newSession`), with its own views and SQL settings.
 - `stop` of either ends nothing, and Ctrl-C cancels only the program's own Spark jobs.
@@ -41,19 +41,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
-
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.base.configuration import Configuration
 from penstock.base.errors import ConfigurationError, OperationError, PenstockError
 from penstock.base.options import PYTHON_EXECUTABLE
 from penstock.base.secrets import shown_value
 from penstock.drivers.logs import log_to_stderr_by_default
-from penstock.drivers.spark.handle import PROGRAM_VARIABLE, SHARED_VARIABLE, SparkHandle, short_reason
+from penstock.drivers.spark.handle import SHARED_VARIABLE, SparkHandle, short_reason
 from penstock.drivers.spark.python_workers import warm_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN = 17
 SPARK = "Spark"
@@ -572,40 +571,3 @@ class SharedSpark:
     def stop(self) -> None:
         """Stop Spark."""
         stop_spark()
-
-
-class _SharedContext(SparkContext):
-    """A context that a program cannot stop."""
-
-    def stop(self) -> None:
-        """Stop nothing: others use the context."""
-        _log.info("the program's stop() leaves the session's Spark as it is")
-
-
-class _SharedSession(SparkSession):
-    """A session that a program cannot stop."""
-
-    def stop(self) -> None:
-        """Stop nothing: others use the context."""
-        self.sparkContext.stop()
-
-
-def attach() -> SparkSession:
-    """Make the session's Spark that of this process: `SparkSession.builder.getOrCreate()` returns it from now on."""
-    with interrupt_handler_kept():  # PySpark's handler would cancel the Spark jobs of all programs
-        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
-        jvm = gateway.jvm
-        java_context = jvm.JavaSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())
-        context = _SharedContext(gateway=gateway, jsc=java_context, conf=SparkConf(_jconf=java_context.getConf()))
-    if program := os.environ.get(PROGRAM_VARIABLE):
-        context.environment[PROGRAM_VARIABLE] = program
-    kind = _session_class(jvm)
-    theirs = kind.getDefaultSession().get()
-    session = _SharedSession(context, theirs.newSession())
-    kind.setDefaultSession(theirs)
-    return session
-
-
-def _session_class(jvm: Any) -> Any:
-    find = getattr(SparkSession, "_get_j_spark_session_class", None)
-    return jvm.SparkSession if find is None else find(jvm)

@@ -24,8 +24,18 @@ from penstock.base.job import JobStatus
 from penstock.base.options import RECOVERY_FROM_LATEST, RECOVERY_PATH
 from penstock.base.secrets import hide
 from penstock.runtime.batch.exchange import JobFigures
-from penstock.runtime.checkpoint import savepoints
 from penstock.runtime.checkpoint.restore import check_fit, to_initial_metadata
+from penstock.runtime.checkpoint.savepoints import (
+    Choice,
+    Forerunners,
+    choose_latest,
+    fallen_back,
+    finished_before,
+    forerunners,
+    must_not_fall_back,
+    refusal_of_latest,
+    refusal_to_fall_back,
+)
 from penstock.runtime.checkpoint.statistics import CheckpointSettings
 from penstock.runtime.graph import JOB_MOVES, JobGraph
 from penstock.runtime.job.events import unwritten_side_outputs
@@ -174,7 +184,7 @@ class Latest(NamedTuple):
     """The checkpoint that a job continues from, if any, and the jobs that it continues."""
 
     metadata: CheckpointMetadata | None
-    forerunners: savepoints.Forerunners
+    forerunners: Forerunners
 
 
 def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configuration) -> steps.Steps[Latest]:
@@ -190,20 +200,20 @@ def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configura
         left: LeftByJobs = yield steps.TakeOver(name)
         if left.damaged:
             raise CheckpointError(left.damaged[0])
-        choice = savepoints.choose_latest(left)
-        before = savepoints.forerunners(left, choice, CheckpointSettings.of(configuration).retain_on_cancel, job_id)
+        choice = choose_latest(left)
+        before = forerunners(left, choice, CheckpointSettings.of(configuration).retain_on_cancel, job_id)
         for line in choice.damaged:
             yield steps.Log(line)
-        if choice.damaged and savepoints.must_not_fall_back(job_graph, configuration):
-            raise JobExecutionError(name, savepoints.refusal_of_latest(choice))
+        if choice.damaged and must_not_fall_back(job_graph, configuration):
+            raise JobExecutionError(name, refusal_of_latest(choice))
         if choice.end is not None:
-            raise HasEnded(f"{option}: {savepoints.finished_before(choice.end)}")
+            raise HasEnded(f"{option}: {finished_before(choice.end)}")
         if choice.is_empty:
             yield steps.Log(f"{option}: no job named {name!r} has left a checkpoint")
             return Latest(None, before)
         metadata, skipped = yield from _newest_whole(choice, job_graph, configuration)
         if skipped:
-            yield steps.Log(savepoints.fallen_back(skipped, str(metadata.external_path)))
+            yield steps.Log(fallen_back(skipped, str(metadata.external_path)))
     except (CheckpointError, OSError) as error:
         raise JobExecutionError(name, f"{option}: cannot read what jobs of this name have left: {error}") from error
     fitting = yield from _fitting(metadata, option, job_graph, configuration)
@@ -211,7 +221,7 @@ def begin_from_latest(job_graph: JobGraph, job_id: str, configuration: Configura
 
 
 def _newest_whole(
-    choice: savepoints.Choice, job_graph: JobGraph, configuration: Configuration
+    choice: Choice, job_graph: JobGraph, configuration: Configuration
 ) -> steps.Steps[tuple[CheckpointMetadata, list[str]]]:
     """Return the newest readable checkpoint, and the paths of the newer ones, which are skipped."""
     skipped = list(choice.skipped)
@@ -228,9 +238,9 @@ def _newest_whole(
             skipped.append(str(metadata.external_path))
             if not candidates:
                 raise
-            if savepoints.must_not_fall_back(job_graph, configuration):
+            if must_not_fall_back(job_graph, configuration):
                 before = str(candidates[0].external_path)
-                raise JobExecutionError(job_graph.name, savepoints.refusal_to_fall_back(damage, before)) from error
+                raise JobExecutionError(job_graph.name, refusal_to_fall_back(damage, before)) from error
         else:
             return metadata, skipped
 
