@@ -173,7 +173,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", public_names())
 def test_a_public_class_has_an_example_that_runs(name: str) -> None:
     examples = examples_of(named(name))
-    assert examples, f"the docstring of {name} has no section `Example:`"
+    assert examples, f"the docstring of {name} has no section `Examples:`"
     wrong = run(examples, name)
     assert not wrong, wrong
 
@@ -182,7 +182,7 @@ def test_a_public_class_has_an_example_that_runs(name: str) -> None:
 def test_a_method_has_an_example_that_goes_on_from_that_of_its_class(name: str) -> None:
     owner = named(name.rpartition(".")[0])
     examples = examples_of(named(name))
-    assert examples, f"the docstring of {name} has no section `Example:`"
+    assert examples, f"the docstring of {name} has no section `Examples:`"
     wrong = run([*(examples_of(owner) if inspect.isclass(owner) else []), *examples], name)
     assert not wrong, wrong
 

@@ -43,7 +43,7 @@ R = TypeVar("R")
 class Accumulator(ABC, Generic[V, R]):
     """Collects values and merges with others of its class; must be picklable.
 
-    Example:
+    Examples:
         >>> from penstock.common.accumulators import Accumulator
         >>> class Longest(Accumulator):
         ...     def __init__(self):
@@ -106,7 +106,7 @@ class _Sum(Accumulator[V, V]):
 class IntCounter(_Sum[int]):
     """A sum of integers.
 
-    Example:
+    Examples:
         >>> from penstock.common.accumulators import IntCounter
         >>> counter = IntCounter()
         >>> counter.add(2)
@@ -118,7 +118,7 @@ class IntCounter(_Sum[int]):
 class LongCounter(IntCounter):
     """A sum of integers, like `IntCounter`: integers have a single size here.
 
-    Example:
+    Examples:
         >>> from penstock.common.accumulators import LongCounter
         >>> counter = LongCounter()
         >>> counter.add(1 << 40)
@@ -130,7 +130,7 @@ class LongCounter(IntCounter):
 class DoubleCounter(_Sum[float]):
     """A sum of floating-point numbers.
 
-    Example:
+    Examples:
         >>> from penstock.common.accumulators import DoubleCounter
         >>> counter = DoubleCounter()
         >>> counter.add(0.5)
@@ -146,7 +146,7 @@ class ListAccumulator(Accumulator[Any, list[Any]]):
 
     The values travel to the client, so keep them few.
 
-    Example:
+    Examples:
         >>> from penstock.common.accumulators import ListAccumulator
         >>> words = ListAccumulator()
         >>> words.add("tea")
@@ -177,7 +177,7 @@ class ListAccumulator(Accumulator[Any, list[Any]]):
 class Histogram(Accumulator[int, dict[int, int]]):
     """Counts the occurrences of each integer.
 
-    Example:
+    Examples:
         >>> from penstock.common.accumulators import Histogram
         >>> lengths = Histogram()
         >>> for word in ("tea", "milk", "rum"):
@@ -211,7 +211,7 @@ class Aggregator(ABC, Generic[V]):
 
     The copies' results are themselves aggregated like values: for a sum, the sum of the sums.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import Aggregator
         >>> class Longest(Aggregator):
         ...     def __init__(self):
@@ -244,7 +244,7 @@ class Aggregator(ABC, Generic[V]):
 class ConvergenceCriterion(ABC, Generic[V]):
     """Decides whether an iteration ends before its maximum number of supersteps. Runs in the user's program.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import ConvergenceCriterion
         >>> class Small(ConvergenceCriterion):
         ...     def is_converged(self, iteration, value):
@@ -284,7 +284,7 @@ class _Folding(Aggregator[V]):
 class LongSumAggregator(_Folding[int]):
     """The sum of integers; 0 without any.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import LongSumAggregator
         >>> aggregator = LongSumAggregator()
         >>> for number in (2, 3):
@@ -301,7 +301,7 @@ class LongSumAggregator(_Folding[int]):
 class DoubleSumAggregator(_Folding[float]):
     """The sum of floating-point numbers; 0.0 without any.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import DoubleSumAggregator
         >>> aggregator = DoubleSumAggregator()
         >>> for number in (0.5, 1.5):
@@ -320,7 +320,7 @@ class DoubleSumAggregator(_Folding[float]):
 class LongMinAggregator(_Folding[int]):
     """The minimum of integers; 2**63 - 1 without any.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import LongMinAggregator
         >>> aggregator = LongMinAggregator()
         >>> for number in (2, 3):
@@ -340,7 +340,7 @@ class LongMinAggregator(_Folding[int]):
 class LongMaxAggregator(_Folding[int]):
     """The maximum of integers; -2**63 without any.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import LongMaxAggregator
         >>> aggregator = LongMaxAggregator()
         >>> for number in (2, 3):
@@ -360,7 +360,7 @@ class LongMaxAggregator(_Folding[int]):
 class DoubleMinAggregator(_Folding[float]):
     """The minimum of floating-point numbers; infinity without any.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import DoubleMinAggregator
         >>> aggregator = DoubleMinAggregator()
         >>> for number in (0.5, 1.5):
@@ -380,7 +380,7 @@ class DoubleMinAggregator(_Folding[float]):
 class DoubleMaxAggregator(_Folding[float]):
     """The maximum of floating-point numbers; minus infinity without any.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import DoubleMaxAggregator
         >>> aggregator = DoubleMaxAggregator()
         >>> for number in (0.5, 1.5):
@@ -400,7 +400,7 @@ class DoubleMaxAggregator(_Folding[float]):
 class LongZeroConvergence(ConvergenceCriterion[int]):
     """Ends the iteration when the aggregate, such as a count of changes, is 0.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import LongSumAggregator, LongZeroConvergence
         >>> from penstock.datastream import MapFunction, StreamExecutionEnvironment
         >>> class Halved(MapFunction):
@@ -426,7 +426,7 @@ class LongZeroConvergence(ConvergenceCriterion[int]):
 class DoubleZeroConvergence(ConvergenceCriterion[float]):
     """Ends the iteration when the aggregate is 0.0.
 
-    Example:
+    Examples:
         >>> from penstock.common.aggregators import DoubleZeroConvergence
         >>> DoubleZeroConvergence().is_converged(iteration=1, value=0.0)
         True

@@ -290,7 +290,7 @@ class _Definition(Generic[T]):
 class ConfigOption(Generic[T]):
     """A key with its value type and default; immutable. Read it with `Configuration.read`.
 
-    Example:
+    Examples:
         >>> from penstock.common import ConfigOptions, Configuration
         >>> retries = ConfigOptions.key("shop.retries").int_type().default_value(3)
         >>> Configuration().read(retries), Configuration.from_dict({"shop.retries": "5"}).read(retries)
@@ -366,7 +366,7 @@ class ConfigOption(Generic[T]):
 class ConfigOptions:
     """Builds `ConfigOption`s: `ConfigOptions.key("k").int_type().default_value(5)`.
 
-    Example:
+    Examples:
         >>> from penstock.common import ConfigOptions
         >>> pause = ConfigOptions.key("shop.pause").duration_type().no_default_value()
         >>> pause.convert("2 s")

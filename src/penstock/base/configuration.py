@@ -32,7 +32,7 @@ class Configuration:
     Raises:
         ConfigurationError: from every getter, if a value cannot be converted; names the key and value.
 
-    Example:
+    Examples:
         >>> from penstock.base.options import PARALLELISM
         >>> from penstock.common import Configuration
         >>> configuration = Configuration.from_dict({"parallelism.default": "4"})
@@ -52,7 +52,7 @@ class Configuration:
         Raises:
             TypeError: if a key is not a string or a value is None.
 
-        Example:
+        Examples:
             >>> Configuration.from_dict({"execution.target": "local"}).to_dict()
             {'execution.target': 'local'}
         """
@@ -88,7 +88,7 @@ class Configuration:
     def set_string(self, key: str, value: str) -> Configuration:
         """Set a text value; return this configuration.
 
-        Example:
+        Examples:
             >>> configuration.set_string("pipeline.name", "orders").get_string("pipeline.name", "")
             'orders'
         """
@@ -199,7 +199,7 @@ class ExecutionConfig:
     Args:
         configuration: the configuration to read and write; None for a new one.
 
-    Example:
+    Examples:
         >>> from penstock.common import ExecutionConfig
         >>> config = ExecutionConfig().set_parallelism(2).set_global_job_parameters({"shop": "north"})
         >>> config.get_parallelism(), config.get_global_job_parameters()

@@ -25,7 +25,7 @@ class JobID:
     Raises:
         ValueError: if `hex_text` has another form.
 
-    Example:
+    Examples:
         >>> from penstock.common import JobID
         >>> str(JobID("0123456789abcdef0123456789abcdef"))
         '0123456789abcdef0123456789abcdef'
@@ -54,7 +54,7 @@ class JobStatus(Enum):
     FINISHED, CANCELED and FAILED are final everywhere, and the job may be cleaned up. SUSPENDED is final only for the
     job master that reports it: another one may resume the job.
 
-    Example:
+    Examples:
         >>> from penstock.common import JobStatus
         >>> JobStatus.FINISHED.is_globally_terminal_state(), JobStatus.RESTARTING.is_terminal_state()
         (True, False)
@@ -94,7 +94,7 @@ class JobExecutionResult:
         net_runtime_ms: the runtime in milliseconds, without the time before the job's start.
         accumulators: the final value of each accumulator, by name.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> _ = env.from_elements("tea").print()
@@ -137,7 +137,7 @@ class CompletableFuture(Future[T]):
 
     Readers use `result(timeout_seconds)`, `exception`, `done`, `cancel`, `cancelled` as on any future.
 
-    Example:
+    Examples:
         >>> from penstock.common import CompletableFuture
         >>> future = CompletableFuture()
         >>> future.complete("first"), future.complete("second")

@@ -32,7 +32,7 @@ M = TypeVar("M", bound=Metric)
 class Counter(Metric):
     """A count that can go up and down.
 
-    Example:
+    Examples:
         >>> from penstock.metrics import Counter
         >>> cups = Counter()
         >>> cups.inc(3)
@@ -60,7 +60,7 @@ class Counter(Metric):
 class Gauge(Metric):
     """A number that a function returns at each report; nothing is reported if it raises or returns no number.
 
-    Example:
+    Examples:
         >>> from penstock.metrics import Gauge
         >>> waiting = ["tea", "rum"]
         >>> Gauge(lambda: len(waiting)).get_value()
@@ -82,7 +82,7 @@ class Gauge(Metric):
 class Distribution(Metric):
     """The count, sum, minimum and maximum of numbers.
 
-    Example:
+    Examples:
         >>> from penstock.metrics import Distribution
         >>> prices = Distribution()
         >>> for price in (2, 7):
@@ -119,7 +119,7 @@ class Meter(Metric):
         now_ms: the clock.
         time_span_in_seconds: the time over which the rate is computed.
 
-    Example:
+    Examples:
         >>> from penstock.metrics import Meter
         >>> from penstock.testing import VirtualClock
         >>> clock = VirtualClock()
@@ -189,7 +189,7 @@ class MetricGroup:
 
     A second request for a metric returns the same one.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import MapFunction
         >>> from penstock.testing import harness_for
         >>> class Counted(MapFunction):

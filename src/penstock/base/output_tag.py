@@ -21,7 +21,7 @@ class OutputTag:
         ValueError: if the name is empty.
         TypeError: if the name is not a string, or `type_info` is not a TypeInformation.
 
-    Example:
+    Examples:
         >>> from penstock.common import OutputTag, Types
         >>> late = OutputTag("late", Types.STRING())
         >>> late == OutputTag("late")

@@ -22,7 +22,7 @@ __all__ = ["RestartStrategies", "RestartStrategyConfiguration", "restart_strateg
 class RestartStrategyConfiguration(ABC):
     """Describes when a failed job is restarted; immutable.
 
-    Example:
+    Examples:
         >>> from penstock.common import RestartStrategies
         >>> RestartStrategies.fixed_delay_restart(3, 10_000).get_description()
         'restart at most 3 times, 10 s after each failure'
@@ -161,7 +161,7 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
 class RestartStrategies:
     """Creates restart strategies. Delays and intervals are durations, or ints in milliseconds.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration, RestartStrategies
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()

@@ -46,7 +46,7 @@ class Duration:
 
     Create one with `Duration.of_seconds(5)` and the like. Durations compare, hash and pickle by value.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration
         >>> Duration.of_seconds(90) > Duration.of_minutes(1), Duration.of_seconds(90).to_millis()
         (True, 90000)
@@ -107,7 +107,7 @@ class Duration:
 class Time:
     """A length of time in whole milliseconds; the predecessor of `Duration`.
 
-    Example:
+    Examples:
         >>> from penstock.common import Time
         >>> Time.minutes(2).to_milliseconds()
         120000
@@ -170,7 +170,7 @@ class Instant:
     Raises:
         ValueError: if `nanos` is not within 0 .. 999,999,999.
 
-    Example:
+    Examples:
         >>> from penstock.common import Instant
         >>> Instant.of_epoch_milli(1_500)
         Instant(seconds=1, nanos=500000000)

@@ -56,7 +56,7 @@ class TypeInformation(ABC):
 
     Subclasses are immutable. `repr` is the `Types` expression for the type; `str` is the short form shown in plans.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> Types.SHORT().accepts(40_000), Types.INT().accepts(40_000)
         (False, True)
@@ -531,7 +531,7 @@ def _infer_type(hint: Any, within: tuple[type, ...]) -> TypeInformation | None:
 class Types:
     """The types that a program can declare; each method returns an immutable `TypeInformation`.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> cup = Types.ROW_NAMED(["drink", "milk"], [Types.STRING(), Types.BOOLEAN()])
         >>> cup.accepts(("tea", True)), cup.accepts(("tea", "a drop"))
@@ -686,7 +686,7 @@ T = TypeVar("T")
 class TypeSerializer(ABC, Generic[T]):
     """Writes elements of one type to a binary stream and reads them back.
 
-    Example:
+    Examples:
         >>> import io
         >>> from penstock.common import TypeSerializer
         >>> class Number(TypeSerializer):

@@ -14,7 +14,7 @@ __all__ = ["Row", "RowKind"]
 class RowKind(Enum):
     """The kind of a row in a changelog.
 
-    Example:
+    Examples:
         >>> from penstock.common import Row, RowKind
         >>> row = Row.of_kind(RowKind.DELETE, "tea", 2)
         >>> row.get_row_kind().short_string, str(row)
@@ -94,7 +94,7 @@ class Row:
         Raises:
             TypeError: if the row has no field names.
 
-        Example:
+        Examples:
             >>> Row(name="Ann", at=Row(city="Bern")).as_dict(recursive=True)
             {'name': 'Ann', 'at': {'city': 'Bern'}}
         """

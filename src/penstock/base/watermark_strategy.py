@@ -38,7 +38,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class TimestampAssigner(ABC):
     """Assigns event time to records.
 
-    Example:
+    Examples:
         >>> from penstock.common import TimestampAssigner, WatermarkStrategy
         >>> class OrderTime(TimestampAssigner):
         ...     def extract_timestamp(self, value, record_timestamp):
@@ -61,7 +61,7 @@ class TimestampAssigner(ABC):
 class WatermarkOutput(ABC):
     """Receives a generator's watermarks and idleness.
 
-    Example:
+    Examples:
         >>> from penstock.common.watermark_strategy import WatermarkOutput
         >>> class Kept(WatermarkOutput):
         ...     def emit_watermark(self, watermark):
@@ -98,7 +98,7 @@ class WatermarkGenerator(ABC):
     In Flink's form, the methods take an output, on which the generator emits watermarks and marks its stream idle. A
     method without that parameter returns a watermark instead.
 
-    Example:
+    Examples:
         >>> from penstock.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> class Punctuated(WatermarkGenerator):
@@ -160,7 +160,7 @@ class WatermarkAlignment:
         max_drift_ms: how far, in milliseconds, a source may be ahead of the group's lowest watermark.
         update_interval_ms: how often sources report and are updated, in milliseconds.
 
-    Example:
+    Examples:
         >>> from penstock.common.watermark_strategy import WatermarkStrategy
         >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("shop", 1_000)
         >>> strategy.alignment
@@ -187,7 +187,7 @@ class WatermarkStrategy:
         alignment: the group of sources to stay close to; None without alignment.
         generator_factory: creates the generator of a "custom" or "batches" strategy.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration, WatermarkStrategy
         >>> strategy = (
         ...     WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
@@ -220,7 +220,7 @@ class WatermarkStrategy:
             TypeError: if the bound is not a length of time.
             ValueError: if it is negative.
 
-        Example:
+        Examples:
             >>> WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).out_of_orderness_ms
             5000
         """
@@ -266,7 +266,7 @@ class WatermarkStrategy:
             TypeError: if it is something else.
             ValueError: if the strategy is that of ingestion time, where the clock sets the timestamps.
 
-        Example:
+        Examples:
             >>> in_order = WatermarkStrategy.for_monotonous_timestamps()
             >>> in_order.with_timestamp_assigner(lambda order: order["ms"]).timestamp_assigner({"ms": 1_000}, None)
             1000
@@ -296,7 +296,7 @@ class WatermarkStrategy:
             TypeError: if the timeout is not a length of time.
             ValueError: if it is not positive.
 
-        Example:
+        Examples:
             >>> WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_minutes(1)).idleness_ms
             60000
         """

@@ -22,7 +22,7 @@ Test = Callable[..., Any]
 class IterativeCondition(ABC):
     """A condition on the event and the events that the partial match has taken so far.
 
-    Example:
+    Examples:
         >>> from penstock.cep import IterativeCondition, Pattern
         >>> from penstock.testing import trace_pattern
         >>> class Larger(IterativeCondition):
@@ -63,7 +63,7 @@ class IterativeCondition(ABC):
 class RichIterativeCondition(IterativeCondition):
     """An iterative condition with `open` and `close`.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, RichIterativeCondition
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> class Known(RichIterativeCondition):
@@ -109,7 +109,7 @@ class RichIterativeCondition(IterativeCondition):
 class SimpleCondition(IterativeCondition):
     """A condition that only looks at the event.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, SimpleCondition
         >>> from penstock.testing import trace_pattern
         >>> class Large(SimpleCondition):
@@ -159,7 +159,7 @@ class _OfSimpleFunction(SimpleCondition):
 class SubtypeCondition(SimpleCondition):
     """Holds for instances of a class and its subclasses.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, SubtypeCondition
         >>> from penstock.testing import trace_pattern
         >>> trace_pattern(Pattern.begin("text").where(SubtypeCondition(str)), [5, "tea"]).matches
@@ -233,7 +233,7 @@ class _OfTwo(_Joined):
 class RichAndCondition(_OfTwo):
     """Holds if both conditions hold; the right one is evaluated only if the left one holds.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, RichAndCondition, SimpleCondition
         >>> from penstock.testing import trace_pattern
         >>> small, even = SimpleCondition.of(lambda n: n < 10), SimpleCondition.of(lambda n: n % 2 == 0)
@@ -253,7 +253,7 @@ class RichAndCondition(_OfTwo):
 class RichOrCondition(_OfTwo):
     """Holds if either condition holds; the right one is evaluated only if the left one does not hold.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, RichOrCondition, SimpleCondition
         >>> from penstock.testing import trace_pattern
         >>> small, even = SimpleCondition.of(lambda n: n < 10), SimpleCondition.of(lambda n: n % 2 == 0)
@@ -273,7 +273,7 @@ class RichOrCondition(_OfTwo):
 class RichNotCondition(_Joined):
     """Holds if another condition does not.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, RichNotCondition, SimpleCondition
         >>> from penstock.testing import trace_pattern
         >>> not_small = RichNotCondition(SimpleCondition.of(lambda n: n < 10))
@@ -296,7 +296,7 @@ class RichNotCondition(_Joined):
 class BooleanConditions:
     """Conditions that always or never hold.
 
-    Example:
+    Examples:
         >>> from penstock.cep import BooleanConditions, Pattern
         >>> from penstock.testing import trace_pattern
         >>> trace_pattern(Pattern.begin("any").where(BooleanConditions.true_function()), [1, 2]).matches

@@ -20,7 +20,7 @@ Match: TypeAlias = Mapping[str, list[Any]]
 class PatternProcessFunction(Function, ABC):
     """Processes each match with its context; yields results, and `(OutputTag, value)` for side outputs.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, PatternProcessFunction
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> class Sums(PatternProcessFunction):
@@ -42,7 +42,7 @@ class PatternProcessFunction(Function, ABC):
 class TimedOutPartialMatchHandler(ABC):
     """A mixin that makes a `PatternProcessFunction` process timed-out partial matches as well.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import OutputTag, StreamExecutionEnvironment
@@ -70,7 +70,7 @@ class TimedOutPartialMatchHandler(ABC):
 class PatternSelectFunction(Function, ABC):
     """Returns one record for each match.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, PatternSelectFunction
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> class First(PatternSelectFunction):
@@ -90,7 +90,7 @@ class PatternSelectFunction(Function, ABC):
 class RichPatternSelectFunction(PatternSelectFunction):
     """A `PatternSelectFunction`, which already has `open` and `close`, as every function does.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, RichPatternSelectFunction
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> class Named(RichPatternSelectFunction):
@@ -108,7 +108,7 @@ class RichPatternSelectFunction(PatternSelectFunction):
 class PatternFlatSelectFunction(Function, ABC):
     """Returns any number of records for each match.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, PatternFlatSelectFunction
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> class Each(PatternFlatSelectFunction):
@@ -128,7 +128,7 @@ class PatternFlatSelectFunction(Function, ABC):
 class RichPatternFlatSelectFunction(PatternFlatSelectFunction):
     """A `PatternFlatSelectFunction`, which already has `open` and `close`, as every function does.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, RichPatternFlatSelectFunction
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> class Repeated(RichPatternFlatSelectFunction):
@@ -146,7 +146,7 @@ class RichPatternFlatSelectFunction(PatternFlatSelectFunction):
 class PatternTimeoutFunction(Function, ABC):
     """Returns one record for each timed-out partial match.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, PatternTimeoutFunction
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import OutputTag, StreamExecutionEnvironment
@@ -172,7 +172,7 @@ class PatternTimeoutFunction(Function, ABC):
 class PatternFlatTimeoutFunction(Function, ABC):
     """Returns any number of records for each timed-out partial match.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern, PatternFlatTimeoutFunction
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import OutputTag, StreamExecutionEnvironment

@@ -24,7 +24,7 @@ from penstock.runtime.patterns.matcher import Skip, SkipStrategy
 class MalformedPatternException(WrongValueError):
     """The parts of a pattern do not fit together.
 
-    Example:
+    Examples:
         >>> from penstock.cep import MalformedPatternException, Pattern
         >>> try:
         ...     Pattern.begin("first").greedy()
@@ -37,7 +37,7 @@ class MalformedPatternException(WrongValueError):
 class UnsupportedOperationError(UnsupportedError):
     """The pattern is meaningful, but neither Flink nor Penstock supports it.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, UnsupportedOperationError
         >>> try:
         ...     Pattern.begin("first").optional().not_next("second")
@@ -50,7 +50,7 @@ class UnsupportedOperationError(UnsupportedError):
 class WithinType(enum.Enum):
     """The events between which the time of `within` is measured.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, WithinType
         >>> from penstock.testing import trace_pattern
         >>> pair = Pattern.begin("first").next("second").within(10, WithinType.PREVIOUS_AND_CURRENT)
@@ -67,7 +67,7 @@ class WithinType(enum.Enum):
 class QuantifierProperty(enum.Enum):
     """The properties of quantifiers.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, QuantifierProperty
         >>> Pattern.begin("first").optional().get_quantifier().has_property(QuantifierProperty.OPTIONAL)
         True
@@ -83,7 +83,7 @@ class QuantifierProperty(enum.Enum):
 class ConsumingStrategy(enum.Enum):
     """The events that may lie before the one that a stage takes.
 
-    Example:
+    Examples:
         >>> from penstock.cep import ConsumingStrategy, Pattern
         >>> second = Pattern.begin("first").next("second")
         >>> second.get_quantifier().get_consuming_strategy() is ConsumingStrategy.STRICT
@@ -122,7 +122,7 @@ def check(holds: bool, reason: str) -> None:
 class Quantifier:
     """How often a stage takes an event; returned by `Pattern.get_quantifier()`.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern, QuantifierProperty
         >>> quantifier = Pattern.begin("first").times(2).optional().get_quantifier()
         >>> quantifier.has_property(QuantifierProperty.TIMES)
@@ -209,7 +209,7 @@ class Quantifier:
 class Times:
     """How many times a stage takes an event; returned by `Pattern.get_times()`.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern
         >>> times = Pattern.begin("first").times(2, 4).get_times()
         >>> times.get_from(), times.get_to()
@@ -277,7 +277,7 @@ class AfterMatchSkipStrategy:
     Except with `no_skip()`, matches are emitted in the order of their first events: a match waits as long as there is a
     partial match that began earlier.
 
-    Example:
+    Examples:
         >>> from penstock.cep import AfterMatchSkipStrategy, Pattern
         >>> from penstock.testing import trace_pattern
         >>> skip = AfterMatchSkipStrategy.skip_past_last_event()
@@ -354,7 +354,7 @@ class Pattern:
     As in Flink, `where`, `times`, `within` and the like modify the stage and return it. `next`, `followed_by` and the
     like start a new stage, and return it for the whole pattern up to there.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern
         >>> from penstock.testing import trace_pattern
         >>> small = Pattern.begin("small").where(lambda euros: euros < 10)
@@ -389,7 +389,7 @@ class Pattern:
             name_or_group: the name of the stage, or a pattern whose stages are repeated together.
             after_match_skip_strategy: which other matches a match discards; by default none.
 
-        Example:
+        Examples:
             >>> trace_pattern(Pattern.begin("any"), [5, 20]).matches
             [{'any': [5]}, {'any': [20]}]
         """
@@ -406,7 +406,7 @@ class Pattern:
         Args:
             name_or_group: the stage's name, which no other stage has; or a pattern, whose stages become a group.
 
-        Example:
+        Examples:
             >>> trace_pattern(Pattern.begin("first").next("second"), [1, 2, 3]).matches
             [{'first': [1], 'second': [2]}, {'first': [2], 'second': [3]}]
         """
@@ -418,7 +418,7 @@ class Pattern:
         Args:
             name_or_group: the stage's name, which no other stage has; or a pattern, whose stages become a group.
 
-        Example:
+        Examples:
             >>> first = Pattern.begin("first").where(lambda euros: euros == 1)
             >>> trace_pattern(first.followed_by("three").where(lambda euros: euros == 3), [1, 2, 3]).matches
             [{'first': [1], 'three': [3]}]
@@ -443,7 +443,7 @@ class Pattern:
         Raises:
             UnsupportedOperationError: after an optional stage.
 
-        Example:
+        Examples:
             >>> small = Pattern.begin("small").where(lambda euros: 0 < euros < 10)
             >>> unrefunded = small.not_followed_by("refund").where(lambda euros: euros < 0)
             >>> pattern = unrefunded.followed_by("large").where(lambda euros: euros > 500)
@@ -473,7 +473,7 @@ class Pattern:
         Args:
             condition: a callable that takes the event, or an `IterativeCondition`.
 
-        Example:
+        Examples:
             >>> even = Pattern.begin("even").where(lambda euros: euros % 2 == 0)
             >>> trace_pattern(even, [1, 2, 3]).matches
             [{'even': [2]}]
@@ -520,7 +520,7 @@ class Pattern:
         Args:
             window_time: two of the stage's events must be less than this apart; None for no limit.
 
-        Example:
+        Examples:
             >>> small = Pattern.begin("small").where(lambda euros: euros < 10).one_or_more().greedy()
             >>> trace_pattern(small.next("large").where(lambda euros: euros > 500), [1, 2, 900]).matches[0]
             {'small': [1, 2], 'large': [900]}
@@ -550,7 +550,7 @@ class Pattern:
         Raises:
             ValueError: if `times` is less than 1 (or 0 with a `to`), or `to` is less than `times`.
 
-        Example:
+        Examples:
             >>> trace_pattern(Pattern.begin("pair").times(2), [1, 2, 3]).matches
             [{'pair': [1, 2]}, {'pair': [2, 3]}]
         """
@@ -633,7 +633,7 @@ class Pattern:
             within_type: whether the time runs from the first event to the last, where the shortest time of all stages
                 counts, or from the previous event to that of this stage.
 
-        Example:
+        Examples:
             >>> soon = Pattern.begin("first").next("second").within(10)
             >>> trace_pattern(soon, ["a", "b", "c"], timestamps=[0, 20, 25]).matches
             [{'first': ['b'], 'second': ['c']}]
@@ -713,7 +713,7 @@ class Pattern:
 class GroupPattern(Pattern):
     """A pattern used as a stage of another one.
 
-    Example:
+    Examples:
         >>> from penstock.cep import GroupPattern, Pattern
         >>> from penstock.testing import trace_pattern
         >>> pair = Pattern.begin(Pattern.begin("one").next("two")).times(2).consecutive()

@@ -33,7 +33,7 @@ from penstock.runtime.patterns.pattern import Contiguity
 class EventComparator(ABC):
     """Orders events with equal timestamps.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, EventComparator, Pattern
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -166,7 +166,7 @@ def _ms(duration: Duration | None) -> int | None:
 class PatternStream:
     """Created by `CEP.pattern`; `process`, `select` and `flat_select` turn matches into records.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -203,7 +203,7 @@ class PatternStream:
                 callable that takes the match and its context.
             output_type: the type of the emitted records.
 
-        Example:
+        Examples:
             >>> matches.process(lambda match, ctx: [sorted(match)]).collect()
             [['first', 'second'], ['first', 'second']]
         """
@@ -229,7 +229,7 @@ class PatternStream:
             pattern_timeout_function: a `PatternTimeoutFunction` that creates the side output's records, or a callable
                 that takes the partial match and its time.
 
-        Example:
+        Examples:
             >>> matches.select(lambda match: match["first"][0] + match["second"][0]).collect()
             [3, 5]
         """
@@ -310,7 +310,7 @@ def _check_tag(tag: Any, function: Any) -> OutputTag | None:
 class CEP:
     """Searches streams for patterns.
 
-    Example:
+    Examples:
         >>> from penstock.cep import CEP, Pattern
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -336,7 +336,7 @@ class CEP:
         Raises:
             MalformedPatternException: if the parts of the pattern do not fit together.
 
-        Example:
+        Examples:
             >>> pair = Pattern.begin("first").next("second")
             >>> matches = CEP.pattern(payments.key_by(lambda euros: euros > 10), pair)
             >>> matches.select(lambda match: (match["first"][0], match["second"][0])).collect()

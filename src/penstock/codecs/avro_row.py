@@ -136,7 +136,7 @@ class AvroRowDeserializationSchema(DeserializationSchema[Row]):
         NotImplementedError: if a Java class is given.
         FormatError: if a schema is not that of a record, or records of one schema cannot be read as the other.
 
-    Example:
+    Examples:
         >>> from penstock.common import AvroRowDeserializationSchema, AvroRowSerializationSchema
         >>> schema = '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
         >>> message = AvroRowSerializationSchema(avro_schema_string=schema).serialize({"drink": "tea"})
@@ -209,7 +209,7 @@ class AvroRowSerializationSchema(SerializationSchema[Any]):
         NotImplementedError: if a Java class is given.
         FormatError: if the schema is not that of a record.
 
-    Example:
+    Examples:
         >>> from penstock.common import AvroRowSerializationSchema, Row
         >>> schema = '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
         >>> len(AvroRowSerializationSchema(avro_schema_string=schema).serialize(Row(drink="tea")))

@@ -62,7 +62,7 @@ class _Dialect:
 class CsvRowDeserializationSchema(serialization.DeserializationSchema[Row]):
     """Parses lines into rows; create one with `CsvRowDeserializationSchema.Builder(row_type)`.
 
-    Example:
+    Examples:
         >>> from penstock.common import CsvRowDeserializationSchema, Types
         >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
         >>> schema = CsvRowDeserializationSchema.Builder(row_type).set_field_delimiter(";").build()
@@ -208,7 +208,7 @@ class CsvRowDeserializationSchema(serialization.DeserializationSchema[Row]):
 class CsvRowSerializationSchema(serialization.SerializationSchema[Any]):
     """Writes rows as UTF-8 lines; create one with `CsvRowSerializationSchema.Builder(row_type)`.
 
-    Example:
+    Examples:
         >>> from penstock.common import CsvRowSerializationSchema, Types
         >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
         >>> CsvRowSerializationSchema.Builder(row_type).set_line_delimiter("").build().serialize(("tea", 2))

@@ -296,7 +296,7 @@ def _is_plain(type_info: typeinfo.TypeInformation) -> Callable[[Sequence[Any]], 
 class JsonRowDeserializationSchema(serialization.DeserializationSchema[Row]):
     """Parses JSON objects into rows; create one with `JsonRowDeserializationSchema.builder()`.
 
-    Example:
+    Examples:
         >>> from penstock.common import JsonRowDeserializationSchema, Types
         >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
         >>> schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
@@ -438,7 +438,7 @@ class JsonRowDeserializationSchema(serialization.DeserializationSchema[Row]):
 class JsonRowSerializationSchema(serialization.SerializationSchema[Any]):
     """Writes rows as UTF-8 JSON objects; create one with `JsonRowSerializationSchema.builder()`.
 
-    Example:
+    Examples:
         >>> from penstock.common import JsonRowSerializationSchema, Types
         >>> row_type = Types.ROW_NAMED(["drink", "cups"], [Types.STRING(), Types.INT()])
         >>> schema = JsonRowSerializationSchema.builder().with_type_info(row_type).build()

@@ -244,7 +244,7 @@ T = TypeVar("T")
 class SerializationSchema(ABC, Generic[T]):
     """Converts records to messages.
 
-    Example:
+    Examples:
         >>> from penstock.common import SerializationSchema
         >>> class Lines(SerializationSchema):
         ...     def serialize(self, element):
@@ -278,7 +278,7 @@ class DeserializationSchema(ABC, Generic[T]):
         on_error: how a source handles a message that is not in this format: `fail`, unless `skip_malformed` was called.
         malformed_output: the side output for such messages, if any.
 
-    Example:
+    Examples:
         >>> from penstock.common import DeserializationSchema
         >>> class Numbers(DeserializationSchema):
         ...     def deserialize(self, message):
@@ -338,7 +338,7 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
     Raises:
         LookupError: if the character set is unknown.
 
-    Example:
+    Examples:
         >>> from penstock.common import SimpleStringSchema
         >>> SimpleStringSchema().serialize("tea"), SimpleStringSchema("latin-1").deserialize(b"tea")
         (b'tea', 'tea')
@@ -381,7 +381,7 @@ class SimpleStringSchema(SerializationSchema[str], DeserializationSchema[str]):
 class ByteArraySchema(SerializationSchema[bytes], DeserializationSchema[bytes]):
     """Passes bytes through unchanged.
 
-    Example:
+    Examples:
         >>> from penstock.common import ByteArraySchema
         >>> ByteArraySchema().deserialize(b"tea")
         b'tea'
@@ -436,7 +436,7 @@ class Encoder(Generic[T]):
     Args:
         encode: returns a record's bytes, including the line end.
 
-    Example:
+    Examples:
         >>> import io
         >>> from penstock.common import Encoder
         >>> file = io.BytesIO()

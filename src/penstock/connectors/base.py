@@ -28,7 +28,7 @@ from penstock.runtime.records import Batch
 class DeliveryGuarantee(Enum):
     """How often a sink delivers each record if a failure occurs.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors import DeliveryGuarantee
         >>> [guarantee.name for guarantee in DeliveryGuarantee]
         ['EXACTLY_ONCE', 'AT_LEAST_ONCE', 'NONE']

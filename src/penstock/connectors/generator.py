@@ -49,7 +49,7 @@ class DataGeneratorSource(connector.Source[T, GeneratorSplit]):
     Raises:
         ConfigurationError: if the count is negative, the rate is not positive, or the rate is given both ways.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors.datagen import DataGeneratorSource
@@ -151,7 +151,7 @@ class NumberSequenceSource(connector.Source[int, NumberSplit]):
     Raises:
         ConfigurationError: if `end` is less than `start`.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors import NumberSequenceSource

@@ -39,7 +39,7 @@ class HybridSource(connector.Source[Any, HybridSplit]):
     Raises:
         ConfigurationError: if a source other than the last is unbounded.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors import NumberSequenceSource
@@ -93,7 +93,7 @@ class HybridSource(connector.Source[Any, HybridSplit]):
 class HybridSourceBuilder:
     """Builder for `HybridSource`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors import NumberSequenceSource
         >>> from penstock.datastream.connectors.hybrid_source import HybridSource
         >>> builder = HybridSource.builder(NumberSequenceSource(1, 2))

@@ -111,7 +111,7 @@ class CheckpointLimit(RateLimiter):
 class RateLimiterStrategy:
     """Creates the limiter of each subtask; the limit applies to all subtasks together. Use the static methods.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
         >>> limit = RateLimiterStrategy.per_second(100)
         >>> source = DataGeneratorSource(str, count=1_000, rate_limiter_strategy=limit)

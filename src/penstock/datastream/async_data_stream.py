@@ -31,7 +31,7 @@ class AsyncDataStream:
         TypeError: if the function is not asynchronous.
         ValueError: if the capacity is below 1, the timeout below 0, or if there are retries but no timeout.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AsyncDataStream, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> async def price(drink):
@@ -58,7 +58,7 @@ class AsyncDataStream:
             capacity: how many records of a subtask may be in progress, at least 1.
             output_type: the type of the results; None if it is not declared.
 
-        Example:
+        Examples:
             >>> sorted(AsyncDataStream.unordered_wait(drinks, price, timeout=1_000, capacity=10).collect())
             [('milk', 4), ('tea', 3)]
         """
@@ -81,7 +81,7 @@ class AsyncDataStream:
             capacity: how many records of a subtask may be in progress, at least 1.
             output_type: the type of the results; None if it is not declared.
 
-        Example:
+        Examples:
             >>> AsyncDataStream.ordered_wait(drinks, price, timeout=1_000).collect()
             [('tea', 3), ('milk', 4)]
         """

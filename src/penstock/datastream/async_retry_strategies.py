@@ -28,7 +28,7 @@ _OfException = Callable[[Exception], bool] | None
 class AsyncRetryPredicate(Subscripted, ABC):
     """The results and exceptions that cause a call to be repeated.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AsyncRetryPredicate
         >>> class IfEmpty(AsyncRetryPredicate):
         ...     def result_predicate(self):
@@ -51,7 +51,7 @@ class AsyncRetryPredicate(Subscripted, ABC):
 class AsyncRetryStrategy(Subscripted, ABC):
     """Decides how often a call is repeated, and after which delay. Attempts are counted from 1, the first call.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AsyncRetryStrategy
         >>> thrice = AsyncRetryStrategy.fixed_delay(3, 100, lambda results: not results, None)
         >>> thrice.can_retry(3), thrice.can_retry(4), thrice.get_backoff_time_millis(1)
@@ -103,7 +103,7 @@ class AsyncRetryStrategy(Subscripted, ABC):
 class RetryPredicate(AsyncRetryPredicate):
     """A predicate made of two functions.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.async_retry_strategies import RetryPredicate
         >>> predicate = RetryPredicate(lambda results: not results, None)
         >>> predicate.result_predicate()([]), predicate.exception_predicate() is None
@@ -126,7 +126,7 @@ class RetryPredicate(AsyncRetryPredicate):
 class NoRetryStrategy(AsyncRetryStrategy):
     """Makes each call only once.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.async_retry_strategies import NoRetryStrategy
         >>> NoRetryStrategy().can_retry(1)
         False
@@ -172,7 +172,7 @@ class FixedDelayRetryStrategy(_LimitedRetryStrategy):
     Raises:
         ValueError: if a number is not greater than 0.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.async_retry_strategies import FixedDelayRetryStrategy
         >>> strategy = FixedDelayRetryStrategy(3, 100, lambda results: not results, None)
         >>> strategy.can_retry(3), strategy.can_retry(4)
@@ -209,7 +209,7 @@ class ExponentialBackoffDelayRetryStrategy(_LimitedRetryStrategy):
     Raises:
         ValueError: if a number is not greater than 0.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.async_retry_strategies import ExponentialBackoffDelayRetryStrategy
         >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 1_000, 2.0, None, lambda error: True)
         >>> [strategy.get_backoff_time_millis(attempt) for attempt in (1, 2, 3, 5)]

@@ -23,7 +23,7 @@ _ANY_NUMBER = 2**31 - 1
 class CheckpointConfig:
     """Reads and writes the `execution.checkpointing.*` options of a `Configuration`. Durations are ms or timedeltas.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> config = env.get_checkpoint_config().set_checkpoint_interval(10_000)

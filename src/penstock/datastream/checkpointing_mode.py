@@ -6,7 +6,7 @@ from enum import Enum
 class CheckpointingMode(Enum):
     """Each record counts in state exactly once, or at least once.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CheckpointingMode, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> env = env.enable_checkpointing(10_000, CheckpointingMode.AT_LEAST_ONCE)

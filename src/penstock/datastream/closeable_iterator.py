@@ -27,7 +27,7 @@ class CloseableIterator:
     Args:
         other_sinks: the names of the program's other sinks; a warning lists them if they are cancelled as well.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> with env.from_elements("tea", "milk").execute_and_collect() as results:

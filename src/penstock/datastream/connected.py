@@ -45,7 +45,7 @@ class Connected(Generic[StreamT]):
     def process(self, func: Any, output_type: TypeInformation | None = None) -> StreamT:
         """Apply a `CoProcessFunction`, or a `KeyedCoProcessFunction` on keyed streams.
 
-        Example:
+        Examples:
             >>> from penstock.datastream import CoProcessFunction
             >>> class Both(CoProcessFunction):
             ...     def process_element1(self, value, ctx):

@@ -105,7 +105,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
 
     Settings of a stream (name, parallelism, …) apply to the operator that produces it.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> words = env.from_elements("tea", "milk")
@@ -144,7 +144,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     def map(self, func: Function, output_type: TypeInformation | None = None) -> DataStream:
         """Emit one record per input record, using a function or a `MapFunction`.
 
-        Example:
+        Examples:
             >>> words.map(lambda word: (word, 1)).collect()
             [('tea', 1), ('milk', 1)]
         """
@@ -156,7 +156,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
 
         Takes a function that yields them or returns any iterable of them, or a `FlatMapFunction`.
 
-        Example:
+        Examples:
             >>> env.from_elements("tea and milk").flat_map(str.split).collect()
             ['tea', 'and', 'milk']
         """
@@ -165,7 +165,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
     def filter(self, func: Function | Expression) -> DataStream:
         """Keep the records for which a function, a `FilterFunction`, or an expression over columns is true.
 
-        Example:
+        Examples:
             >>> words.filter(lambda word: word.startswith("m")).collect()
             ['milk']
         """
@@ -249,7 +249,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
             key_type: the type of the key. Rows that a function returns get its field order, so rows with the same
                 fields are one key in any order. It has no effect if column names are the key.
 
-        Example:
+        Examples:
             >>> words.map(lambda word: (len(word), 1)).key_by(lambda pair: pair[0]).sum(1).collect()
             [(3, 1), (4, 1)]
         """
@@ -291,7 +291,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
         Directly after a source, the operator has the source's parallelism unless another one is set, so it sees the
         records in read order.
 
-        Example:
+        Examples:
             >>> from penstock.common import WatermarkStrategy
             >>> strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(len)
             >>> words.assign_timestamps_and_watermarks(strategy).collect()
@@ -394,7 +394,7 @@ class DataStream(Partitioning["DataStream"], StreamOutput["DataStream"]):
 class KeyedStream(Keyed[DataStream], DataStream):
     """A stream partitioned by key.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> cups = env.from_elements(("ann", 2), ("bob", 1), ("ann", 3)).key_by(lambda cup: cup[0])
@@ -457,7 +457,7 @@ class KeyedStream(Keyed[DataStream], DataStream):
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
         """Group each key's records into windows.
 
-        Example:
+        Examples:
             >>> from penstock.datastream.window import CountTumblingWindowAssigner
             >>> cups.window(CountTumblingWindowAssigner.of(2)).sum(1).collect()
             [('ann', 5)]
@@ -485,7 +485,7 @@ class CachedDataStream(DataStream):
     Records and their timestamps are stored, but not watermarks: assign them after this stream if windows need them.
     Until a job has reached its end with all records, every job computes the stream.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> upper = env.from_elements("tea").map(str.upper).cache()
@@ -509,7 +509,7 @@ class CachedDataStream(DataStream):
 class WindowedStream(KeyedWindows[DataStream]):
     """Windows of a keyed stream: each key has its own.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> cups = env.from_elements(("ann", 2), ("bob", 1), ("ann", 3)).key_by(lambda cup: cup[0])
@@ -531,7 +531,7 @@ class WindowedStream(KeyedWindows[DataStream]):
 class AllWindowedStream(AllWindows[DataStream]):
     """Windows of all records of a stream.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> env.from_elements(1, 2, 3, 4).count_window_all(2).sum().collect()
@@ -551,7 +551,7 @@ class AllWindowedStream(AllWindows[DataStream]):
 class ConnectedStreams(Connected[DataStream]):
     """Two connected streams. If both are keyed, they share state and timers by key.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CoMapFunction, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> class Tell(CoMapFunction):
@@ -581,7 +581,7 @@ class BroadcastStream:
 
     Created by `DataStream.broadcast(descriptor, ...)`; connect another stream to it.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -598,7 +598,7 @@ class BroadcastStream:
 class BroadcastConnectedStream(BroadcastConnected[DataStream]):
     """A stream, keyed or not, connected to a broadcast one; created by `stream.connect(broadcast_stream)`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -622,7 +622,7 @@ class BroadcastConnectedStream(BroadcastConnected[DataStream]):
 class JoinedStreams(Joined[DataStream]):
     """Two streams whose records are paired by key and window.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> people, cities = env.from_elements(("ann", 1)), env.from_elements((1, "Bern"))
@@ -635,7 +635,7 @@ class JoinedStreams(Joined[DataStream]):
 class CoGroupedStreams(CoGrouped[DataStream]):
     """Two streams whose records are grouped by key and window.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> words, numbers = env.from_elements("tea", "rum"), env.from_elements(3)
@@ -648,7 +648,7 @@ class CoGroupedStreams(CoGrouped[DataStream]):
 class IntervalJoin(KeyedPair[DataStream]):
     """Two keyed streams to be joined; `between` sets the time interval.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> orders, payments = env.from_elements("tea").key_by(len), env.from_elements("rum").key_by(len)
@@ -675,7 +675,7 @@ class IntervalJoin(KeyedPair[DataStream]):
 class IntervalJoined(PairInInterval[DataStream]):
     """Two keyed streams and the interval that joins them; `process` handles the pairs.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> orders, payments = env.from_elements("tea").key_by(len), env.from_elements("rum").key_by(len)
@@ -686,7 +686,7 @@ class IntervalJoined(PairInInterval[DataStream]):
 class IterativeStream(BulkLoop[DataStream], DataStream):
     """The data at the start of a superstep of a bulk iteration; created by `DataStream.iterate`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> loop = env.from_elements(1, 3).iterate(max_iterations=3)
@@ -701,7 +701,7 @@ class DeltaIteration(DeltaLoop[DataStream]):
     A superstep sees the solution set left by the previous supersteps. Its delta replaces records with equal keys and
     adds records with new keys. The iteration ends when the workset is empty; its result is the solution set.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> start = env.from_elements(("tea", 3))
@@ -733,7 +733,7 @@ class StreamExecutionEnvironment(Environment[DataStream]):
     By default, `execute` runs on Spark: on the active SparkSession, or else on one that it starts on this machine.
     `execution.target: local` runs everything in this process, without Java.
 
-    Example:
+    Examples:
         >>> from penstock.common import Configuration
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> local = Configuration.from_dict({"execution.target": "local"})

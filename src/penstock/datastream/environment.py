@@ -251,7 +251,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     def get_configuration(self) -> Configuration:
         """Return the settings; changes take effect at the next `execute`.
 
-        Example:
+        Examples:
             >>> env.get_configuration().set_string("pipeline.name", "cups").get_string("pipeline.name", "")
             'cups'
         """
@@ -271,7 +271,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         Raises:
             ConfigurationError: if it is less than 1.
 
-        Example:
+        Examples:
             >>> env.set_parallelism(2).get_parallelism()
             2
         """
@@ -294,7 +294,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
         """Set the execution mode of the program: streaming (the default), batch, automatic or micro-batch (I1).
 
-        Example:
+        Examples:
             >>> from penstock.datastream import RuntimeExecutionMode
             >>> batch = env.set_runtime_mode(RuntimeExecutionMode.BATCH)
             >>> cups = batch.from_elements(("ann", 2), ("ann", 3)).key_by(lambda cup: cup[0])
@@ -339,7 +339,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         Raises:
             ConfigurationError: if the interval is less than 1 ms.
 
-        Example:
+        Examples:
             >>> env.enable_checkpointing(10_000).get_checkpoint_interval()
             10000
         """
@@ -420,7 +420,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             source_name: the name of the operator in plans, errors and metrics.
             type_info: the type of the records; None if it is not declared.
 
-        Example:
+        Examples:
             >>> from penstock.common import WatermarkStrategy
             >>> from penstock.datastream.connectors import NumberSequenceSource
             >>> env.from_source(NumberSequenceSource(1, 3), WatermarkStrategy.no_watermarks(), "numbers").collect()
@@ -466,7 +466,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             collection: the records, read at once; the job carries them.
             type_info: the type of the records; None if it is not declared.
 
-        Example:
+        Examples:
             >>> from penstock.common import Types
             >>> env.from_collection([("tea", 2)], Types.TUPLE([Types.STRING(), Types.INT()])).collect()
             [('tea', 2)]
@@ -482,7 +482,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     def from_elements(self, *elements: Any) -> StreamT:
         """Create a bounded stream of these values.
 
-        Example:
+        Examples:
             >>> env.from_elements("tea", "milk").collect()
             ['tea', 'milk']
         """
@@ -644,7 +644,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
     def explain(self) -> str:
         """Return the plan of the program as text.
 
-        Example:
+        Examples:
             >>> _ = env.from_elements("tea").map(str.upper).print()
             >>> print(env.explain())
             Penstock Streaming Job: 1 vertices, 1 slots
@@ -681,7 +681,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
             ValueError: if the program is empty.
             JobExecutionError: if the job fails.
 
-        Example:
+        Examples:
             >>> _ = env.from_elements("tea").print()
             >>> result = env.execute("cups")
             tea
@@ -705,7 +705,7 @@ class Environment(Dependencies, ABC, Generic[StreamT]):
         Raises:
             ValueError: if the program is empty.
 
-        Example:
+        Examples:
             >>> _ = env.from_elements("tea").map(str.upper)
             >>> job = env.execute_async("cups")
             >>> result = job.get_job_execution_result().result(timeout=60)

@@ -8,7 +8,7 @@ class RuntimeExecutionMode(Enum):
 
     AUTOMATIC is BATCH if all sources are bounded, and STREAMING otherwise.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> env.set_runtime_mode(RuntimeExecutionMode.BATCH).from_elements("tea").collect()

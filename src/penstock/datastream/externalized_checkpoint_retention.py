@@ -6,7 +6,7 @@ from enum import Enum
 class ExternalizedCheckpointRetention(Enum):
     """Delete checkpoints on cancellation, retain them, or never retain them.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> keep = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION

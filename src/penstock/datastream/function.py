@@ -13,7 +13,7 @@ from penstock.runtime.operators.function_context import RuntimeContext
 class Function:
     """Base class of user-defined functions. `open` runs before the first record, `close` at the end on every path.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import MapFunction
         >>> from penstock.testing import harness_for
         >>> class Numbered(MapFunction):
@@ -52,7 +52,7 @@ class AsyncFunction(Subscripted, Function, ABC):
 
     A record's call may be repeated, after a failure of the job or as a retry, so make it safe to repeat.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AsyncFunction
         >>> from penstock.testing import harness_for
         >>> class Price(AsyncFunction):

@@ -73,7 +73,7 @@ __all__ = [
 class MapFunction(Function, ABC):
     """Transforms one record into one record.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import MapFunction, StreamExecutionEnvironment
         >>> class Upper(MapFunction):
         ...     def map(self, value):
@@ -91,7 +91,7 @@ class MapFunction(Function, ABC):
 class FlatMapFunction(Function, ABC):
     """Transforms one record into any number of records.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import FlatMapFunction, StreamExecutionEnvironment
         >>> class Words(FlatMapFunction):
         ...     def flat_map(self, value):
@@ -109,7 +109,7 @@ class FlatMapFunction(Function, ABC):
 class FilterFunction(Function, ABC):
     """Keeps or drops records.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import FilterFunction, StreamExecutionEnvironment
         >>> class Short(FilterFunction):
         ...     def filter(self, value):
@@ -129,7 +129,7 @@ class ReduceFunction(Function, ABC):
 
     The function must be associative, and must not modify its arguments, which may have been emitted already.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import ReduceFunction, StreamExecutionEnvironment
         >>> class Longer(ReduceFunction):
         ...     def reduce(self, value1, value2):
@@ -147,7 +147,7 @@ class ReduceFunction(Function, ABC):
 class KeySelector(Function, ABC):
     """Extracts the key of a record.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeySelector, StreamExecutionEnvironment
         >>> class Drinker(KeySelector):
         ...     def get_key(self, value):
@@ -165,7 +165,7 @@ class KeySelector(Function, ABC):
 class Partitioner(Function, ABC):
     """Selects the subtask that receives a key's records (B3).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import Partitioner, StreamExecutionEnvironment
         >>> class ByLength(Partitioner):
         ...     def partition(self, key, num_partitions):
@@ -184,7 +184,7 @@ class Partitioner(Function, ABC):
 class AggregateFunction(Function, ABC):
     """Aggregates values in an accumulator, which may be modified in place.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AggregateFunction, StreamExecutionEnvironment
         >>> class Mean(AggregateFunction):
         ...     def create_accumulator(self):
@@ -218,7 +218,7 @@ class AggregateFunction(Function, ABC):
 class ProcessFunction(Function, ABC):
     """Processes each record with its context; yields results, and `(OutputTag, value)` for side outputs.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
         >>> short = OutputTag("short")
         >>> class Split(ProcessFunction):
@@ -239,7 +239,7 @@ class ProcessFunction(Function, ABC):
 class KeyedProcessFunction(Function, ABC):
     """Processes each record with the state and timers of its key (A1).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> class Count(KeyedProcessFunction):
@@ -270,7 +270,7 @@ class KeyedProcessFunction(Function, ABC):
 class CoMapFunction(Function, ABC):
     """Transforms each record of either stream into one record; None emits nothing.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CoMapFunction, StreamExecutionEnvironment
         >>> class Tell(CoMapFunction):
         ...     def map1(self, value):
@@ -294,7 +294,7 @@ class CoMapFunction(Function, ABC):
 class CoFlatMapFunction(Function, ABC):
     """Transforms each record of either stream into any number of records.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CoFlatMapFunction, StreamExecutionEnvironment
         >>> class Words(CoFlatMapFunction):
         ...     def flat_map1(self, value):
@@ -318,7 +318,7 @@ class CoFlatMapFunction(Function, ABC):
 class CoProcessFunction(Function, ABC):
     """Processes the records of two streams with their contexts.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CoProcessFunction, StreamExecutionEnvironment
         >>> class Both(CoProcessFunction):
         ...     def process_element1(self, value, ctx):
@@ -344,7 +344,7 @@ class CoProcessFunction(Function, ABC):
 class KeyedCoProcessFunction(Function, ABC):
     """Processes the records of two keyed streams, which share the state and timers of their keys (A1).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedCoProcessFunction, StreamExecutionEnvironment
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> class Total(KeyedCoProcessFunction):
@@ -404,7 +404,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
     - A broadcast stream without watermarks holds back event time; `WatermarkStrategy.with_idleness` lets event time
       advance.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> PRICES = MapStateDescriptor("prices")
@@ -437,7 +437,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
 
     `process_broadcast_element` has no key; `ctx.apply_to_key_state` visits the state of all keys of the subtask.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedBroadcastProcessFunction, StreamExecutionEnvironment
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> PRICES = MapStateDescriptor("prices")
@@ -480,7 +480,7 @@ W = TypeVar("W")
 class WindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
     """Processes all records of a key and window when the window fires.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment, WindowFunction
         >>> class Total(WindowFunction):
         ...     def apply(self, key, window, inputs):
@@ -499,7 +499,7 @@ class WindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
 class AllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
     """Processes all records of a window of a non-keyed stream when the window fires.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AllWindowFunction, StreamExecutionEnvironment
         >>> class Total(AllWindowFunction):
         ...     def apply(self, window, inputs):
@@ -517,7 +517,7 @@ class AllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
 class ProcessWindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
     """Processes all records of a key and window, with a context, when the window fires.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import ProcessWindowFunction, StreamExecutionEnvironment
         >>> class Total(ProcessWindowFunction):
         ...     def process(self, key, context, elements):
@@ -541,7 +541,7 @@ class ProcessWindowFunction(Function, ABC, Generic[IN, OUT, KEY, W]):
 class ProcessAllWindowFunction(Function, ABC, Generic[IN, OUT, W]):
     """Processes all records of a window of a non-keyed stream, with a context, when the window fires.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import ProcessAllWindowFunction, StreamExecutionEnvironment
         >>> class Total(ProcessAllWindowFunction):
         ...     def process(self, context, elements):

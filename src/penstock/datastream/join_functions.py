@@ -15,7 +15,7 @@ __all__ = ["CoGroupFunction", "FlatJoinFunction", "JoinFunction", "ProcessJoinFu
 class JoinFunction(Function, ABC):
     """Produces one record for each pair of a window.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import JoinFunction, StreamExecutionEnvironment
         >>> class Lives(JoinFunction):
         ...     def join(self, first, second):
@@ -34,7 +34,7 @@ class JoinFunction(Function, ABC):
 class FlatJoinFunction(Function, ABC):
     """Produces any number of records for each pair of a window.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import FlatJoinFunction, StreamExecutionEnvironment
         >>> class Differ(FlatJoinFunction):
         ...     def join(self, first, second):
@@ -54,7 +54,7 @@ class FlatJoinFunction(Function, ABC):
 class CoGroupFunction(Function, ABC):
     """Processes all records of a key and window from both streams; one of the two lists may be empty.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CoGroupFunction, StreamExecutionEnvironment
         >>> class Alone(CoGroupFunction):
         ...     def co_group(self, first, second):
@@ -73,7 +73,7 @@ class CoGroupFunction(Function, ABC):
 class ProcessJoinFunction(Function, ABC):
     """Processes each pair of an interval join, with its timestamps.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import ProcessJoinFunction, StreamExecutionEnvironment
         >>> class Pair(ProcessJoinFunction):

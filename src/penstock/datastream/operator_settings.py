@@ -26,7 +26,7 @@ class OperatorSettings(ABC):
     def name(self, name: str) -> Self:
         """Set the operator's name in plans, errors and metrics.
 
-        Example:
+        Examples:
             >>> words.map(len).name("lengths").get_name()
             'lengths'
         """
@@ -36,7 +36,7 @@ class OperatorSettings(ABC):
     def uid(self, uid: str) -> Self:
         """Set the id of the operator's state in savepoints; unique in the job (H3).
 
-        Example:
+        Examples:
             >>> lengths = words.map(len).uid("lengths")
         """
         self._transformation.uid = uid
@@ -64,7 +64,7 @@ class OperatorSettings(ABC):
         Raises:
             ValueError: if it is less than 1.
 
-        Example:
+        Examples:
             >>> lengths = words.map(len).set_parallelism(2)
         """
         if parallelism < 1:
@@ -135,7 +135,7 @@ __all__ = ["DataStreamSink"]
 class DataStreamSink(OperatorSettings):
     """The end of a stream; its methods set its name and other settings.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> sink = env.from_elements("tea").print().name("words").set_parallelism(2)

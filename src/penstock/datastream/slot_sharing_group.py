@@ -72,7 +72,7 @@ class SlotSharingGroup:
     A group can request resources. Slots of Penstock are Spark tasks, which are all equal, so an environment rejects a
     group that requests resources. Set the size of slots with `spark.executor.memory` and similar options.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import SlotSharingGroup, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> heavy = SlotSharingGroup.builder("heavy").build()

@@ -77,7 +77,7 @@ class Stream(OperatorSettings, Generic[StreamT]):
     def explain(self) -> str:
         """Return the plan of this stream as text: tasks, the operators chained in each, and how records travel.
 
-        Example:
+        Examples:
             >>> print(words.map(len).explain())
             Penstock Streaming Job: 1 vertices, 1 slots
             [0] parallelism 1
@@ -133,7 +133,7 @@ class Keyed(Stream[StreamT]):
             func: a function of two values, the key's value so far and the record, or a `ReduceFunction`. A key's first
                 record is its first value.
 
-        Example:
+        Examples:
             >>> cups.reduce(lambda one, other: (one[0], one[1] + other[1])).collect()
             [('ann', 2), ('bob', 1), ('ann', 5)]
         """
@@ -148,7 +148,7 @@ class Keyed(Stream[StreamT]):
             position_to_sum: the field by position, in tuples, lists, rows and dataclasses; or by name, in rows, named
                 tuples, dataclasses and dicts (`f0`, `f1`, … in tuples). A plain number is its own field 0.
 
-        Example:
+        Examples:
             >>> cups.sum(1).collect()
             [('ann', 2), ('bob', 1), ('ann', 5)]
         """
@@ -157,7 +157,7 @@ class Keyed(Stream[StreamT]):
     def min(self, position_to_min: int | str = 0) -> StreamT:
         """Compute the running minimum of a field (see `sum`); other fields come from the key's first record.
 
-        Example:
+        Examples:
             >>> cups.min(1).collect()
             [('ann', 2), ('bob', 1), ('ann', 2)]
         """
@@ -166,7 +166,7 @@ class Keyed(Stream[StreamT]):
     def max(self, position_to_max: int | str = 0) -> StreamT:
         """Compute the running maximum of a field (see `sum`); other fields come from the key's first record.
 
-        Example:
+        Examples:
             >>> cups.max(1).collect()
             [('ann', 2), ('bob', 1), ('ann', 3)]
         """
@@ -179,7 +179,7 @@ class Keyed(Stream[StreamT]):
     def max_by(self, position_to_max_by: int | str = 0) -> StreamT:
         """Emit the whole record with the greatest field so far (see `sum`), the first one in case of ties.
 
-        Example:
+        Examples:
             >>> orders = env.from_elements(("ann", 2, "tea"), ("ann", 3, "rum")).key_by(lambda order: order[0])
             >>> orders.max_by(1).collect()
             [('ann', 2, 'tea'), ('ann', 3, 'rum')]
@@ -215,7 +215,7 @@ class Partitioning(Stream[StreamT]):
     def rebalance(self) -> StreamT:
         """Distribute records evenly, round robin.
 
-        Example:
+        Examples:
             >>> print(words.rebalance().map(str.upper).set_parallelism(2).explain())
             Penstock Streaming Job: 2 vertices, 2 slots
             [0] parallelism 1

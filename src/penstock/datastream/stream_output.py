@@ -66,7 +66,7 @@ class StreamOutput(Stream[StreamT]):
         Returns:
             The end of the stream, whose methods set the sink's name, uid and parallelism.
 
-        Example:
+        Examples:
             >>> from penstock.common import Encoder
             >>> from penstock.datastream.connectors import FileSink
             >>> sink = FileSink.for_row_format("words", Encoder.simple_string_encoder()).build()
@@ -102,7 +102,7 @@ class StreamOutput(Stream[StreamT]):
         Args:
             sink_identifier: a text that precedes each record, as in `words> tea`; None for none.
 
-        Example:
+        Examples:
             >>> _ = words.print()
             >>> result = env.execute()
             tea
@@ -128,7 +128,7 @@ class StreamOutput(Stream[StreamT]):
             ValueError: if the limit is less than 1.
             JobExecutionError: if the job fails.
 
-        Example:
+        Examples:
             >>> words.collect(limit=1)
             ['tea']
         """
@@ -176,7 +176,7 @@ class StreamOutput(Stream[StreamT]):
             ValueError: if the limit is less than 1.
             JobExecutionError: if the job fails.
 
-        Example:
+        Examples:
             >>> with words.execute_and_collect("words") as results:
             ...     print(next(results))
             tea

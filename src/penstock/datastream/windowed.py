@@ -61,7 +61,7 @@ class Windows(Generic[StreamT]):
         Raises:
             ValueError: if windows merge and the trigger does not support merging.
 
-        Example:
+        Examples:
             >>> from penstock.datastream.window import CountTrigger, GlobalWindows
             >>> cups.window(GlobalWindows.create()).trigger(CountTrigger.of(1)).sum(1).collect()
             [('ann', 2), ('bob', 1), ('ann', 5)]
@@ -88,7 +88,7 @@ class Windows(Generic[StreamT]):
 
         With the default trigger, the window fires again for each of them. Processing-time windows have no late records.
 
-        Example:
+        Examples:
             >>> from penstock.common import Duration
             >>> from penstock.datastream.window import TumblingEventTimeWindows
             >>> hours = cups.window(TumblingEventTimeWindows.of(Duration.of_hours(1)))
@@ -103,7 +103,7 @@ class Windows(Generic[StreamT]):
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Send records that are too late for all their windows to a side output instead of dropping them.
 
-        Example:
+        Examples:
             >>> from penstock.datastream import OutputTag
             >>> from penstock.datastream.window import TumblingEventTimeWindows
             >>> late = OutputTag("late")
@@ -125,7 +125,7 @@ class Windows(Generic[StreamT]):
             window_function: a window function, which gets the one reduced record; None to emit that record itself.
             output_type: the type of the results.
 
-        Example:
+        Examples:
             >>> windows.reduce(lambda one, other: (one[0], one[1] + other[1])).collect()
             [('ann', 5)]
         """
@@ -154,7 +154,7 @@ class Windows(Generic[StreamT]):
             accumulator_type: accepted as in PyFlink, without effect.
             output_type: the type of the results; None if it is not declared.
 
-        Example:
+        Examples:
             >>> from penstock.datastream import AggregateFunction
             >>> class Mean(AggregateFunction):
             ...     def create_accumulator(self):
@@ -174,7 +174,7 @@ class Windows(Generic[StreamT]):
         Args:
             position_to_sum: the field by position or name, as in `KeyedStream.sum`.
 
-        Example:
+        Examples:
             >>> windows.sum(1).collect()
             [('ann', 5)]
         """
@@ -209,7 +209,7 @@ class Windows(Generic[StreamT]):
             process_window_function: a `ProcessWindowFunction`; without keys, a `ProcessAllWindowFunction`.
             output_type: the type of the results; None if it is not declared.
 
-        Example:
+        Examples:
             >>> from penstock.datastream import ProcessWindowFunction
             >>> class Count(ProcessWindowFunction):
             ...     def process(self, key, context, elements):
@@ -226,7 +226,7 @@ class Windows(Generic[StreamT]):
             window_function: a `WindowFunction`, without keys an `AllWindowFunction`, or a function like its `apply`.
             output_type: the type of the results; None if it is not declared.
 
-        Example:
+        Examples:
             >>> windows.apply(lambda key, window, cups: [(key, [cup[1] for cup in cups])]).collect()
             [('ann', [2, 3])]
         """

@@ -49,7 +49,7 @@ class AvroSchema:
     Attributes:
         text: the schema as JSON.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.formats.avro import AvroSchema
         >>> schema = AvroSchema.parse_string(
         ...     '{"type": "record", "name": "Cup", "fields": [{"name": "drink", "type": "string"}]}'
@@ -224,7 +224,7 @@ class AvroWriterFactory(BatchWriterFactory[Any]):
         schema: the schema of a record.
         codec: the compression of blocks, by Avro's name; `null` for none.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors import BucketAssigner, FileSink

@@ -66,7 +66,7 @@ class CsvFormat(file_format.StreamFormat[Any]):
     Raises:
         ConfigurationError: if the arguments do not fit together.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -383,7 +383,7 @@ class CsvWriterFactory(file_format.BatchWriterFactory[Any]):
     Raises:
         ConfigurationError: if the charset is unknown, or columns are missing or duplicated.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors import BucketAssigner, FileSink
@@ -492,7 +492,7 @@ class _CsvWriter(file_format.BatchWriter[Any]):
 class CsvSchema:
     """Columns and special characters of CSV; immutable. Create one with `CsvSchema.builder()`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.formats.csv import CsvSchema
         >>> schema = CsvSchema.builder().add_string_column("drink").add_number_column("cups").build()
         >>> list(schema.columns)
@@ -524,7 +524,7 @@ class CsvSchema:
 class CsvSchemaBuilder:
     """Collects columns and special characters; every method except `build` and `size` returns the builder.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.formats.csv import CsvSchema
         >>> builder = CsvSchema.builder().add_string_column("drink").set_column_separator(";")
         >>> schema = builder.build()

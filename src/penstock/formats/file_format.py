@@ -112,7 +112,7 @@ class StreamFormat(ABC, Generic[T_co]):
     Raises:
         ConfigurationError: if `on_error` is neither, or a side output is given with `"fail"`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -233,7 +233,7 @@ class BulkFile(ABC, Generic[T_co]):
 class BulkFormat(ABC, Generic[T_co]):
     """Describes files that are read in large units.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.file_system import BulkFormat, FileSource
         >>> from penstock.datastream.formats.parquet import ParquetFormat
         >>> isinstance(ParquetFormat(), BulkFormat)

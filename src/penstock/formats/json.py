@@ -61,7 +61,7 @@ class JsonLinesFormat(StreamFormat[Any]):
             not JSON.
         malformed_output: see `StreamFormat`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -105,7 +105,7 @@ class JsonLinesEncoder(Encoder[Any]):
     Accepts JSON's own types, and dataclasses, named tuples, dates, decimals and UUIDs. A `Row` with names becomes an
     object, a `Row` without names an array.
 
-    Example:
+    Examples:
         >>> import io
         >>> from penstock.datastream.formats.json import JsonLinesEncoder
         >>> file = io.BytesIO()

@@ -32,7 +32,7 @@ _FAR_TIME: Final = "out of range for nanosecond resolution"
 class OrcFormat(ColumnarFormat):
     """Reads ORC; see `ColumnarFormat`. Readers share a large file by stripes.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> import pyarrow.orc as orc
         >>> from penstock.common import WatermarkStrategy
@@ -131,7 +131,7 @@ class OrcWriterFactory(ArrowWriterFactory):
     Raises:
         ConfigurationError: if a type cannot be written, or there are no columns.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> import pyarrow.orc as orc
         >>> from penstock.common import Types

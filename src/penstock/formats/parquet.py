@@ -142,7 +142,7 @@ class ParquetFormat(ColumnarFormat):
         nanosecond_columns: the columns whose INT96 is read in nanoseconds, which cover the years 1678 to 2261. Other
             years raise a `FormatError`.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> import pyarrow.parquet as pq
         >>> from penstock.common import WatermarkStrategy
@@ -241,7 +241,7 @@ class ParquetWriterFactory(ArrowWriterFactory):
     Raises:
         ConfigurationError: if a type cannot be written, or there are no columns.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> import pyarrow.parquet as pq
         >>> from penstock.common import Types

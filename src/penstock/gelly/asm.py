@@ -209,7 +209,7 @@ class Degrees(NamedTuple):
         out_degree: how many of them its edges lead to.
         in_degree: how many of them have edges to it.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import Degrees, VertexDegrees
@@ -279,7 +279,7 @@ class _CountedEnds(_VertexDegrees):
 class VertexOutDegree(_CountedEnds):
     """Counts the outgoing edges of each vertex of a directed graph.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import VertexOutDegree
@@ -295,7 +295,7 @@ class VertexOutDegree(_CountedEnds):
 class VertexInDegree(_CountedEnds):
     """Counts the incoming edges of each vertex of a directed graph.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import VertexInDegree
@@ -311,7 +311,7 @@ class VertexInDegree(_CountedEnds):
 class VertexDegree(_CountedEnds):
     """Counts the edges of each vertex of an undirected graph, which has each edge in both directions.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import VertexDegree
@@ -332,7 +332,7 @@ class VertexDegree(_CountedEnds):
 class VertexDegrees(_VertexDegrees):
     """Counts the neighbours of each vertex of a directed graph as `Degrees`: all, along out-edges, along in-edges.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import VertexDegrees
@@ -391,7 +391,7 @@ class _EdgeDegrees(base.GraphAlgorithm[DataStream]):
 class EdgeSourceDegrees(_EdgeDegrees):
     """Each edge of a directed graph with the `Degrees` of its source: value (value, degrees).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import EdgeSourceDegrees
@@ -408,7 +408,7 @@ class EdgeSourceDegrees(_EdgeDegrees):
 class EdgeTargetDegrees(_EdgeDegrees):
     """Each edge of a directed graph with the `Degrees` of its target: value (value, degrees).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import EdgeTargetDegrees
@@ -425,7 +425,7 @@ class EdgeTargetDegrees(_EdgeDegrees):
 class EdgeDegreesPair(_EdgeDegrees):
     """Each edge of a directed graph with the `Degrees` of both ends: value (value, source's, target's).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import EdgeDegreesPair
@@ -442,7 +442,7 @@ class EdgeDegreesPair(_EdgeDegrees):
 class EdgeSourceDegree(_EdgeDegrees):
     """Each edge of an undirected graph with the degree of its source: value (value, degree).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import EdgeSourceDegree
@@ -459,7 +459,7 @@ class EdgeSourceDegree(_EdgeDegrees):
 class EdgeTargetDegree(_EdgeDegrees):
     """Each edge of an undirected graph with the degree of its target: value (value, degree).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import EdgeTargetDegree
@@ -476,7 +476,7 @@ class EdgeTargetDegree(_EdgeDegrees):
 class EdgeDegreePair(_EdgeDegrees):
     """Each edge of an undirected graph with the degrees of both ends: value (value, source's, target's).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import EdgeDegreePair
@@ -505,7 +505,7 @@ class Simplify(base.GraphAlgorithm[Any]):
             False all edges of the graph, with True only edges with a source id greater than the target id; the others
             are dropped first.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import Simplify
@@ -535,7 +535,7 @@ class MaximumDegree(base.GraphAlgorithm[Any]):
     Args:
         maximum_degree: the highest degree to keep, 1 or more; degrees are counted before anything is removed.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import MaximumDegree
@@ -596,7 +596,7 @@ class _Translate(base.GraphAlgorithm[Any]):
 class TranslateGraphIds(_Translate):
     """Replaces each id by the result of a function of the id; different ids must stay different.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import TranslateGraphIds
@@ -612,7 +612,7 @@ class TranslateGraphIds(_Translate):
 class TranslateVertexValues(_Translate):
     """Replaces the value of each vertex by the result of a function of the value.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import TranslateVertexValues
@@ -628,7 +628,7 @@ class TranslateVertexValues(_Translate):
 class TranslateEdgeValues(_Translate):
     """Replaces the value of each edge by the result of a function of the value.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.asm import TranslateEdgeValues

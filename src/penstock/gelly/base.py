@@ -367,7 +367,7 @@ class _PlainTuplesOperator(StreamOperator):
 class Vertex(NamedTuple):
     """A vertex; ids are unique in a graph and may be anything that can be a key.
 
-    Example:
+    Examples:
         >>> from penstock.gelly import Vertex
         >>> vertex = Vertex("A", 1.0)
         >>> vertex.id, vertex.value, vertex.get_id()
@@ -389,7 +389,7 @@ class Vertex(NamedTuple):
 class Edge(NamedTuple):
     """An edge from a source to a target, by the ids of the vertices; several edges may connect the same two.
 
-    Example:
+    Examples:
         >>> from penstock.gelly import Edge
         >>> road = Edge("A", "B", 4.0)
         >>> road.target, road.reverse()
@@ -420,7 +420,7 @@ class Edge(NamedTuple):
 class Triplet(NamedTuple):
     """An edge with the values of both its vertices.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -451,7 +451,7 @@ class Triplet(NamedTuple):
 class EdgeDirection(Enum):
     """The edges of a vertex to use: incoming, outgoing, or all.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import EdgeDirection, Graph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -585,7 +585,7 @@ T = TypeVar("T")
 class GraphAlgorithm(ABC, Generic[T]):
     """Transforms a graph into another graph or a stream of results.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph, GraphAlgorithm
         >>> class Loops(GraphAlgorithm):
@@ -604,7 +604,7 @@ class GraphAlgorithm(ABC, Generic[T]):
 class GraphAnalytic(ABC, Generic[T]):
     """Computes one result from a graph, which takes a job: `run` takes the graph, and `execute` runs the job.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph, GraphAnalytic
         >>> class Weight(GraphAnalytic):
@@ -639,7 +639,7 @@ class GraphAnalytic(ABC, Generic[T]):
 class GraphValidator(ABC):
     """Checks whether a graph is valid.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph, GraphValidator
         >>> class NoLoops(GraphValidator):

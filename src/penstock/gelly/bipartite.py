@@ -17,7 +17,7 @@ from penstock.gelly.graph import Graph
 class BipartiteEdge(NamedTuple):
     """An edge from a top vertex to a bottom vertex, by their ids; equal ids still denote two vertices.
 
-    Example:
+    Examples:
         >>> from penstock.gelly.bipartite import BipartiteEdge
         >>> edge = BipartiteEdge("ann", "chess", "since May")
         >>> edge.get_top_id(), edge.get_bottom_id(), edge.get_value()
@@ -44,7 +44,7 @@ class BipartiteEdge(NamedTuple):
 class Projection(NamedTuple):
     """The connection of two vertices in a full projection: the vertex between them, and all values along the path.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Vertex
         >>> from penstock.gelly.bipartite import BipartiteEdge, BipartiteGraph
@@ -96,7 +96,7 @@ class BipartiteGraph:
     In a projection, an edge leads from a vertex to each other vertex that shares a neighbour with it; several edges, if
     they share several. So each pair is connected both ways.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Vertex
         >>> from penstock.gelly.bipartite import BipartiteEdge, BipartiteGraph

@@ -70,7 +70,7 @@ from penstock.runtime.records import Batch
 class Combine(Enum):
     """How several values for one vertex are combined.
 
-    Example:
+    Examples:
         >>> from penstock.gelly.columnar import Combine
         >>> [combine.name for combine in Combine]
         ['SUM', 'MIN', 'MAX', 'NONE']
@@ -93,7 +93,7 @@ class Inbox:
         has: whether anything arrived for a vertex.
         offsets: with `Combine.NONE`, vertex i has `values[offsets[i] : offsets[i + 1]]`; otherwise None.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from penstock.gelly.columnar import Inbox
         >>> inbox = Inbox(values=np.array([5, 0]), has=np.array([True, False]))
@@ -220,7 +220,7 @@ class GraphArrays:
         sums: the sums over all partitions, by name.
         superstep: the number of the superstep, from 1.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph, Vertex
@@ -493,7 +493,7 @@ class Kernel(ABC):
         direction: the edges of a vertex that carry its value: outgoing, incoming, or all.
         combine: how several values for one vertex are combined.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph, Vertex
@@ -704,7 +704,7 @@ def run_kernel(
     Raises:
         ValueError: if the maximum is negative.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph, Vertex

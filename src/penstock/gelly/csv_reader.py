@@ -35,7 +35,7 @@ class GraphCsvReader:
     Fields are separated by commas and lines by line ends, unless other delimiters are set. Empty lines are skipped.
     Each file is read by one subtask, and several files in parallel.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph

@@ -20,7 +20,7 @@ from penstock.gelly.base import Edge, Vertex
 class EdgesFunction(Function, ABC):
     """A function of the edges of each vertex that has edges.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import EdgeDirection, EdgesFunction, Graph
         >>> class Length(EdgesFunction):
@@ -41,7 +41,7 @@ class EdgesFunction(Function, ABC):
 class EdgesFunctionWithVertexValue(Function, ABC):
     """A function of each vertex and its edges, if any.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import EdgeDirection, EdgesFunctionWithVertexValue, Graph
         >>> class Degree(EdgesFunctionWithVertexValue):
@@ -61,7 +61,7 @@ class EdgesFunctionWithVertexValue(Function, ABC):
 class NeighborsFunction(Function, ABC):
     """A function of the edges and neighbours of each vertex that has edges.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import EdgeDirection, Graph, NeighborsFunction
         >>> class Names(NeighborsFunction):
@@ -81,7 +81,7 @@ class NeighborsFunction(Function, ABC):
 class NeighborsFunctionWithVertexValue(Function, ABC):
     """A function of each vertex with its edges and neighbours, if any.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import EdgeDirection, Graph, NeighborsFunctionWithVertexValue
         >>> class Names(NeighborsFunctionWithVertexValue):

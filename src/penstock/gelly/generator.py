@@ -30,7 +30,7 @@ class GraphGenerator(ABC):
     Args:
         env: the environment of the graph.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import CompleteGraph, GraphGenerator
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -112,7 +112,7 @@ class GridGraph(GraphGenerator):
     Args:
         env: the environment of the graph.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import GridGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -155,7 +155,7 @@ class PathGraph(CountedGenerator):
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import PathGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -176,7 +176,7 @@ class CycleGraph(CountedGenerator):
         env: the environment of the graph.
         vertex_count: the number of vertices, 3 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import CycleGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -199,7 +199,7 @@ class HypercubeGraph(GraphGenerator):
         env: the environment of the graph.
         dimensions: the number of dimensions, 1 or more; the graph has `2 ** dimensions` vertices.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import HypercubeGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -238,7 +238,7 @@ class CirculantGraph(CountedGenerator):
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import CirculantGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -287,7 +287,7 @@ class CompleteGraph(CountedGenerator):
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import CompleteGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -310,7 +310,7 @@ class EchoGraph(CountedGenerator):
         vertex_degree: the number of neighbours of each vertex, 1 or more and less than `vertex_count`. One of the two
             numbers must be even, the other odd.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import EchoGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -342,7 +342,7 @@ class EmptyGraph(CountedGenerator):
         env: the environment of the graph.
         vertex_count: the number of vertices, 0 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import EmptyGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -365,7 +365,7 @@ class SingletonEdgeGraph(GraphGenerator):
         env: the environment of the graph.
         vertex_pair_count: the number of pairs, 1 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import SingletonEdgeGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -390,7 +390,7 @@ class StarGraph(CountedGenerator):
         env: the environment of the graph.
         vertex_count: the number of vertices, 2 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import StarGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -441,7 +441,7 @@ class RMatGraph(GraphGenerator):
         vertex_count: the upper bound of ids, exclusive; 1 or more.
         edge_count: the number of edges, 1 or more.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly.generator import RMatGraph
         >>> env = StreamExecutionEnvironment.get_execution_environment()

@@ -140,7 +140,7 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
     Each method returns a new graph or a stream, and nothing runs until a job reads it. Methods that return a number or
     a bool run a job. An undirected graph has each edge in both directions, see `get_undirected`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Edge, Graph
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -167,7 +167,7 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
         Raises:
             ValueError: if both vertices and an initializer are given.
 
-        Example:
+        Examples:
             >>> ages = Graph.from_collection([("A", "B")], env, vertices=[("A", 30), ("B", 40)])
             >>> sorted(ages.get_vertices().collect())
             [Vertex(id='A', value=30), Vertex(id='B', value=40)]
@@ -221,7 +221,7 @@ class Graph(GraphIterations, Neighbourhoods, GraphChanges, GraphValues):
     def run(self, algorithm: base.GraphAlgorithm[T] | base.GraphAnalytic[T]) -> Any:
         """Run an algorithm and return its result, a graph or a stream. Return an analytic itself, to `execute`.
 
-        Example:
+        Examples:
             >>> from penstock.gelly.library import ConnectedComponents
             >>> numbered = Graph.from_collection([(1, 2), (8, 9)], env, vertex_value_initializer=int)
             >>> sorted(map(tuple, numbered.run(ConnectedComponents(10)).collect()))
@@ -276,7 +276,7 @@ def _edge_without_value(record: Any) -> base.Edge:
 class InvalidVertexIdsValidator(base.GraphValidator):
     """Checks that both ends of every edge are vertices of the graph.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph, InvalidVertexIdsValidator
         >>> env = StreamExecutionEnvironment.get_execution_environment()

@@ -28,7 +28,7 @@ from penstock.runtime.operators.base import UserCodeError
 class Neighbor(NamedTuple):
     """An edge as a gather function sees it: the value of the vertex at the other end, and the value of the edge.
 
-    Example:
+    Examples:
         >>> from penstock.gelly.gsa import Neighbor
         >>> neighbor = Neighbor(4.0, 1.5)
         >>> neighbor.neighbor_value + neighbor.edge_value
@@ -50,7 +50,7 @@ class Neighbor(NamedTuple):
 class GatherFunction(SuperstepFunction, ABC):
     """Computes a value for each edge whose neighbour is active.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.gsa import GatherFunction
@@ -73,7 +73,7 @@ class GatherFunction(SuperstepFunction, ABC):
 class SumFunction(SuperstepFunction, ABC):
     """Combines two gathered values, in any order.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.gsa import SumFunction
@@ -97,7 +97,7 @@ class SumFunction(SuperstepFunction, ABC):
 class ApplyFunction(SuperstepFunction, ABC):
     """Updates a vertex from the sum of its gathered values.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.gsa import ApplyFunction
@@ -131,7 +131,7 @@ class GSAConfiguration(WithDirection):
     The direction selects the edges of an active vertex along which its value is gathered: by default its outgoing
     edges, so that vertices gather from the sources of their incoming edges.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly import EdgeDirection

@@ -30,7 +30,7 @@ from penstock.gelly.base import Edge, EdgeDirection, Vertex
 class ComputeFunction(supersteps.SuperstepFunction, ABC):
     """Computes an active vertex in a superstep.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.pregel import ComputeFunction
@@ -85,7 +85,7 @@ class ComputeFunction(supersteps.SuperstepFunction, ABC):
 class MessageCombiner(ABC):
     """Combines the messages to a vertex into one, before they are sent and after they arrive.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.pregel import MessageCombiner
@@ -118,7 +118,7 @@ class MessageCombiner(ABC):
 class VertexCentricConfiguration(supersteps.IterationConfiguration):
     """Settings of a vertex-centric iteration.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.pregel import VertexCentricConfiguration

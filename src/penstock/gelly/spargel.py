@@ -46,7 +46,7 @@ class _WithDegrees(SuperstepFunction):
 class ScatterFunction(_WithDegrees, ABC):
     """Sends the messages of an active vertex.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.spargel import GatherFunction, ScatterFunction
@@ -93,7 +93,7 @@ class ScatterFunction(_WithDegrees, ABC):
 class GatherFunction(_WithDegrees, ABC):
     """Updates a vertex from the messages that it received.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.spargel import GatherFunction
@@ -129,7 +129,7 @@ class GatherFunction(_WithDegrees, ABC):
 class ScatterGatherConfiguration(WithDirection):
     """Settings of a scatter-gather iteration.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly import EdgeDirection

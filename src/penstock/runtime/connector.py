@@ -256,7 +256,7 @@ class SplitEnumerator(ABC, Generic[SplitT]):
 class Source(ABC, Generic[T, SplitT]):
     """A stream of records from outside. Instances are pickled into the job, so they hold descriptions, not handles.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors import NumberSequenceSource, Source
         >>> source = NumberSequenceSource(1, 3)
         >>> isinstance(source, Source), source.boundedness.name, source.max_parallelism()
@@ -469,7 +469,7 @@ class CommitLog(ABC):
 class Sink(ABC, Generic[T]):
     """A destination of records. Instances are pickled into the job, so they hold descriptions, not handles.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors import Sink

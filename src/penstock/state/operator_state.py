@@ -68,7 +68,7 @@ class ReadOnlyBroadcastState(Generic[K, V]):
 
     Its values are shared with the state and must not be changed in place: other subtasks would not see the change.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> PRICES = MapStateDescriptor("prices")
@@ -166,7 +166,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
     Its writer must do the same in every subtask: see `BroadcastProcessFunction`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> PRICES = MapStateDescriptor("prices")
@@ -269,7 +269,7 @@ COMMITTABLE_MODE: Final = "committable"
 class OperatorListState(Generic[T]):
     """A list of picklable items of one subtask.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CheckpointedFunction, MapFunction
         >>> from penstock.datastream.state import ListStateDescriptor
         >>> from penstock.testing import harness_for
@@ -391,7 +391,7 @@ class OperatorStateStore:
     Each method returns the restored state, or an empty one; every call returns the same object. All raise `StateError`
     if the name belongs to a state with another redistribution mode.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CheckpointedFunction, MapFunction
         >>> from penstock.datastream.state import ListStateDescriptor
         >>> from penstock.testing import harness_for

@@ -37,7 +37,7 @@ class StateDescriptor:
         kind: value, list, map, reducing or aggregating.
         ttl_config: when entries expire; None if they never do.
 
-    Example:
+    Examples:
         >>> from penstock.common import Time, Types
         >>> from penstock.datastream.state import StateTtlConfig, ValueStateDescriptor
         >>> descriptor = ValueStateDescriptor("count", Types.LONG())
@@ -84,7 +84,7 @@ class StateDescriptor:
 class ValueStateDescriptor(StateDescriptor):
     """One value for each key.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> ValueStateDescriptor("count", Types.LONG()).get_name()
@@ -98,7 +98,7 @@ class ValueStateDescriptor(StateDescriptor):
 class ListStateDescriptor(StateDescriptor):
     """A list for each key.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> from penstock.datastream.state import ListStateDescriptor
         >>> ListStateDescriptor("words", Types.STRING()).get_type_info()
@@ -114,7 +114,7 @@ class ListStateDescriptor(StateDescriptor):
 class MapStateDescriptor(StateDescriptor):
     """A map for each key.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> MapStateDescriptor("cups", Types.STRING(), Types.INT()).get_type_info()
@@ -133,7 +133,7 @@ class MapStateDescriptor(StateDescriptor):
 class ReducingStateDescriptor(StateDescriptor):
     """One value for each key, into which a reduce function folds added values.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> from penstock.datastream.state import ReducingStateDescriptor
         >>> total = ReducingStateDescriptor("total", lambda one, other: one + other, Types.LONG())
@@ -156,7 +156,7 @@ class ReducingStateDescriptor(StateDescriptor):
 class AggregatingStateDescriptor(StateDescriptor):
     """One accumulator for each key, to which an aggregate function adds values.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AggregateFunction
         >>> from penstock.datastream.state import AggregatingStateDescriptor
         >>> class Total(AggregateFunction):
@@ -237,7 +237,7 @@ class StateView(Collection[ITEM]):
     Supports `len` and `in`. On RocksDB, a large map stays on disk, and each pass and each `len` reads it. All passes
     have the same, otherwise unspecified order.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import StateView
         >>> view = StateView(["tea", "rum"])
         >>> len(view), "tea" in view, list(view)
@@ -272,7 +272,7 @@ class StateView(Collection[ITEM]):
 class State:
     """Base class of keyed states.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import MapState, State, ValueState
         >>> issubclass(ValueState, State), issubclass(MapState, State)
         (True, True)
@@ -303,7 +303,7 @@ class State:
 class ValueState(State, Generic[T]):
     """One value per key.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedProcessFunction
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.testing import harness_for
@@ -324,7 +324,7 @@ class ValueState(State, Generic[T]):
     def value(self) -> T | None:
         """Return the current key's value, or None.
 
-        Example:
+        Examples:
             >>> class IsFirst(Count):
             ...     def process_element(self, value, ctx):
             ...         yield self.count.value() is None
@@ -339,7 +339,7 @@ class ValueState(State, Generic[T]):
     def update(self, value: T | None) -> None:
         """Store the current key's value; None clears it.
 
-        Example:
+        Examples:
             >>> class Reset(Count):
             ...     def process_element(self, value, ctx):
             ...         self.count.update(len(value))
@@ -362,7 +362,7 @@ class ValueState(State, Generic[T]):
 class AppendingState(State, ABC, Generic[IN, OUT]):
     """A state that collects added values and returns a result: list, reducing and aggregating state.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import AppendingState, ListState, ReducingState, ValueState
         >>> issubclass(ListState, AppendingState), issubclass(ReducingState, AppendingState)
         (True, True)
@@ -384,7 +384,7 @@ class AppendingState(State, ABC, Generic[IN, OUT]):
 class MergingState(AppendingState[IN, OUT]):
     """A state whose contents for two keys, or of two windows, can be merged.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ListState, MapState, MergingState
         >>> issubclass(ListState, MergingState), issubclass(MapState, MergingState)
         (True, False)
@@ -396,7 +396,7 @@ class MergingState(AppendingState[IN, OUT]):
 class ListState(MergingState[T, Iterable[T]]):
     """A list per key.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedProcessFunction
         >>> from penstock.datastream.state import ListStateDescriptor
         >>> from penstock.testing import harness_for
@@ -417,7 +417,7 @@ class ListState(MergingState[T, Iterable[T]]):
     def get(self) -> list[T]:
         """Return the current key's items, oldest first, in a new list that the caller owns.
 
-        Example:
+        Examples:
             >>> class Pairs(Words):
             ...     def process_element(self, value, ctx):
             ...         yield from ((word, value) for word in self.words.get())
@@ -452,7 +452,7 @@ class ListState(MergingState[T, Iterable[T]]):
     def update(self, values: Iterable[T]) -> None:
         """Replace the items; an empty list clears the state.
 
-        Example:
+        Examples:
             >>> class LastTwo(Words):
             ...     def process_element(self, value, ctx):
             ...         self.words.update([*self.words.get(), value][-2:])
@@ -481,7 +481,7 @@ class ListState(MergingState[T, Iterable[T]]):
 class MapState(State, Generic[K, V]):
     """A map per key.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedProcessFunction
         >>> from penstock.datastream.state import MapStateDescriptor
         >>> from penstock.testing import harness_for
@@ -507,7 +507,7 @@ class MapState(State, Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the value under `key`, or None.
 
-        Example:
+        Examples:
             >>> class Before(Cups):
             ...     def process_element(self, value, ctx):
             ...         yield self.cups.get(value[0])
@@ -554,7 +554,7 @@ class MapState(State, Generic[K, V]):
     def items(self) -> StateView[tuple[K, V]]:
         """Return all pairs as of now; the map may change while they are read.
 
-        Example:
+        Examples:
             >>> class Most(Cups):
             ...     def process_element(self, value, ctx):
             ...         self.cups.put(*value)
@@ -605,7 +605,7 @@ class MapState(State, Generic[K, V]):
 class ReducingState(MergingState[T, T | None]):
     """One value per key, into which added values are folded.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedProcessFunction
         >>> from penstock.datastream.state import ReducingStateDescriptor
         >>> from penstock.testing import harness_for
@@ -644,7 +644,7 @@ class ReducingState(MergingState[T, T | None]):
 class AggregatingState(MergingState[T, V | None], Generic[T, V]):
     """One accumulator per key; `get` returns the aggregate function's result.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import AggregateFunction, KeyedProcessFunction
         >>> from penstock.datastream.state import AggregatingStateDescriptor
         >>> from penstock.testing import harness_for

@@ -154,7 +154,7 @@ class StateTtlConfig:
     Raises:
         ValueError: if `ttl` is not positive.
 
-    Example:
+    Examples:
         >>> from penstock.common import Time
         >>> from penstock.datastream.state import StateTtlConfig, ValueStateDescriptor
         >>> an_hour = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()

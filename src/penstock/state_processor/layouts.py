@@ -378,7 +378,7 @@ class StateListing:
         size_bytes: their total size (bytes).
         items: the number of items of an operator state; None for keyed state, which would have to be read.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.state_processor import SavepointReader, SavepointWriter
         >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
@@ -413,7 +413,7 @@ class OperatorListing:
         native_bytes: the size of keyed state in a backend's own files, which only a job can read; 0 in savepoints.
         states: its keyed states, then its operator states, each sorted by name.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.state_processor import SavepointReader, SavepointWriter
         >>> writer = SavepointWriter.new_savepoint().with_keyed_state(

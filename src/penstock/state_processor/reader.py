@@ -90,7 +90,7 @@ def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
         CheckpointError: if `path` holds no complete savepoint or checkpoint, or `target` is not empty.
         ConfigurationError: if the key is missing or too short.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.state_processor import SavepointWriter, sign_savepoint
         >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
@@ -138,7 +138,7 @@ class SavepointReader:
 
     Every `read_...` method raises `StateError` if the operator or state does not exist, and lists the existing ones.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.state_processor import SavepointReader, SavepointWriter
         >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
@@ -161,7 +161,7 @@ class SavepointReader:
         Raises:
             CheckpointError: if the metadata is missing or damaged.
 
-        Example:
+        Examples:
             >>> SavepointReader.read("savepoint").is_savepoint
             True
         """
@@ -221,7 +221,7 @@ class SavepointReader:
             key_type: the type of the keys; None to infer it.
             value_type: the type of the values; None to infer it.
 
-        Example:
+        Examples:
             >>> list(reader.read_value_state("counter", "count", key_type=str, value_type=int))
             [('ann', 10)]
         """

@@ -323,7 +323,7 @@ class SavepointTable:
 
     Iteration yields each row as a tuple of its Python values.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.state_processor import SavepointReader, SavepointWriter
         >>> writer = SavepointWriter.new_savepoint().with_keyed_state(
@@ -453,7 +453,7 @@ def decode(data: bytes | None) -> Any:
     """Return the value of a cell of pickled bytes. This runs code that the bytes name: decode only bytes that you
     trust.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.state_processor import PICKLED, SavepointReader, SavepointWriter, decode
         >>> writer = SavepointWriter.new_savepoint().with_keyed_state(

@@ -63,7 +63,7 @@ class SavepointWriter:
 
     All methods except `write` raise `StateError` at once if an operator or state is missing or already exists.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.state import ValueStateDescriptor
         >>> from penstock.state_processor import SavepointReader, SavepointWriter
         >>> counts = [{"key": "ann", "value": 10}, {"key": "bob", "value": 20}]
@@ -109,7 +109,7 @@ class SavepointWriter:
         Raises:
             CheckpointError: if the metadata is missing or damaged.
 
-        Example:
+        Examples:
             >>> changed = SavepointWriter.from_existing_savepoint(path)
             >>> changed = changed.transform_state("counter", "count", lambda user, count: count * 100)
             >>> path = changed.write("changed")

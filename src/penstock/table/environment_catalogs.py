@@ -92,7 +92,7 @@ class CatalogMethods:
         Raises:
             ValidationError: if it exists, unless `ignoreIfExists` is set.
 
-        Example:
+        Examples:
             >>> from penstock.table import Schema, TableDescriptor
             >>> columns = Schema.new_builder().column("n", "BIGINT").build()
             >>> numbers = TableDescriptor.for_connector("datagen").schema(columns)
@@ -153,7 +153,7 @@ class CatalogMethods:
             TypeError: if it was not created by `udf`, `udtf` or the like.
             ValidationError: if the name is taken.
 
-        Example:
+        Examples:
             >>> from penstock.table.udf import udf
             >>> t_env.create_temporary_system_function("SHOUT", udf(lambda word: word + "!", result_type="STRING"))
             >>> list(t_env.execute_sql("SELECT SHOUT(drink) FROM orders").collect())

@@ -12,7 +12,7 @@ __all__ = ["EnvironmentSettings"]
 class EnvironmentSettings:
     """The settings of a table environment: streaming or batch, options, and the built-in catalog and database.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> settings = EnvironmentSettings.new_instance().with_built_in_database_name("shop").build()
         >>> TableEnvironment.create(settings).get_current_database(), settings.is_streaming_mode()

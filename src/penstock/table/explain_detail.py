@@ -13,7 +13,7 @@ __all__ = ["ExplainDetail"]
 class ExplainDetail(Enum):
     """The parts that EXPLAIN shows besides the plans.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, ExplainDetail, TableEnvironment
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> print(t_env.explain_sql("SELECT 1 AS n", ExplainDetail.CHANGELOG_MODE))

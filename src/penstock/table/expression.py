@@ -42,7 +42,7 @@ class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collec
     Methods accept expressions wherever they accept values. An attribute that is not a method is a field of a row:
     `col("place").city`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -61,7 +61,7 @@ class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collec
     def alias(self, name: str, *extra_names: str) -> Expression:
         """Name the expression and its column; a table function may have several names.
 
-        Example:
+        Examples:
             >>> orders.select((col("cups") * 2).alias("doubled")).get_resolved_schema().get_column_names()
             ['doubled']
         """
@@ -71,7 +71,7 @@ class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collec
     def asc(self) -> Expression:
         """For `order_by`: in ascending order.
 
-        Example:
+        Examples:
             >>> orders.order_by(col("cups").asc).fetch(1).to_pandas()["drink"].tolist()
             ['rum']
         """
@@ -81,7 +81,7 @@ class Expression(Operators, Aggregates, Numbers, Texts, Encodings, Times, Collec
     def desc(self) -> Expression:
         """For `order_by`: in descending order.
 
-        Example:
+        Examples:
             >>> orders.order_by(col("cups").desc).fetch(1).to_pandas()["drink"].tolist()
             ['tea']
         """

@@ -397,7 +397,7 @@ class Numbers(Operand):
         Args:
             places: the number of digits after the decimal point; a negative number rounds to tens, hundreds and so on.
 
-        Example:
+        Examples:
             >>> list(orders.select((col("cups") * 1.25).round(1)).execute().collect())
             [<Row(2.5)>, <Row(1.3)>]
         """
@@ -434,7 +434,7 @@ class Texts(Operand):
     def concat(self, other: object) -> Self:
         """Concatenate another string to the string.
 
-        Example:
+        Examples:
             >>> list(orders.select(col("drink").concat("!")).execute().collect())
             [<Row('tea!')>, <Row('rum!')>]
         """
@@ -449,7 +449,7 @@ class Texts(Operand):
             begin_index: the position of the first character, counted from 1.
             length: the number of characters; None for all up to the end.
 
-        Example:
+        Examples:
             >>> list(orders.select(col("drink").substring(1, 2)).execute().collect())
             [<Row('te')>, <Row('ru')>]
         """
@@ -491,7 +491,7 @@ class Texts(Operand):
     def trim(self, character: object | None = None) -> Self:
         """Trim spaces, or these characters, at both ends.
 
-        Example:
+        Examples:
             >>> from penstock.table.expressions import lit
             >>> list(orders.select(lit("  tea  ").trim()).limit(1).execute().collect())
             [<Row('tea')>]
@@ -536,7 +536,7 @@ class Texts(Operand):
     def replace(self, search: object, replacement: object) -> Self:
         """Replace all occurrences of a substring.
 
-        Example:
+        Examples:
             >>> list(orders.select(col("drink").replace("tea", "mate")).execute().collect())
             [<Row('mate')>, <Row('rum')>]
         """
@@ -559,7 +559,7 @@ class Texts(Operand):
     def like(self, pattern: object, escape: object | None = None) -> Self:
         """Return whether the string matches a pattern: `%` matches any characters and `_` matches one.
 
-        Example:
+        Examples:
             >>> list(orders.where(col("drink").like("t%")).execute().collect())
             [<Row('tea', 2)>]
         """

@@ -115,7 +115,7 @@ class Operators(Operand):
     def if_null(self, null_replacement: object) -> Self:
         """Return the value, or a replacement if it is NULL.
 
-        Example:
+        Examples:
             >>> list(orders.select(col("drink").if_null("nothing")).execute().collect())
             [<Row('tea')>, <Row('rum')>]
         """
@@ -124,7 +124,7 @@ class Operators(Operand):
     def then(self, if_true: object, if_false: object) -> Self:
         """Return the first value if the condition is true, otherwise the second.
 
-        Example:
+        Examples:
             >>> list(orders.select((col("cups") > 1).then("many", "few")).execute().collect())
             [<Row('many')>, <Row('few')>]
         """
@@ -135,7 +135,7 @@ class Operators(Operand):
     def between(self, lower_bound: object, upper_bound: object) -> Self:
         """Return whether the value is between two bounds (inclusive).
 
-        Example:
+        Examples:
             >>> list(orders.where(col("cups").between(2, 5)).execute().collect())
             [<Row('tea', 2)>]
         """
@@ -148,7 +148,7 @@ class Operators(Operand):
     def in_(self, first_element_or_table: object, *remaining_elements: object) -> Self:
         """Return whether the value is one of these elements, or in a table of one column.
 
-        Example:
+        Examples:
             >>> list(orders.where(col("drink").in_("tea", "milk")).execute().collect())
             [<Row('tea', 2)>]
         """
@@ -165,7 +165,7 @@ class Operators(Operand):
     def cast(self, data_type: DataType) -> Self:
         """Cast to another type. A value that cannot be cast fails the job.
 
-        Example:
+        Examples:
             >>> from penstock.table import DataTypes
             >>> list(orders.select(col("cups").cast(DataTypes.STRING())).execute().collect())
             [<Row('2')>, <Row('1')>]
@@ -175,7 +175,7 @@ class Operators(Operand):
     def try_cast(self, data_type: DataType) -> Self:
         """Cast to another type, or to NULL if the value cannot be cast.
 
-        Example:
+        Examples:
             >>> from penstock.table import DataTypes
             >>> list(orders.select(col("drink").try_cast(DataTypes.INT())).execute().collect())
             [<Row(None)>, <Row(None)>]

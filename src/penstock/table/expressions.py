@@ -104,7 +104,7 @@ __all__ = [
 def col(name: str) -> Expression:
     """Return the column with this name; `*` for all columns.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -125,7 +125,7 @@ def lit(v: object, data_type: DataType | None = None) -> Expression:
     Raises:
         TypeError: if a value of this class cannot be a literal.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, lit
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -148,7 +148,7 @@ def call(f: str | UserDefinedFunctionWrapper, *args: object) -> Expression:
         f: the name, or the function itself.
         args: the operands: expressions or plain values.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import call, col
         >>> from penstock.table.udf import udf
@@ -208,7 +208,7 @@ def _column(column: object) -> syntax.Expression:
 def and_(predicate0: object, predicate1: object, *predicates: object) -> Expression:
     """Return whether all conditions are true.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import and_, col
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -236,7 +236,7 @@ def not_(expression: object) -> Expression:
 def if_then_else(condition: object, if_true: object, if_false: object) -> Expression:
     """Return the first value if a condition is true, else the second one.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, if_then_else
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -250,7 +250,7 @@ def if_then_else(condition: object, if_true: object, if_false: object) -> Expres
 def coalesce(*args: object) -> Expression:
     """Return the first value that is not NULL.
 
-    Example:
+    Examples:
         >>> from penstock.table import DataTypes, EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import coalesce, col, null_of
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())

@@ -33,7 +33,7 @@ TableT = TypeVar("TableT", bound=Selectable)
 class GroupedTable(Generic[TableT]):
     """A table with grouped rows. Created by `group_by`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -71,7 +71,7 @@ class GroupedTable(Generic[TableT]):
 class GroupWindowedTable(Generic[TableT]):
     """A table with windowed rows. Created by `window`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, lit
         >>> from penstock.table.window import Tumble
@@ -106,7 +106,7 @@ class GroupWindowedTable(Generic[TableT]):
 class WindowGroupedTable(Generic[TableT]):
     """A table with rows grouped by window. Created by `window` and `group_by`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, lit
         >>> from penstock.table.window import Tumble
@@ -140,7 +140,7 @@ class WindowGroupedTable(Generic[TableT]):
 class OverWindowedTable(Generic[TableT]):
     """A table with over windows. Created by `over_window`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import UNBOUNDED_ROW, col
         >>> from penstock.table.window import Over

@@ -28,7 +28,7 @@ __all__ = ["StatementSet"]
 class StatementSet:
     """Collects INSERTs and runs all of them as one job. Created by `TableEnvironment.create_statement_set`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> _ = t_env.execute_sql("CREATE TABLE shown (n BIGINT) WITH ('connector' = 'print')")
@@ -50,7 +50,7 @@ class StatementSet:
         Raises:
             ValidationError: if the statement is not an INSERT, or cannot be planned.
 
-        Example:
+        Examples:
             >>> _ = statements.add_insert_sql("INSERT INTO shown VALUES (3)")
             >>> statements.execute().wait()
             +I[3]
@@ -70,7 +70,7 @@ class StatementSet:
         Raises:
             ValidationError: if the target table does not exist, or its columns do not match.
 
-        Example:
+        Examples:
             >>> table = t_env.from_elements([(3,)], ["n"])
             >>> statements.add_insert("shown", table).execute().wait()
             +I[3]
@@ -103,7 +103,7 @@ class StatementSet:
         Raises:
             ValidationError: if the set has no INSERT.
 
-        Example:
+        Examples:
             >>> statements.add_insert_sql("INSERT INTO shown VALUES (3)").execute().wait()
             +I[3]
         """

@@ -142,7 +142,7 @@ class StreamMethods:
             ValidationError: for a column that the stream does not have.
             TypeError: if `data_stream` is not a stream.
 
-        Example:
+        Examples:
             >>> from penstock.common import Types
             >>> from penstock.table.expressions import col
             >>> pairs = env.from_collection([("tea", 2)], Types.TUPLE([Types.STRING(), Types.INT()]))
@@ -207,7 +207,7 @@ class StreamMethods:
         Raises:
             ValidationError: if the table is not append-only, or has several event-time attributes.
 
-        Example:
+        Examples:
             >>> orders = t_env.from_elements([("tea", 2)], ["drink", "cups"])
             >>> t_env.to_data_stream(orders).map(lambda row: row.drink).collect()
             ['tea']
@@ -230,7 +230,7 @@ class StreamMethods:
             ValidationError: if the table has changes that the stream does not accept, or other columns.
             UnsupportedError: if the primary key is not an upsert key of the query.
 
-        Example:
+        Examples:
             >>> from penstock.table.expressions import col
             >>> total = t_env.from_elements([(2,), (3,)], ["cups"]).select(col("cups").sum.alias("total"))
             >>> changes = t_env.to_changelog_stream(total).collect()

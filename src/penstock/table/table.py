@@ -82,7 +82,7 @@ class Table:
     Fields are expressions such as `col("a") + 1`, or names of columns. In an f-string with SQL, a table becomes a name
     that refers to it.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
@@ -133,7 +133,7 @@ class Table:
         Raises:
             ValidationError: if a column does not exist, or an expression does not fit its operands.
 
-        Example:
+        Examples:
             >>> list(orders.select(col("drink"), (col("cups") * 2).alias("doubled")).execute().collect())
             [<Row('tea', 4)>, <Row('rum', 2)>, <Row('tea', 6)>]
         """
@@ -146,7 +146,7 @@ class Table:
     def add_columns(self, *fields: object) -> Table:
         """Append columns. Raises `ValidationError` for a name that already exists.
 
-        Example:
+        Examples:
             >>> list(orders.add_columns((col("cups") > 1).alias("many")).limit(1).execute().collect())
             [<Row('tea', 2, True)>]
         """
@@ -166,7 +166,7 @@ class Table:
         Raises:
             ValidationError: if a column does not exist.
 
-        Example:
+        Examples:
             >>> orders.drop_columns(col("cups")).get_resolved_schema().get_column_names()
             ['drink']
         """
@@ -195,7 +195,7 @@ class Table:
         Raises:
             ValidationError: if it is not a condition, or a column does not exist.
 
-        Example:
+        Examples:
             >>> list(orders.filter(col("cups") > 1).execute().collect())
             [<Row('tea', 2)>, <Row('tea', 3)>]
         """
@@ -210,7 +210,7 @@ class Table:
         Raises:
             ValidationError: if it is not a condition, or a column does not exist.
 
-        Example:
+        Examples:
             >>> list(orders.where(col("drink") == "rum").execute().collect())
             [<Row('rum', 1)>]
         """
@@ -219,7 +219,7 @@ class Table:
     def distinct(self) -> Table:
         """Remove duplicate rows.
 
-        Example:
+        Examples:
             >>> list(orders.select(col("drink")).distinct().execute().collect())
             [<Row('tea')>, <Row('rum')>]
         """
@@ -232,7 +232,7 @@ class Table:
             fields: expressions, or names of columns; the first one decides first. In a stream the first is a time
                 attribute, ascending, unless `fetch` limits the number of rows.
 
-        Example:
+        Examples:
             >>> orders.order_by(col("cups").desc).fetch(1).to_pandas()["cups"].tolist()
             [3]
         """
@@ -256,7 +256,7 @@ class Table:
         Raises:
             ValidationError: if a number is negative.
 
-        Example:
+        Examples:
             >>> len(list(orders.limit(2).execute().collect()))
             2
         """
@@ -267,7 +267,7 @@ class Table:
     def group_by(self, *fields: object) -> GroupedTable[Table]:
         """Group the rows by these fields. `select` defines the output for each group.
 
-        Example:
+        Examples:
             >>> totals = orders.group_by(col("drink")).select(col("drink"), col("cups").sum.alias("total"))
             >>> sorted(totals.to_pandas()["total"])
             [1, 5]
@@ -307,7 +307,7 @@ class Table:
         Raises:
             ValidationError: if both tables have a column of the same name.
 
-        Example:
+        Examples:
             >>> prices = t_env.from_elements([("tea", 4)], ["name", "price"])
             >>> joined = orders.join(prices, col("drink") == col("name"))
             >>> sorted(joined.select((col("cups") * col("price")).alias("paid")).to_pandas()["paid"])
@@ -318,7 +318,7 @@ class Table:
     def left_outer_join(self, right: Table, join_predicate: object | None = None) -> Table:
         """Like `join`, plus the unmatched rows of this table, with NULL for the other table's columns.
 
-        Example:
+        Examples:
             >>> prices = t_env.from_elements([("tea", 4)], ["name", "price"])
             >>> joined = orders.left_outer_join(prices, col("drink") == col("name"))
             >>> joined.where(col("price").is_null).to_pandas()["drink"].tolist()
@@ -371,7 +371,7 @@ class Table:
         Raises:
             ValidationError: if the columns of the tables do not match.
 
-        Example:
+        Examples:
             >>> len(list(orders.union_all(orders).execute().collect()))
             6
         """
@@ -401,7 +401,7 @@ class Table:
     def execute(self) -> Any:
         """Start the query. The `TableResult` returns its rows to the client.
 
-        Example:
+        Examples:
             >>> with orders.execute().collect() as rows:
             ...     print(next(rows))
             +I[tea, 2]
@@ -427,7 +427,7 @@ class Table:
         Raises:
             ValidationError: if the target does not exist, or its columns do not match.
 
-        Example:
+        Examples:
             >>> _ = t_env.execute_sql("CREATE TABLE shown (drink STRING, cups BIGINT) WITH ('connector' = 'print')")
             >>> orders.execute_insert("shown").wait()
             +I[tea, 2]
@@ -446,7 +446,7 @@ class Table:
         Raises:
             NotImplementedError: if pandas is not installed.
 
-        Example:
+        Examples:
             >>> orders.to_pandas()["cups"].tolist()
             [2, 1, 3]
         """
@@ -486,7 +486,7 @@ class Table:
     def explain(self, *extra_details: Any) -> str:
         """Return the plan of the query as text.
 
-        Example:
+        Examples:
             >>> print(orders.filter(col("cups") > 1).explain())
             == Abstract Syntax Tree ==
             Filter(where=(cups > 1))
@@ -523,7 +523,7 @@ class Table:
     def print_schema(self) -> None:
         """Print the columns and their types.
 
-        Example:
+        Examples:
             >>> orders.print_schema()
             (
               `drink` STRING,

@@ -18,7 +18,7 @@ __all__ = ["FormatDescriptor", "TableDescriptor"]
 class FormatDescriptor:
     """A format and its options. Created by `for_format`.
 
-    Example:
+    Examples:
         >>> from penstock.table import FormatDescriptor, TableDescriptor
         >>> csv = FormatDescriptor.for_format("csv").option("field-delimiter", ";").build()
         >>> orders = TableDescriptor.for_connector("filesystem").option("path", "orders").format(csv).build()
@@ -66,7 +66,7 @@ class FormatDescriptor:
 class TableDescriptor:
     """The columns and options of a table. Created by `for_connector`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, Schema, TableDescriptor, TableEnvironment
         >>> columns = Schema.new_builder().column("n", "BIGINT").build()
         >>> numbers = TableDescriptor.for_connector("datagen").schema(columns).option("number-of-rows", "3")

@@ -101,7 +101,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         executor: runs plans; without one, plans are only validated, planned and explained.
         root: options of the enclosing program; they apply where none is set here.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> orders = t_env.from_elements([("tea", 2), ("rum", 1)], ["drink", "cups"])
@@ -135,7 +135,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             environment_settings: streaming or batch mode and options; a `Configuration` sets the mode by
                 `execution.runtime-mode`.
 
-        Example:
+        Examples:
             >>> settings = EnvironmentSettings.in_streaming_mode()
             >>> _ = settings.get_configuration().set_string("execution.target", "local")
             >>> t_env = TableEnvironment.create(settings)
@@ -147,7 +147,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
     def get_config(self) -> TableConfig:
         """Return the options. A change applies to everything that is planned later.
 
-        Example:
+        Examples:
             >>> t_env.get_config().set("parallelism.default", "2").get("parallelism.default")
             '2'
         """
@@ -165,7 +165,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             ValidationError: if it cannot be planned, or refers to an object that does not exist.
             UnsupportedError: if Penstock does not support it.
 
-        Example:
+        Examples:
             >>> t_env.execute_sql("SELECT drink, cups * 2 AS doubled FROM orders").print()
             +----+--------------------------------+----------------------+
             | op |                          drink |              doubled |
@@ -185,7 +185,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             SqlParserError: if it is not valid SQL.
             ValidationError: if it is not a query, or cannot be planned.
 
-        Example:
+        Examples:
             >>> many = t_env.sql_query("SELECT * FROM orders WHERE cups > 1")
             >>> list(many.execute().collect())
             [<Row('tea', 2)>]
@@ -206,7 +206,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             stmt: one statement in SQL.
             extra_details: further parts to show.
 
-        Example:
+        Examples:
             >>> print(t_env.explain_sql("SELECT drink FROM orders"))
             == Abstract Syntax Tree ==
             Project(select=[drink])
@@ -224,7 +224,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
     def create_statement_set(self) -> StatementSet:
         """Create an empty set of INSERTs that run as one job.
 
-        Example:
+        Examples:
             >>> _ = t_env.execute_sql("CREATE TABLE shown (drink STRING) WITH ('connector' = 'print')")
             >>> statements = t_env.create_statement_set()
             >>> statements.add_insert_sql("INSERT INTO shown SELECT drink FROM orders").execute().wait()
@@ -241,7 +241,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
         Raises:
             ValidationError: if it does not exist.
 
-        Example:
+        Examples:
             >>> t_env.from_path("orders").print_schema()
             (
               `drink` STRING,
@@ -277,7 +277,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             TypeError: for a value that does not fit its type.
             ValueError: if types cannot be derived, or a value is out of range, too long or too short.
 
-        Example:
+        Examples:
             >>> from penstock.table import DataTypes
             >>> fields = [DataTypes.FIELD("id", DataTypes.INT()), DataTypes.FIELD("name", DataTypes.STRING())]
             >>> t_env.from_elements([(1, "tea")], DataTypes.ROW(fields)).print_schema()
@@ -298,7 +298,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
             ValidationError: if a temporary table or view exists at this path.
             TypeError: if it is not a table.
 
-        Example:
+        Examples:
             >>> t_env.create_temporary_view("many", t_env.sql_query("SELECT * FROM orders WHERE cups > 1"))
             >>> t_env.list_views()
             ['many', 'orders']
@@ -404,7 +404,7 @@ class TableEnvironment(CatalogMethods, FrameMethods):
 class StreamTableEnvironment(TableEnvironment, StreamMethods):
     """A table environment that also converts between tables and streams. Created by `create`.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.table import StreamTableEnvironment

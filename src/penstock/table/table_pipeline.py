@@ -15,7 +15,7 @@ __all__ = ["TablePipeline"]
 class TablePipeline:
     """An INSERT into a table. `Table.insert_into` creates it; `execute` starts it.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> _ = t_env.execute_sql("CREATE TABLE shown (n BIGINT) WITH ('connector' = 'print')")

@@ -84,7 +84,7 @@ class Resolution(NamedTuple):
 class DataTypes:
     """Creates types. Each method has the SQL name of its type; `nullable` says whether the type includes NULL.
 
-    Example:
+    Examples:
         >>> from penstock.table import DataTypes
         >>> DataTypes.DECIMAL(10, 2)
         DECIMAL(10, 2)

@@ -127,7 +127,7 @@ def udf(
         ValueError: for an unknown `func_type`.
         ValidationError: if the result type is neither given nor annotated.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udf
@@ -192,7 +192,7 @@ def udtf(
         ValidationError: if the column types are neither given nor annotated.
         NotImplementedError: if it is asynchronous.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udtf
@@ -261,7 +261,7 @@ def udaf(
         ValueError: for an unknown `func_type`.
         ValidationError: if the result type is neither given nor annotated.
 
-    Example:
+    Examples:
         >>> from penstock.table import AggregateFunction, EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udaf
@@ -320,7 +320,7 @@ def udtaf(
         ValueError: for another `func_type`.
         ValidationError: if the column types are neither given nor annotated.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableAggregateFunction, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udtaf

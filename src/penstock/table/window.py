@@ -84,7 +84,7 @@ class _OnTime:
 class Tumble:
     """Tumbling windows: windows of fixed size, each starting where the previous one ends.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, lit
         >>> from penstock.table.window import Tumble
@@ -124,7 +124,7 @@ class TumbleWithSizeOnTime(_OnTime):
 class Slide:
     """Sliding windows: windows of fixed size that start at regular intervals, so that a row may be in several.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, lit
         >>> from penstock.table.window import Slide
@@ -175,7 +175,7 @@ class SlideWithSizeAndSlideOnTime(_OnTime):
 class Session:
     """Session windows: windows that last as long as rows keep arriving, and end after a gap without rows.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, lit
         >>> from penstock.table.window import Session
@@ -223,7 +223,7 @@ class OverWindow:
 class Over:
     """The entry point for defining an OVER window.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col, row_interval
         >>> from penstock.table.window import Over

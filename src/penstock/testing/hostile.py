@@ -52,7 +52,7 @@ def run_hostile(
     Raises:
         AssertionError: if the output differs; the message names the run.
 
-    Example:
+    Examples:
         >>> from penstock.testing import Record, operator_factory_for, run_hostile
         >>> run_hostile(operator_factory_for(str.upper), [Record("tea", 1), Record("milk", 2)], ["TEA", "MILK"])
     """

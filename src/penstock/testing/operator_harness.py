@@ -55,7 +55,7 @@ from penstock.storage.metadata import CheckpointMetadata, OperatorState, decode_
 class VirtualClock:
     """Implements the `Clock` port; time (ms) does not advance by itself.
 
-    Example:
+    Examples:
         >>> from penstock.testing import VirtualClock
         >>> clock = VirtualClock(now_ms=1_000)
         >>> clock.advance(500)
@@ -105,7 +105,7 @@ class VirtualClock:
 class Record:
     """A value with its event time in ms, or None.
 
-    Example:
+    Examples:
         >>> from penstock.testing import Record, harness_for
         >>> with harness_for(str.upper) as harness:
         ...     harness.process("tea", timestamp=10)
@@ -124,7 +124,7 @@ class Record:
 class ProcessingTime:
     """Advances the clock by this many ms.
 
-    Example:
+    Examples:
         >>> from penstock.testing import ProcessingTime, Record, operator_factory_for, run_hostile
         >>> inputs = [Record("tea"), ProcessingTime(60_000), Record("milk")]
         >>> run_hostile(operator_factory_for(str.upper), inputs, expected=["TEA", "MILK"])
@@ -202,7 +202,7 @@ class OneInputOperatorHarness:
         checkpointing: whether the simulated job takes checkpoints.
         clock: to share one clock between harnesses; by default each has its own, starting at 0.
 
-    Example:
+    Examples:
         >>> from penstock.testing import OneInputOperatorHarness, operator_factory_for
         >>> with OneInputOperatorHarness(operator_factory_for(str.upper)) as harness:
         ...     harness.process("tea", timestamp=10)
@@ -336,7 +336,7 @@ class OneInputOperatorHarness:
             value: the record.
             timestamp: its event time in ms; None for none.
 
-        Example:
+        Examples:
             >>> with OneInputOperatorHarness(operator_factory_for(str.upper)) as harness:
             ...     harness.process("tea", timestamp=10)
             ...     harness.process("milk")
@@ -414,7 +414,7 @@ class OneInputOperatorHarness:
     def snapshot(self, checkpoint_id: int) -> bytes:
         """Take part in a checkpoint; return the bytes of its `_metadata`, which contain all state.
 
-        Example:
+        Examples:
             >>> with OneInputOperatorHarness(operator_factory_for(str.upper)) as harness:
             ...     metadata = harness.snapshot(checkpoint_id=1)
             >>> restored = OneInputOperatorHarness(operator_factory_for(str.upper))
@@ -515,7 +515,7 @@ class TwoInputOperatorHarness(OneInputOperatorHarness):
 
     `process` and `process_batch` feed the first input; `watermark` applies to both.
 
-    Example:
+    Examples:
         >>> from functools import partial
         >>> from penstock.datastream import CoMapFunction
         >>> from penstock.runtime.operators.record.two_inputs import CoProcessOperator
@@ -584,7 +584,7 @@ def operator_factory_for(function: Any, key_selector: Any = None) -> Callable[[]
     Raises:
         TypeError: if a key selector is required and missing, or given and not accepted.
 
-    Example:
+    Examples:
         >>> from penstock.testing import OneInputOperatorHarness, operator_factory_for
         >>> with OneInputOperatorHarness(operator_factory_for(str.upper), parallelism=2) as harness:
         ...     harness.process("tea")
@@ -618,7 +618,7 @@ def harness_for(function: Any, key_selector: Any = None, **arguments: Any) -> On
         key_selector: for keyed functions.
         **arguments: arguments of `OneInputOperatorHarness`, such as `parallelism`.
 
-    Example:
+    Examples:
         >>> from penstock.testing import harness_for
         >>> with harness_for(str.upper) as harness:
         ...     harness.process_batch(["tea", "milk"])

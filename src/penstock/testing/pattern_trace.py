@@ -45,7 +45,7 @@ class TraceStep:
         matches: the matches that the event completed, as dicts from stages to events.
         timed_out: partial matches that had timed out by this time.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern
         >>> from penstock.testing import trace_pattern
         >>> pair = Pattern.begin("first").where(lambda n: n < 10).next("second").where(lambda n: n > 10)
@@ -74,7 +74,7 @@ class TraceStep:
 class PatternTrace:
     """The steps: one for each event, and one for the end of time if any match waits for it. `str()` renders them.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern
         >>> from penstock.testing import trace_pattern
         >>> pair = Pattern.begin("first").where(lambda n: n < 10).next("second").where(lambda n: n > 10)
@@ -110,7 +110,7 @@ def trace_pattern(pattern: Pattern, events: Sequence[Any], timestamps: Iterable[
     Raises:
         MalformedPatternException: if the parts of the pattern do not fit together.
 
-    Example:
+    Examples:
         >>> from penstock.cep import Pattern
         >>> from penstock.testing import trace_pattern
         >>> trace_pattern(Pattern.begin("large").where(lambda euros: euros > 500), [5, 900]).matches

@@ -196,7 +196,7 @@ def test_timestamps_come_into_the_table_and_out_again() -> None:
     """The one event time of a table is the timestamp of its records."""
     streams, tables = environments()
     table = tables.from_data_stream(timed(streams, EVENTS[:2], WORDS, 1), ROWTIME)
-    assert list_columns(table)[-1] == "`rowtime` TIMESTAMP_LTZ(3) *ROWTIME*"
+    assert list_columns(table)[-1] == "`rowtime` TIMESTAMP_LTZ(3) *ROWTIME* METADATA"
     assert with_timestamps(tables.to_data_stream(table)) == [
         ("+I[a, 1, 1970-01-01 00:00:01+00:00]", 1_000),
         ("+I[b, 2, 1970-01-01 00:00:02+00:00]", 2_000),

@@ -142,7 +142,7 @@ class DeltaSink(Sink[Any]):
     there is one version, at the end of the input. `penstock.connectors.delta.commits` explains the exactly-once
     guarantee.
 
-    Example:
+    Examples:
         >>> from deltalake import DeltaTable
         >>> from penstock.common import Types
         >>> from penstock.datastream import StreamExecutionEnvironment

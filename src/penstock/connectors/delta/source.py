@@ -218,7 +218,7 @@ class DeltaSource(connector.Source[Any, log.DeltaSplit]):
 
     A reader's position is a row in a file, so each row is read exactly once despite failures (G8).
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> from deltalake import write_deltalake
         >>> from penstock.common import WatermarkStrategy

@@ -27,7 +27,7 @@ class KafkaTopicPartition:
     Raises:
         ConfigurationError: if the number is negative.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import KafkaSource, KafkaTopicPartition
         >>> first = KafkaTopicPartition("orders", 0)
         >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_partitions({first})
@@ -148,7 +148,7 @@ Offsets = dict[KafkaTopicPartition, int]
 class KafkaOffsetResetStrategy(enum.Enum):
     """The strategy for a missing offset: none was committed, or its record was deleted.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
         >>> start = KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
     """
@@ -198,7 +198,7 @@ class KafkaOffsetsInitializer:
     Attributes:
         reset: the strategy for a missing offset.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
         >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("orders")
         >>> builder = builder.set_starting_offsets(KafkaOffsetsInitializer.timestamp(1_700_000_000_000))

@@ -46,7 +46,7 @@ class KafkaRecord(NamedTuple):
         value: its value; None for a tombstone.
         headers: names and values, in order; names may repeat.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import KafkaRecord
         >>> record = KafkaRecord("orders", 0, 7, 1_000, b"ann", b"tea", [])
         >>> record.offset, record.value
@@ -144,7 +144,7 @@ class KafkaRecordDeserializationSchema(ABC, Generic[T]):
         on_error: `fail`, or `skip` to drop and count records that cannot be read.
         malformed_output: the side output for such records, if any; see `DeserializationSchema.skip_malformed`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import KafkaRecord, KafkaRecordDeserializationSchema
         >>> class Pairs(KafkaRecordDeserializationSchema):
         ...     def deserialize(self, record):
@@ -240,7 +240,7 @@ RecordHeaders = Sequence[tuple[str, bytes | None]]
 class KafkaTopicSelector(ABC):
     """Selects the topic of each record.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import KafkaTopicSelector
         >>> class ByDrink(KafkaTopicSelector):
         ...     def apply(self, data):
@@ -257,7 +257,7 @@ class KafkaTopicSelector(ABC):
 class KafkaPartitioner(ABC):
     """Selects the partition of each record.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import KafkaPartitioner
         >>> class ByNumber(KafkaPartitioner):
         ...     def partition(self, record, key, value, topic, partitions):
@@ -277,7 +277,7 @@ class KafkaPartitioner(ABC):
 class FixedPartitioner(KafkaPartitioner):
     """Sends all records of a sink's subtask to one partition.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.kafka import FixedPartitioner
         >>> partitioner = FixedPartitioner()
         >>> partitioner.open(subtask_index=5, parallelism=8)
@@ -316,7 +316,7 @@ class Messages:
 class KafkaRecordSerializationSchema(Generic[T]):
     """Converts records to Kafka messages. Create one with `builder`.
 
-    Example:
+    Examples:
         >>> from penstock.common import SimpleStringSchema
         >>> from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema
         >>> builder = KafkaRecordSerializationSchema.builder().set_topic("orders")
@@ -389,7 +389,7 @@ def serialized(
 class KafkaRecordSerializationSchemaBuilder:
     """Builder for `KafkaRecordSerializationSchema`; a topic and a value schema are required.
 
-    Example:
+    Examples:
         >>> from penstock.common import SimpleStringSchema
         >>> from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema
         >>> builder = KafkaRecordSerializationSchema.builder().set_topic("orders")

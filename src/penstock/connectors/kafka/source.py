@@ -377,7 +377,7 @@ class KafkaEnumerator(connector.SplitEnumerator[KafkaPartitionSplit]):
 class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
     """Reads Kafka topics; created with `KafkaSource.builder()`.
 
-    Example:
+    Examples:
         >>> from penstock.common import SimpleStringSchema
         >>> from penstock.datastream.connectors import KafkaSource
         >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("orders")
@@ -418,7 +418,7 @@ class KafkaSource(connector.Source[T, KafkaPartitionSplit], Generic[T]):
 class KafkaSourceBuilder(Generic[T]):
     """Builder for `KafkaSource`.
 
-    Example:
+    Examples:
         >>> from penstock.common import SimpleStringSchema
         >>> from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
         >>> builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("orders")

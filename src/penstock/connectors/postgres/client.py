@@ -271,7 +271,7 @@ LEDGER: Final = "penstock_commits"
 class JdbcConnectionOptions:
     """The address of a database and its user; built by `JdbcConnectionOptionsBuilder`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors import JdbcConnectionOptions
         >>> builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
         >>> options = builder.with_url("jdbc:postgresql://localhost/shop").with_user_name("ann").build()
@@ -352,7 +352,7 @@ class JdbcConnectionOptions:
 class JdbcExecutionOptions:
     """When a sink writes its buffered rows; built by `builder()`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors import JdbcExecutionOptions
         >>> options = JdbcExecutionOptions.builder().with_batch_size(500).with_batch_interval_ms(1_000).build()
         >>> options.get_batch_size(), options.get_batch_interval_ms(), options.get_max_retries()
@@ -427,7 +427,7 @@ class JdbcExactlyOnceOptions:
         ledger_table: the table of commits, created if missing; `schema.table` for another schema.
         max_retries: how often a commit is retried. Retrying is safe: the ledger shows whether the commit succeeded.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.connectors.jdbc import JdbcExactlyOnceOptions
         >>> JdbcExactlyOnceOptions.defaults()
         JdbcExactlyOnceOptions(ledger_table='penstock_commits', max_retries=3)

@@ -482,7 +482,7 @@ if TYPE_CHECKING:
 class JdbcSink(Sink[Any]):
     """Executes a statement for each record; created by `sink` or `exactly_once_sink`.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> from penstock.datastream.connectors import JdbcConnectionOptions, JdbcSink
         >>> builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()

@@ -23,7 +23,7 @@ __all__ = [
 class AvroBulkWriters:
     """Creates Avro file writers for `FileSink.for_bulk_format`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors import BucketAssigner, FileSink

@@ -23,7 +23,7 @@ __all__ = [
 class CsvReaderFormat:
     """Creates formats for `FileSource.for_record_stream_format`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -51,7 +51,7 @@ class CsvReaderFormat:
 class CsvBulkWriters:
     """Creates CSV writers for `FileSink.for_bulk_format`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.connectors import BucketAssigner, FileSink

@@ -14,7 +14,7 @@ __all__ = ["OrcBulkWriters", "OrcFormat", "OrcWriterFactory"]
 class OrcBulkWriters:
     """Creates ORC writers for `FileSink.for_bulk_format`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> import pyarrow.orc as orc
         >>> from penstock.common import Types

@@ -23,7 +23,7 @@ __all__ = [
 class AvroParquetReaders:
     """Creates Parquet formats for `FileSource.for_bulk_file_format`.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> import pyarrow.parquet as pq
         >>> from penstock.common import WatermarkStrategy
@@ -51,7 +51,7 @@ class AvroParquetReaders:
 class AvroParquetWriters:
     """Creates Parquet writers for `FileSink.for_bulk_format`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> import pyarrow.parquet as pq
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -96,7 +96,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         ValueError: if `hadoop_config` is set.
         NotImplementedError: for case-insensitive names.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> import pyarrow.parquet as pq
         >>> from penstock.common import Types, WatermarkStrategy
@@ -132,7 +132,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 class ParquetBulkWriters:
     """Creates Parquet writers for `FileSink.for_bulk_format`.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> import pyarrow.parquet as pq
         >>> from penstock.common import Types

@@ -192,7 +192,7 @@ class DirectedTriangleListing(_TriangleListing):
 class TriangleEnumerator(GraphAlgorithm[DataStream]):
     """Lists the triangles of any graph as (id, id, id), each once, in ascending order, ignoring directions.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import TriangleEnumerator

@@ -40,7 +40,7 @@ class ConnectedComponents(base.GraphAlgorithm[DataStream]):
         max_iterations: the maximum number of supersteps. A value advances by one edge in each, so with too few
             supersteps a component may be split.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import ConnectedComponents
@@ -109,7 +109,7 @@ def get_vertex_values(graph: GraphArrays) -> Any:
 class GSAConnectedComponents(ConnectedComponents):
     """Another name for `ConnectedComponents`: both gather values along edges, take the smallest, and apply it.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import GSAConnectedComponents
@@ -131,7 +131,7 @@ class SingleSourceShortestPaths(base.GraphAlgorithm[DataStream]):
         source_vertex_id: the vertex to start from. If it is not in the graph, no vertex is reachable.
         max_iterations: the maximum number of supersteps, which is the maximum number of edges of a path.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import SingleSourceShortestPaths
@@ -154,7 +154,7 @@ class SingleSourceShortestPaths(base.GraphAlgorithm[DataStream]):
 class GSASingleSourceShortestPaths(SingleSourceShortestPaths):
     """Another name for `SingleSourceShortestPaths`: both gather values along edges, take the smallest, and apply it.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import GSASingleSourceShortestPaths
@@ -220,7 +220,7 @@ class LabelPropagation(base.GraphAlgorithm[DataStream]):
     Args:
         max_iterations: the maximum number of supersteps. Labels may never converge.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import LabelPropagation
@@ -292,7 +292,7 @@ class CommunityDetection(base.GraphAlgorithm[Any]):
         max_iterations: the maximum number of supersteps.
         delta: how much scores fade with each step to another vertex; 0.5 is usual.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import CommunityDetection
@@ -398,7 +398,7 @@ class Summarization(base.GraphAlgorithm[Any]):
     The vertices of a value become one, whose id is the smallest of theirs, so ids must be comparable. The edges of a
     value from one group to another, or within one, become one.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import Summarization

@@ -28,7 +28,7 @@ from penstock.gelly.columnar import GraphArrays, Inbox, Kernel, run_kernel
 class PageRankResult(NamedTuple):
     """The score of a vertex.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import PageRank, PageRankResult
@@ -61,7 +61,7 @@ class PageRank(GraphAlgorithm[DataStream]):
     Raises:
         ValueError: if the factor is not between 0 and 1, both others are missing, or one of them is not positive.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import PageRank
@@ -192,7 +192,7 @@ class HITS(GraphAlgorithm[DataStream]):
     Raises:
         ValueError: if both are None.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import HITS

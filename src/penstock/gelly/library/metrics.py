@@ -409,7 +409,7 @@ class ChecksumHashCode(Analytic[Checksum]):
     Ids and values must be valid keys: numbers, text, bytes, times, None, and tuples of these. The result is the same in
     every process.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import ChecksumHashCode

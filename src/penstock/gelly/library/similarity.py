@@ -122,7 +122,7 @@ class JaccardIndex(GraphAlgorithm[DataStream]):
 
     The graph is undirected and simple, with each edge in both directions.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import JaccardIndex
@@ -224,7 +224,7 @@ class AdamicAdar(GraphAlgorithm[DataStream]):
 
     The graph is undirected and simple, with each edge in both directions.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.gelly import Graph
         >>> from penstock.gelly.library import AdamicAdar

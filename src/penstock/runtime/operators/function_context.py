@@ -117,7 +117,7 @@ class KeyedStateStore:
     def get_state(self, state_descriptor: states.ValueStateDescriptor) -> states.ValueState[Any]:
         """Return the value state of the current key; raises `StateError` on a non-keyed stream.
 
-        Example:
+        Examples:
             >>> from penstock.datastream import KeyedProcessFunction
             >>> from penstock.datastream.state import ValueStateDescriptor
             >>> class Last(KeyedProcessFunction):
@@ -139,7 +139,7 @@ class KeyedStateStore:
     def get_list_state(self, state_descriptor: states.ListStateDescriptor) -> states.ListState[Any]:
         """Return the list state of the current key; raises `StateError` on a non-keyed stream.
 
-        Example:
+        Examples:
             >>> from penstock.datastream import KeyedProcessFunction
             >>> from penstock.datastream.state import ListStateDescriptor
             >>> class Words(KeyedProcessFunction):
@@ -161,7 +161,7 @@ class KeyedStateStore:
     def get_map_state(self, state_descriptor: states.MapStateDescriptor) -> states.MapState[Any, Any]:
         """Return the map state of the current key; raises `StateError` on a non-keyed stream.
 
-        Example:
+        Examples:
             >>> from penstock.datastream import KeyedProcessFunction
             >>> from penstock.datastream.state import MapStateDescriptor
             >>> class Cups(KeyedProcessFunction):
@@ -205,7 +205,7 @@ class KeyedStateStore:
 class RuntimeContext(KeyedStateStore):
     """Index, parallelism, attempt and keyed state of the subtask that runs a function (A1).
 
-    Example:
+    Examples:
         >>> from penstock.datastream import MapFunction
         >>> from penstock.testing import harness_for
         >>> class Where(MapFunction):
@@ -264,7 +264,7 @@ class RuntimeContext(KeyedStateStore):
             ValueError: if the operator already has an accumulator of that name.
             NotImplementedError: in an iteration, which has aggregators instead.
 
-        Example:
+        Examples:
             >>> from penstock.common.accumulators import IntCounter
             >>> from penstock.datastream import StreamExecutionEnvironment
             >>> class Counting(MapFunction):
@@ -333,7 +333,7 @@ class RuntimeContext(KeyedStateStore):
 class FunctionInitializationContext:
     """The context passed to `CheckpointedFunction.initialize_state`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CheckpointedFunction, MapFunction
         >>> from penstock.testing import harness_for
         >>> class Restored(MapFunction, CheckpointedFunction):
@@ -373,7 +373,7 @@ class FunctionInitializationContext:
 class FunctionSnapshotContext:
     """The context passed to `CheckpointedFunction.snapshot_state`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CheckpointedFunction, MapFunction
         >>> from penstock.testing import harness_for
         >>> class Last(MapFunction, CheckpointedFunction):
@@ -413,7 +413,7 @@ class CheckpointedFunction(ABC):
     and end again. So remove data from the state at once when it is emitted on the way to the end (by timers that
     MAX_WATERMARK fires), or it is emitted twice. Keep the data in the state that the other subtasks still need.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CheckpointedFunction, MapFunction
         >>> from penstock.datastream.state import ListStateDescriptor
         >>> from penstock.testing import harness_for
@@ -483,7 +483,7 @@ class CheckpointListener:
     each epoch is a checkpoint. Functions are notified when the next epoch begins, and again if that epoch is repeated
     after a failure. The last epoch has no notification. BATCH has no checkpoints.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CheckpointListener, MapFunction
         >>> from penstock.testing import harness_for
         >>> class Confirming(MapFunction, CheckpointListener):

@@ -38,7 +38,7 @@ W = TypeVar("W")
 class WindowAssigner(ABC, Generic[T, W]):
     """Puts each record into any number of windows. One object serves all keys, so it keeps no state of its own.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment, TimeWindow, WindowAssigner
         >>> from penstock.datastream.window import CountTrigger, TimeWindowSerializer
         >>> class ByTen(WindowAssigner):
@@ -86,7 +86,7 @@ class WindowAssigner(ABC, Generic[T, W]):
 class MergingWindowAssigner(WindowAssigner[T, W]):
     """An assigner whose windows may merge, such as sessions.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import MergingWindowAssigner
         >>> from penstock.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
         >>> isinstance(EventTimeSessionWindows.with_gap(1_000), MergingWindowAssigner)
@@ -177,7 +177,7 @@ class _Tumbling(_AlignedWindows):
 class TumblingEventTimeWindows(_Tumbling, _OfEventTime):
     """Consecutive event-time windows of a fixed size (ms), shifted by an offset (ms).
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration, WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import TumblingEventTimeWindows
@@ -198,7 +198,7 @@ class TumblingEventTimeWindows(_Tumbling, _OfEventTime):
 class TumblingProcessingTimeWindows(_Tumbling, _OfProcessingTime):
     """Consecutive processing-time windows of a fixed size (ms), shifted by an offset (ms).
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import TumblingProcessingTimeWindows
@@ -239,7 +239,7 @@ class _Sliding(_AlignedWindows):
 class SlidingEventTimeWindows(_Sliding, _OfEventTime):
     """Event-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms).
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration, WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import SlidingEventTimeWindows
@@ -260,7 +260,7 @@ class SlidingEventTimeWindows(_Sliding, _OfEventTime):
 class SlidingProcessingTimeWindows(_Sliding, _OfProcessingTime):
     """Processing-time windows of a fixed size (ms), starting every slide (ms), shifted by an offset (ms).
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import SlidingProcessingTimeWindows
@@ -280,7 +280,7 @@ class CumulativeEventTimeWindows(_OfEventTime):
 
     A size of a day and a step of an hour give a result for each hour, over all records of the day so far.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CumulativeEventTimeWindows
@@ -340,7 +340,7 @@ def time_of_sessions(watermark: int) -> int:
 class SessionWindowTimeGapExtractor(ABC):
     """Determines how long a session stays open after a record.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.window import EventTimeSessionWindows, SessionWindowTimeGapExtractor
         >>> class Patience(SessionWindowTimeGapExtractor):
         ...     def extract(self, element):
@@ -431,7 +431,7 @@ def _require_gap(gap_ms: int) -> int:
 class EventTimeSessionWindows(_FixedGap, _EventTimeSessions):
     """Windows that end after a gap (ms) in event time without records.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration, WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import EventTimeSessionWindows
@@ -459,7 +459,7 @@ class EventTimeSessionWindows(_FixedGap, _EventTimeSessions):
 class ProcessingTimeSessionWindows(_FixedGap, _ProcessingTimeSessions):
     """Windows that end after a gap (ms) in processing time without records.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import ProcessingTimeSessionWindows
@@ -484,7 +484,7 @@ class ProcessingTimeSessionWindows(_FixedGap, _ProcessingTimeSessions):
 class DynamicEventTimeSessionWindows(_DynamicGap, _EventTimeSessions):
     """Event-time windows that stay open after each record for a gap that depends on the record.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import DynamicEventTimeSessionWindows
@@ -507,7 +507,7 @@ class DynamicEventTimeSessionWindows(_DynamicGap, _EventTimeSessions):
 class DynamicProcessingTimeSessionWindows(_DynamicGap, _ProcessingTimeSessions):
     """Processing-time windows that stay open after each record for a gap that depends on the record.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import DynamicProcessingTimeSessionWindows
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -555,7 +555,7 @@ class _CountWindows(WindowAssigner[Any, Any]):
 class CountTumblingWindowAssigner(_CountWindows):
     """Consecutive windows of `window_size` records of a key.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountTumblingWindowAssigner
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -585,7 +585,7 @@ class CountTumblingWindowAssigner(_CountWindows):
 class CountSlidingWindowAssigner(_CountWindows):
     """Windows of `window_size` records of a key, starting every `window_slide` records. A full window fires.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountSlidingWindowAssigner
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -626,7 +626,7 @@ def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
 class GlobalWindows(WindowAssigner[Any, Any]):
     """One window per key, which never ends: it needs a trigger, and usually an evictor or a purging trigger.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountTrigger, GlobalWindows
         >>> env = StreamExecutionEnvironment.get_execution_environment()

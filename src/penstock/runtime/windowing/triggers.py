@@ -29,7 +29,7 @@ W = TypeVar("W")
 class TriggerResult(Enum):
     """The action on a window; the value is (is_fire, is_purge). An empty window that fires emits nothing.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import TriggerResult
         >>> TriggerResult.FIRE.is_fire(), TriggerResult.FIRE.is_purge()
         (True, False)
@@ -56,7 +56,7 @@ class TriggerResult(Enum):
 class Trigger(ABC, Generic[T, W]):
     """Decides for each key and window. One object serves all of them, so it keeps its state in partitioned state.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment, Trigger, TriggerResult
         >>> from penstock.datastream.window import GlobalWindows
         >>> class AtLargeNumbers(Trigger):
@@ -148,7 +148,7 @@ CONTINUE, FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 class EventTimeTrigger(Trigger[Any, Any]):
     """Fires when the watermark passes the window's end, and at once for each record that arrives later.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import EventTimeTrigger, GlobalWindows
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -199,7 +199,7 @@ class EventTimeTrigger(Trigger[Any, Any]):
 class ProcessingTimeTrigger(Trigger[Any, Any]):
     """Fires when the clock passes the window's end.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import ProcessingTimeTrigger, TumblingProcessingTimeWindows
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -276,7 +276,7 @@ class ContinuousEventTimeTrigger(_Continuous):
 
     A record that arrives after the window's end fires it at once.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import ContinuousEventTimeTrigger, TumblingEventTimeWindows
@@ -349,7 +349,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
     A processing-time window also fires at its end.
 
-    Example:
+    Examples:
         >>> from penstock.common import Duration
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import ContinuousProcessingTimeTrigger, GlobalWindows
@@ -414,7 +414,7 @@ FIRE_AND_PURGE = TriggerResult.FIRE_AND_PURGE
 class CountTrigger(Trigger[Any, Any]):
     """Fires every `window_size` records of a window, which keeps its records, and restarts the count at 0.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountTrigger, GlobalWindows
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -470,7 +470,7 @@ class CountTrigger(Trigger[Any, Any]):
 class PurgingTrigger(Trigger[Any, Any]):
     """Wraps another trigger, and purges the window's records whenever that one fires.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountTrigger, GlobalWindows, PurgingTrigger
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -522,7 +522,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
 class NeverTrigger(Trigger[Any, Any]):
     """Never fires: the default of `GlobalWindows`.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import GlobalWindows, NeverTrigger
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -556,7 +556,7 @@ class NeverTrigger(Trigger[Any, Any]):
 class TimestampedValue(Generic[T]):
     """A record of a window with its event time.
 
-    Example:
+    Examples:
         >>> from penstock.datastream.window import TimestampedValue
         >>> element = TimestampedValue("tea", 10)
         >>> element.get_value(), element.has_timestamp(), element.get_timestamp()
@@ -588,7 +588,7 @@ class TimestampedValue(Generic[T]):
 class Evictor(ABC):
     """Removes records from windows. One object serves all keys and windows, so it keeps no state of its own.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import Evictor
         >>> class Positive(Evictor):
@@ -658,7 +658,7 @@ class _OneWay(Evictor):
 class CountEvictor(_OneWay):
     """Keeps the last `max_count` records.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountEvictor, CountTrigger, GlobalWindows
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -686,7 +686,7 @@ class CountEvictor(_OneWay):
 class TimeEvictor(_OneWay):
     """Keeps the records less than `window_size` ms older than the latest; does nothing without timestamps.
 
-    Example:
+    Examples:
         >>> from penstock.common import WatermarkStrategy
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountTrigger, GlobalWindows, TimeEvictor
@@ -716,7 +716,7 @@ class TimeEvictor(_OneWay):
 class DeltaEvictor(_OneWay):
     """Keeps the records that differ from the last one by less than a threshold.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import CountTrigger, DeltaEvictor, GlobalWindows
         >>> env = StreamExecutionEnvironment.get_execution_environment()

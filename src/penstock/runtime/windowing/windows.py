@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Window(ABC):
     """A finite group of records. Windows compare and hash by value.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import TimeWindow
         >>> TimeWindow(0, 60_000).max_timestamp()
         59999
@@ -35,7 +35,7 @@ class Window(ABC):
 class TimeWindow(Window):
     """The window [start, end), in ms.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import TimeWindow
         >>> TimeWindow(0, 10).cover(TimeWindow(5, 20)), TimeWindow(0, 10).intersects(TimeWindow(11, 20))
         (TimeWindow(start=0, end=20), False)
@@ -99,7 +99,7 @@ class TimeWindow(Window):
 class CountWindow(Window):
     """The window of a key with the number `id`, counted from 0; it has no times.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import CountWindow
         >>> CountWindow(2).id, CountWindow(2) == CountWindow(2)
         (2, True)
@@ -127,7 +127,7 @@ class CountWindow(Window):
 class GlobalWindow(Window):
     """The single window of all records of a key; it never ends.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import GlobalWindow
         >>> GlobalWindow.get() == GlobalWindow()
         True
@@ -164,7 +164,7 @@ _ONE_LONG = struct.Struct(">q")
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):
     """Writes 16 bytes: start and end, in ms, big endian.
 
-    Example:
+    Examples:
         >>> import io
         >>> from penstock.datastream.window import TimeWindow, TimeWindowSerializer
         >>> file = io.BytesIO()
@@ -185,7 +185,7 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 class CountWindowSerializer(TypeSerializer[CountWindow]):
     """Writes 8 bytes: the window's number, big endian.
 
-    Example:
+    Examples:
         >>> import io
         >>> from penstock.datastream.window import CountWindow, CountWindowSerializer
         >>> file = io.BytesIO()
@@ -206,7 +206,7 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
     """Writes 8 zero bytes.
 
-    Example:
+    Examples:
         >>> import io
         >>> from penstock.datastream.window import GlobalWindow, GlobalWindowSerializer
         >>> file = io.BytesIO()

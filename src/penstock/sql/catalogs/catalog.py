@@ -20,7 +20,7 @@ from penstock.sql.parser.statements import Distribution
 class ObjectPath:
     """The path of a table, view or function: the database and the name.
 
-    Example:
+    Examples:
         >>> from penstock.table.catalog import ObjectPath
         >>> path = ObjectPath.from_string("shop.orders")
         >>> path.get_database_name(), path.get_object_name()
@@ -61,7 +61,7 @@ class ObjectPath:
 class CatalogDatabase:
     """A database: its properties and comment.
 
-    Example:
+    Examples:
         >>> from penstock.table.catalog import Catalog, CatalogDatabase
         >>> catalog = Catalog("memory", "default")
         >>> catalog.create_database("shop", CatalogDatabase.create_instance({}, "All shops"), False)
@@ -102,7 +102,7 @@ class CatalogDatabase:
 class CatalogBaseTable:
     """A table, or a view of a `query`.
 
-    Example:
+    Examples:
         >>> from penstock.table import Schema
         >>> from penstock.table.catalog import CatalogBaseTable
         >>> columns = Schema.new_builder().column("n", "BIGINT").build()
@@ -176,7 +176,7 @@ class CatalogBaseTable:
 class CatalogFunction:
     """A user-defined function: the location of its class or object, as `package.module.name`.
 
-    Example:
+    Examples:
         >>> from penstock.table.catalog import CatalogFunction
         >>> CatalogFunction("shop.functions.shout").target
         'shop.functions.shout'
@@ -191,7 +191,7 @@ class Catalog:
 
     Missing or already existing objects raise `ValidationError`, unless the call allows them.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> from penstock.table.catalog import Catalog
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())

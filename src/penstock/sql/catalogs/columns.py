@@ -52,7 +52,7 @@ class UnresolvedWatermark:
 class Schema:
     """The columns, watermark and primary key of a table. Created by `Schema.new_builder()`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, Schema, TableDescriptor, TableEnvironment
         >>> builder = Schema.new_builder().column("drink", "STRING").column("paid_at", "TIMESTAMP(3)")
         >>> columns = builder.watermark("paid_at", "paid_at - INTERVAL '5' SECOND").build()
@@ -269,7 +269,7 @@ class ColumnKind(Enum):
 class Column:
     """A column of a table, created by `physical`, `computed` and `metadata`.
 
-    Example:
+    Examples:
         >>> from penstock.table import DataTypes
         >>> from penstock.table.catalog import Column
         >>> column = Column.physical("drink", DataTypes.STRING()).with_comment("hot or cold")
@@ -373,7 +373,7 @@ class WatermarkSpec:
 class UniqueConstraint:
     """A primary key, which is not enforced.
 
-    Example:
+    Examples:
         >>> from penstock.table.catalog import UniqueConstraint
         >>> UniqueConstraint("key", ("drink",)).as_summary_string()
         'CONSTRAINT `key` PRIMARY KEY (`drink`) NOT ENFORCED'
@@ -401,7 +401,7 @@ class UniqueConstraint:
 class ResolvedSchema:
     """The columns of a table with their types, its watermarks and its primary key.
 
-    Example:
+    Examples:
         >>> from penstock.table import DataTypes
         >>> from penstock.table.catalog import ResolvedSchema
         >>> schema = ResolvedSchema.physical(["drink", "cups"], [DataTypes.STRING(), DataTypes.INT()])

@@ -351,7 +351,7 @@ __all__ = ["ChangelogMode"]
 class ChangelogMode:
     """The row kinds of a changelog. Created by `insert_only`, `upsert` and `all`.
 
-    Example:
+    Examples:
         >>> from penstock.common import Types
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.table import ChangelogMode, StreamTableEnvironment

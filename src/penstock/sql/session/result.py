@@ -31,7 +31,7 @@ __all__ = ["CloseableIterator", "ResultKind", "TableResult"]
 class ResultKind(Enum):
     """The kind of a statement's result.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, ResultKind, TableEnvironment
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> t_env.execute_sql("CREATE DATABASE shop").get_result_kind() is ResultKind.SUCCESS
@@ -296,7 +296,7 @@ class TableResult:
         job: the job that produces them, if any.
         on_close: stops the query.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         >>> query = "SELECT * FROM (VALUES ('tea', 2)) AS orders (drink, cups)"
@@ -342,7 +342,7 @@ class TableResult:
     def get_job_client(self) -> JobClient | None:
         """Return the client of the job, or None for a statement without a job.
 
-        Example:
+        Examples:
             >>> result = t_env.execute_sql(query)
             >>> result.get_job_client() is None, t_env.execute_sql("SHOW CATALOGS").get_job_client() is None
             (False, True)
@@ -362,7 +362,7 @@ class TableResult:
             CallTimeoutError: if the result is not available by then.
             JobExecutionError: if the job fails first.
 
-        Example:
+        Examples:
             >>> t_env.execute_sql(query).wait(timeout_ms=60_000)
         """
         if self._job is not None:
@@ -374,7 +374,7 @@ class TableResult:
         Raises:
             WrongTimeError: if the rows of a query were requested before.
 
-        Example:
+        Examples:
             >>> with t_env.execute_sql(query).collect() as rows:
             ...     for drink, cups in rows:
             ...         print(drink, cups)
@@ -388,7 +388,7 @@ class TableResult:
         Raises:
             WrongTimeError: if the rows of a query were requested before.
 
-        Example:
+        Examples:
             >>> t_env.execute_sql("SHOW CATALOGS").print()
             +-----------------+
             |    catalog name |

@@ -89,7 +89,7 @@ class TableConfig:
         configuration: stores the options; None for a new one.
         root: the fallback for unset options, such as the configuration of a `StreamExecutionEnvironment`.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment
         >>> config = TableEnvironment.create(EnvironmentSettings.in_streaming_mode()).get_config()
         >>> config.set_local_timezone("America/New_York")

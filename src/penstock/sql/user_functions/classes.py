@@ -21,7 +21,7 @@ from penstock.base.metrics import MetricGroup
 class FunctionContext:
     """A function's view of the subtask that runs it. Flink: "User-defined Functions", runtime integration.
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, ScalarFunction, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udf
@@ -109,7 +109,7 @@ class UserDefinedFunction:
 class ScalarFunction(UserDefinedFunction, ABC):
     """Returns one value for each row. Flink: "Scalar Functions".
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, ScalarFunction, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udf
@@ -133,7 +133,7 @@ class AsyncScalarFunction(UserDefinedFunction, ABC):
     Flink: "Asynchronous Scalar Functions". The options `table.exec.async-scalar.*` set the number of concurrent calls,
     the timeout of a call, and the number of attempts.
 
-    Example:
+    Examples:
         >>> from penstock.table import AsyncScalarFunction, EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udf
@@ -154,7 +154,7 @@ class AsyncScalarFunction(UserDefinedFunction, ABC):
 class TableFunction(UserDefinedFunction, ABC):
     """Returns any number of rows for each row. Flink: "Table Functions".
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableEnvironment, TableFunction
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udtf
@@ -217,7 +217,7 @@ class ImperativeAggregateFunction(UserDefinedFunction, ABC, Generic[T, ACC]):
 class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
     """Returns one value for all rows of a group. Flink: "Aggregate Functions".
 
-    Example:
+    Examples:
         >>> from penstock.table import AggregateFunction, EnvironmentSettings, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udaf
@@ -243,7 +243,7 @@ class AggregateFunction(ImperativeAggregateFunction[T, ACC]):
 class TableAggregateFunction(ImperativeAggregateFunction[T, ACC]):
     """Returns any number of rows for all rows of a group. Flink: "Table Aggregate Functions".
 
-    Example:
+    Examples:
         >>> from penstock.table import EnvironmentSettings, TableAggregateFunction, TableEnvironment
         >>> from penstock.table.expressions import col
         >>> from penstock.table.udf import udtaf
@@ -283,7 +283,7 @@ V = TypeVar("V")
 class DataView(ABC):
     """A collection inside an accumulator. Flink: "User-defined Functions", ListView and MapView.
 
-    Example:
+    Examples:
         >>> from penstock.table import DataView, ListView, MapView
         >>> issubclass(ListView, DataView), issubclass(MapView, DataView)
         (True, True)
@@ -297,7 +297,7 @@ class DataView(ABC):
 class ListView(DataView, Generic[T]):
     """A list that values are appended to.
 
-    Example:
+    Examples:
         >>> from penstock.table import ListView
         >>> words = ListView()
         >>> words.add("tea")
@@ -340,7 +340,7 @@ class ListView(DataView, Generic[T]):
 class MapView(DataView, Generic[K, V]):
     """A map. A missing key has the value None.
 
-    Example:
+    Examples:
         >>> from penstock.table import MapView
         >>> cups = MapView()
         >>> cups.put("tea", 2)

@@ -51,7 +51,7 @@ PROCESSING_TIMERS = "_penstock_timers_processing"
 class TimeDomain(enum.Enum):
     """The time that a timer follows.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedProcessFunction
         >>> from penstock.testing import harness_for
         >>> class Alarm(KeyedProcessFunction):
@@ -76,7 +76,7 @@ class TimerService:
     The time of a timer is a 64-bit int; other times raise `MisuseError`. At the end of the input all event-time timers
     fire. A timer that is set then fires as well, up to `penstock.timers.after-end-of-input.max` for each key.
 
-    Example:
+    Examples:
         >>> from penstock.datastream import KeyedProcessFunction
         >>> from penstock.testing import harness_for
         >>> class Alarm(KeyedProcessFunction):
@@ -112,7 +112,7 @@ class TimerService:
     def current_watermark(self) -> int:
         """Return the event time (ms) that this subtask has reached; 2**63 - 1 after the end of the input.
 
-        Example:
+        Examples:
             >>> class Late(KeyedProcessFunction):
             ...     def process_element(self, value, ctx):
             ...         yield ctx.timestamp() <= ctx.timer_service().current_watermark()
@@ -133,7 +133,7 @@ class TimerService:
         Raises:
             MisuseError: if it is not a 64-bit int.
 
-        Example:
+        Examples:
             >>> class AtTheHour(Alarm):
             ...     def process_element(self, value, ctx):
             ...         ctx.timer_service().register_event_time_timer(3_600_000)
@@ -167,7 +167,7 @@ class TimerService:
         Raises:
             MisuseError: if it is not a 64-bit int.
 
-        Example:
+        Examples:
             >>> class InAMinute(Alarm):
             ...     def process_element(self, value, ctx):
             ...         timers = ctx.timer_service()
@@ -213,7 +213,7 @@ class TimerService:
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Delete the current key's timer at `timestamp`, if there is one.
 
-        Example:
+        Examples:
             >>> class Quiet(Alarm):
             ...     def process_element(self, value, ctx):
             ...         ctx.timer_service().register_event_time_timer(60_000)
