@@ -216,7 +216,7 @@ def test_the_status_of_now_has_lasted_from_its_beginning(
     monkeypatch.setattr(answers, "details", lambda job: {**details(job), "now": job.failures[0]["timestamp"]})
     page = open_page(f"#/jobs/{job.id}/timeline")
     now = page.get_by_role("region", name="Statuses of the job").get_by_role("row").nth(1)
-    expect(now).to_have_text(re.compile(r"^running\d\d:\d\d:\d\d\d+(\.\d)? s$"))
+    expect(now).to_have_text(re.compile(r"^running(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\d+(\.\d)? s$"))
 
 
 def test_a_batch_job_has_no_checkpoints_to_show(open_page: Opens, world: World) -> None:
