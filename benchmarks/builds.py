@@ -88,17 +88,22 @@ def median_interval(values: list[float]) -> tuple[float, float]:
 
 
 class Build:
-    """A process that runs workloads with the package below a directory, one at a time."""
+    """A process that runs workloads with the package of a checkout, one at a time.
 
-    def __init__(self, source: Path) -> None:
-        path = os.pathsep.join([str(source), str(ROOT)])
+    The checkout's own benchmarks run, since they name its modules; those of this one if it has none of this protocol.
+    """
+
+    def __init__(self, checkout: Path) -> None:
+        source = checkout / "src"
+        root = checkout if (checkout / "benchmarks" / "builds.py").exists() else ROOT
+        path = os.pathsep.join([str(source), str(root)])
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.builds", str(source)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": path},
-            cwd=ROOT,
+            cwd=root,
         )
 
     def cpu_seconds(self, key: str, events: int) -> float:
@@ -157,7 +162,7 @@ def compare(
         for key in keys:
             found = Compared(WORKLOADS[key].name)
             while len(found.ratios) < pairs_max and (len(found.ratios) < PAIRS_MIN or not found.is_known):
-                with Build(directory / "src") as other, Build(ROOT / "src") as this:
+                with Build(directory) as other, Build(ROOT) as this:
                     for build in (other, this):
                         tell(f"{key}: first run after {len(found.ratios)} pairs")
                         build.cpu_seconds(key, spec.count)
