@@ -27,7 +27,12 @@ def start(kafka: KafkaCluster, topic: str, folder: Path, **arguments: Any) -> su
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, text = process.communicate(timeout=120)
+    try:
+        _, text = process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, text = process.communicate()
+        pytest.fail(f"the program did not end:\n{text}")
     return process.returncode, text
 
 
