@@ -148,7 +148,7 @@ def test_other_ranks_are_refused(rank: str) -> None:
         explained(top("n <= 2", "id", "PARTITION BY k ORDER BY v", rank))
 
 
-@pytest.mark.parametrize("condition", ["n < 1", "n <= -1", "n > 5 AND n < 3"])
+@pytest.mark.parametrize("condition", ["n < 1", "n <= -1"])
 def test_ranges_without_a_number_are_refused(condition: str) -> None:
     with pytest.raises(ValidationError, match=r"^Rank "):
         explained(top(condition, "id", "PARTITION BY k ORDER BY v"))

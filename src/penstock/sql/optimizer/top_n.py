@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Final
 
 from penstock.sql.analyzer.calls import Calls
+from penstock.sql.analyzer.subqueries import FALSE
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import IntegralType
 from penstock.sql.logical import nodes as logical
@@ -104,7 +105,9 @@ class _Rewriter:
         if end is not None and end < 1:
             raise ValidationError(f"Rank end can't smaller than zero. The rank end is {end}")
         if end is not None and start > end:
-            raise ValidationError(f"Rank start '{start}' can't greater than rank end '{end}'.")
+            # No row has such a number: conditions contradict each other, perhaps those of a join with its input's.
+            ranked = self._ranked(over, replace(numbers, start=1), is_read)
+            return Filter(schema=ranked.schema, input=ranked, condition=FALSE)
         inner = self.node(over.input, all_columns(over.input))
         is_known = numbers.column is None and start == end
         shows = is_read and not is_known
