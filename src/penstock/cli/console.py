@@ -29,7 +29,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 
 class Commands(click.Group):
-    """A group that imports its commands when one is called or listed: the function `NAME_command` of a module each.
+    """A group that imports its commands when one is called or listed: the function `NAME_command` of a module.
 
     An error raised by Penstock ends the command with exit code 1, after one line on stderr.
     """

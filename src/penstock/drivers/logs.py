@@ -501,7 +501,6 @@ KEPT_CHARS_MAX: Final = 1 << 20
 LINE_CHARS_MAX: Final = 1 << 16
 
 _job_of_thread: ContextVar[str | None] = ContextVar("penstock_job", default=None)
-_logs_log = logging.getLogger("penstock.logs")
 
 
 def set_thread_job(job_id: str) -> None:
@@ -560,7 +559,7 @@ class DriverLog:
                 self._kept = ProcessLogs(settings, DRIVER)
                 self._handler = self._kept.handler
         except OSError as error:
-            _logs_log.warning("the driver's log is kept in memory: %s", error)
+            _log.warning("the driver's log is kept in memory: %s", error)
             self._kept = self._handler = LastLines()
             self._handler.setFormatter(build_formatter(settings, DRIVER))
         self._handler.set_name(f"{KEEPS}{settings.job_id}")

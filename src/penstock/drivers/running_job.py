@@ -50,9 +50,6 @@ if TYPE_CHECKING:
     from penstock.runtime.job.job_master import JobMaster
 
 
-__all__ = ["JobClient"]
-
-
 class JobClient(ABC):
     """The handle of a running job; each driver implements it.
 

@@ -300,7 +300,7 @@ class Outside:
     commits: int = 0
     repeated_commits: int = 0
     violations: list[str] = field(default_factory=list)
-    #: what connectors remark about a history, for checks that depend on it
+    #: remarks of connectors about a history, for checks that depend on them
     remarks: set[str] = field(default_factory=set)
 
     def watch(

@@ -182,9 +182,6 @@ def parse_expression(expression: str | Expression | Operand) -> Expression:
     return parsed
 
 
-__all__ = ["TableSchema"]
-
-
 @dataclass(frozen=True)
 class TableSchema:
     """Names and types of columns, in order. `ResolvedSchema` also has watermarks and keys."""

@@ -142,7 +142,7 @@ class _TableWriter(GatheringWriter):
 
 
 class ColumnsWriting:
-    """Writes columns within a transaction, once per transaction (`ledger.Writing`)."""
+    """Writes columns within a transaction, once per transaction (`Writing`)."""
 
     def __init__(self, target: Target) -> None:
         self._target = target

@@ -42,7 +42,7 @@ _MICROSECONDS: Final = 1_000
 
 
 class HeldValues:
-    """Converts Avro values to and from the form in `data.values`, for `RecordReader` and `RecordWriter`."""
+    """Converts Avro values to and from the form in `penstock.sql.data.arrow`, for `RecordReader` and `RecordWriter`."""
 
     def lift(self, logical: AvroType) -> Callable[[Any], Any] | None:
         """See `Values`."""

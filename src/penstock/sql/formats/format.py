@@ -338,7 +338,7 @@ class LinesWriterFactory(BatchWriterFactory[Any]):
 
 
 class ColumnsWriter(BatchWriter[Any]):
-    """Base class of writers that take columns. Rows are tuples of internal values; see `data.values`."""
+    """Base class of writers that take columns. Rows are tuples of internal values; see `penstock.sql.data.arrow`."""
 
     def __init__(self, schema: RowSchema) -> None:
         self._schema = schema

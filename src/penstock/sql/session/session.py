@@ -69,8 +69,6 @@ def _linked_zone() -> str:
     return name if mark else "UTC"
 
 
-__all__ = ["TableConfig"]
-
 T = TypeVar("T")
 
 LOCAL_TIME_ZONE: Final = ConfigOption("table.local-time-zone", STRING, "default")

@@ -556,7 +556,7 @@ class ArrowRowsRule(Rule[ArrowRows]):
 
 
 class ScanRule(Rule[Scan]):
-    """Tables. If they are updated by key, a step above them normalizes their changes, see `changelog.plan`."""
+    """Tables. If they are updated by key, a step above them normalizes their changes, see `changelog`."""
 
     nodes = (Scan,)
 

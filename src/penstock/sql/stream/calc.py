@@ -295,7 +295,7 @@ class CorrelateRule(Rule[Correlate]):
 
 
 class UnionRule(Rule[SetOperation]):
-    """UNION ALL; `relational` has rewritten the other set operations to joins and groups."""
+    """UNION ALL; `planning.rule` has rewritten the other set operations to joins and groups."""
 
     nodes = (SetOperation,)
 

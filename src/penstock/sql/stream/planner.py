@@ -168,7 +168,7 @@ class StreamPlanner:
         self.steps: list[tuple[Transformation, Planned]] = []
 
     def rewritten(self, query: logical.Node) -> logical.Node:
-        """Return the rewritten plan of a whole query, see `relational`, `changelog.plan` and `optimizer`.
+        """Return the rewritten plan of a whole query, see `planning.rule`, `changelog` and `optimizer`.
 
         Each query of a job is rewritten as a whole, because queries may share nodes: two INSERTs read one view, or a
         table is both a query and an input of the next query.

@@ -120,7 +120,7 @@ class Planning(Protocol):
     calls: Calls
     upsert_keys: UpsertKeys
     lookups: Lookups
-    #: the ids of the steps that need not complete deletions, see `changelog.plan`
+    #: the ids of the steps that need not complete deletions, see `changelog`
     by_key: set[int]
 
     def changes(self, node: Node) -> Changes:

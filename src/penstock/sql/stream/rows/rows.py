@@ -372,7 +372,8 @@ def _field(data_type: DataType) -> Callable[[Any], Any]:
 
 
 class ToRowsOperator(StreamOperator):
-    """Emits (kind, values) for each row: the byte of the kind, and a tuple of internal values, see `data.values`.
+    """Emits (kind, values) for each row: the byte of the kind, and a tuple of internal values
+    (`penstock.sql.data.arrow`).
 
     With `as_text`, emits the text of each row instead, as Flink prints it.
     """
