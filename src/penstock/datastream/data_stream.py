@@ -554,13 +554,13 @@ class ConnectedStreams(Connected[DataStream]):
     Examples:
         >>> from penstock.datastream import CoMapFunction, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> class Tell(CoMapFunction):
+        >>> class Describe(CoMapFunction):
         ...     def map1(self, value):
         ...         return f"word {value}"
         ...     def map2(self, value):
         ...         return f"number {value}"
         >>> connected = env.from_elements("tea").connect(env.from_elements(1))
-        >>> sorted(connected.map(Tell()).collect())
+        >>> sorted(connected.map(Describe()).collect())
         ['number 1', 'word tea']
     """
 

@@ -272,13 +272,13 @@ class CoMapFunction(Function, ABC):
 
     Examples:
         >>> from penstock.datastream import CoMapFunction, StreamExecutionEnvironment
-        >>> class Tell(CoMapFunction):
+        >>> class Describe(CoMapFunction):
         ...     def map1(self, value):
         ...         return f"word {value}"
         ...     def map2(self, value):
         ...         return f"number {value}"
         >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> sorted(env.from_elements("tea").connect(env.from_elements(1)).map(Tell()).collect())
+        >>> sorted(env.from_elements("tea").connect(env.from_elements(1)).map(Describe()).collect())
         ['number 1', 'word tea']
     """
 
