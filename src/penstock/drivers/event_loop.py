@@ -326,7 +326,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         self._is_running = False
         self._is_closed = False
 
-    # --- what asyncio asks of a loop -------------------------------------------------------------------------------
+    # --- the interface of asyncio ----------------------------------------------------------------------------------
 
     def time(self) -> float:
         """Return virtual time in seconds."""
@@ -397,7 +397,7 @@ class VirtualEventLoop(asyncio.AbstractEventLoop):
         """Refuse."""
         raise UnsupportedError("in virtual time there are no threads: replace the blocking call in the test")
 
-    # --- what its owner asks ---------------------------------------------------------------------------------------
+    # --- the interface of its owner --------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
         """Return when (ms) the next callback is due: now, or later; None if nothing is scheduled."""
