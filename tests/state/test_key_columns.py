@@ -8,7 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.state.key_columns import ColumnsCapture, ColumnStates, distinct_keys, merge_columns, read_columns
+from penstock.state.key_columns import (
+    KEY_GROUP,
+    ColumnsCapture,
+    ColumnStates,
+    add_key_groups,
+    distinct_keys,
+    merge_columns,
+    read_columns,
+)
+from penstock.state.keys import assign_key_group
 
 COLUMNS: dict[str, list[list[Any]]] = {
     "one": [["b", "a", None, "b"]],
@@ -31,7 +40,7 @@ def test_each_row_has_the_number_of_its_key(kind: str) -> None:
 
 def part(first: int, *keys: int) -> bytes:
     table = pa.table({"key.0": pa.array(keys, pa.int64())})
-    return ColumnsCapture("rows", table, ("key.0",), "rows", first).to_bytes(128)
+    return ColumnsCapture("rows", table, ("key.0",), "rows", first).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -68,8 +77,46 @@ def test_a_restored_table_goes_on_where_its_key_groups_are_the_same() -> None:
     """G7, D4."""
     for goes_on, expected in ((True, 2), (False, 0)):
         states = ColumnStates()
-        states.restore("rows", [part(0, 1, 2)], (0, 127), goes_on)
+        states.restore("rows", [part(0, 1, 2)], (0, 127), (0, 127), 128, goes_on)
         assert states.start_capture("rows", 2, 1) == expected
+
+
+def former_part(first: int, *keys: int) -> bytes:
+    """A file as releases wrote it that put the key group of each row first."""
+    groups = pa.array([assign_key_group(key, 128) for key in keys], pa.int32())
+    table = pa.table({KEY_GROUP: groups, "key.0": pa.array(keys, pa.int64())})
+    table = table.replace_schema_metadata({"penstock.columns": "rows", "penstock.first_row": str(first)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [former_part(0, *range(50)), former_part(50, *range(50, 90))],
+        [former_part(0, *range(50)), part(50, *range(50, 90))],
+        [part(0, *range(50)), part(50, *range(50, 90))],
+        [merge_columns([former_part(0, *range(50)), part(50, *range(50, 80))]), part(80, *range(80, 90))],
+    ],
+    ids=["with key groups", "begins with key groups", "without key groups", "merged"],
+)
+def test_other_key_groups_get_their_rows(history: list[bytes]) -> None:
+    """D4: at another parallelism each row is restored once, whether its file has key groups or not."""
+    keys = []
+    for first, last in ((0, 31), (32, 100), (101, 127)):
+        states = ColumnStates()
+        states.restore("rows", history, (0, 127), (first, last), 128)
+        table = states.take("rows", "rows")
+        assert table is not None
+        assert table.column_names == ["key.0"]
+        of_range = table.column(0).to_pylist()
+        assert all(first <= assign_key_group(key, 128) <= last for key in of_range)
+        keys += of_range
+    assert sorted(keys) == list(range(90))
+    groups = add_key_groups(read_columns(history), 128).column(KEY_GROUP).to_pylist()
+    assert groups == [assign_key_group(key, 128) for key in range(90)]
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.date32(), pa.decimal128(10, 2), pa.string()], ids=str)
@@ -77,7 +124,8 @@ def test_a_table_without_rows_is_stored(kind: pa.DataType) -> None:
     """D4: whatever its keys are, and once its rows are gone."""
     empty = pa.table({"key.0": pa.chunked_array([], kind), "n": pa.chunked_array([], pa.int64())})
     states = ColumnStates()
-    states.restore("windows", [ColumnsCapture("windows", empty, ("key.0",), "windows").to_bytes(128)], (0, 127))
+    file = ColumnsCapture("windows", empty, ("key.0",), "windows").to_bytes()
+    states.restore("windows", [file], (0, 127), (0, 63), 128)
     found = states.take("windows", "windows")
     assert found is not None
     assert found.schema.equals(empty.schema)

@@ -1,15 +1,20 @@
 """Keyed state in columns: a table with the columns of the key, whose snapshot is the table itself as Arrow IPC.
 
-A row belongs to the key group of its key, as everywhere, so a snapshot can be redistributed (D4). The file has the key
-group as its first column, and its metadata describes the table.
+A row belongs to the key group of its key, as everywhere, so a snapshot can be redistributed (D4). The metadata of a
+file describes the table and names its key columns. Key groups are computed when a restore needs them, which is when the
+parallelism has changed: hashing the keys costs many times what writing the columns does. Files of earlier releases have
+the key group as their first column.
 
-The rows of an append-only table keep their numbers during one attempt of a task. So a checkpoint writes only the rows
-that the last completed checkpoint does not have (G7). Such a file has the number of its first row in its metadata; rows
-that are also in earlier files count once.
+Rows are numbered in the order in which an operator adds them, and keep their numbers during one attempt of a task. So a
+checkpoint writes only the rows that the last completed checkpoint does not have (G7). The metadata of such a file has
+the number of its first row and of the row after its last; from the first number on, it replaces the files before it.
+Rows that an operator no longer needs are left out, and then the file has the number of each row as a column. Rows of
+earlier files stay in the history until the operator writes the table whole.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.arrow_columns import has_nullable_keys, nullable_key_table
-from penstock.state.equality import hashable_elements
+from penstock.state.equality import canonical_column, hashable_elements
 from penstock.state.errors import StateError
 from penstock.state.keys import assign_key_groups
 from penstock.state.snapshot import CaptureWriter
@@ -28,8 +33,13 @@ from penstock.state.snapshot import CaptureWriter
 COLUMNS_SCHEMA: Final = "columns"
 KEY_GROUP: Final = "key_group"
 _ABOUT: Final = b"penstock.columns"
-#: the number of a file's first row
+#: the names of the key columns, as JSON
+_KEY_NAMES: Final = b"penstock.key_columns"
+#: the number of a file's first row, and the number after that of its last row
 _FIRST: Final = b"penstock.first_row"
+_END: Final = b"penstock.end_row"
+#: the column with the numbers of rows
+ROW_NUMBER: Final = "row_number"
 
 
 def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -73,8 +83,15 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
 class ColumnsCapture:
     """A table as of a checkpoint; Arrow tables are immutable, so capturing takes no time (G7).
 
-    `about` describes the table; a table of something else cannot replace it. `first`: the number of the first row, if
-    the rows before it are in the last completed checkpoint. `table` may be a function that builds it in the background.
+    Args:
+        name: the name of the state.
+        table: the rows, or a function that builds them in the background. If rows were left out, the column
+            `ROW_NUMBER` has the numbers of the others.
+        key_names: the names of the key columns.
+        about: describes the table; a table of something else cannot replace it.
+        first: the number of the first row. It is not 0 if the rows before it are in the last completed checkpoint.
+        end: the number after that of the last row; None if no row was left out.
+        is_addition: whether the file continues the history; None if it does so unless `first` is 0.
     """
 
     name: str
@@ -82,42 +99,115 @@ class ColumnsCapture:
     key_names: tuple[str, ...]
     about: str
     first: int = 0
+    end: int | None = None
+    is_addition: bool | None = None
 
-    def to_bytes(self, max_parallelism: int) -> bytes:
-        """Return the table as an Arrow IPC stream, with the key group of each row as the first column."""
+    def to_bytes(self) -> bytes:
+        """Return the table as an Arrow IPC stream."""
         table = self.table() if callable(self.table) else self.table
-        codes, keys = distinct_keys([table.column(name) for name in self.key_names])
-        groups = np.array(assign_key_groups(keys, max_parallelism), np.int32)[codes]
-        table = table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
-        return _to_ipc_bytes(table.replace_schema_metadata({_ABOUT: self.about, _FIRST: str(self.first)}))
+        end = self.first + table.num_rows if self.end is None else self.end
+        metadata = {
+            _ABOUT: self.about,
+            _FIRST: str(self.first),
+            _END: str(end),
+            _KEY_NAMES: json.dumps(self.key_names),
+        }
+        return _to_ipc_bytes(table.replace_schema_metadata(metadata))
 
     def write_capture(self, writer: CaptureWriter) -> None:
         """See `StateCapture`."""
-        writer.write_columns(self.name, self.first > 0, self.to_bytes(writer.max_parallelism))
+        is_addition = self.first > 0 if self.is_addition is None else self.is_addition
+        writer.write_columns(self.name, is_addition, self.to_bytes())
 
     def discard(self) -> None:
         """Do nothing: the capture exists only in memory."""
 
 
-def read_columns(files: Iterable[bytes]) -> pa.Table:
-    """Return the table that a history of files contains; at least one file is needed."""
-    tables: list[pa.Table] = []
-    rows = 0
+@dataclass
+class ColumnsFile:
+    """The rows of a file or of a history, without their numbers.
+
+    `numbers`: those of the rows, as a NumPy array; None if they are all numbers from `first` to `end` (exclusive).
+    """
+
+    table: pa.Table
+    first: int
+    end: int
+    numbers: Any = None
+
+    def cut(self, end: int) -> ColumnsFile:
+        """Return the rows before a number."""
+        if end >= self.end:
+            return self
+        count = max(end - self.first, 0) if self.numbers is None else int(np.searchsorted(self.numbers, end))
+        numbers = None if self.numbers is None else self.numbers[:count]
+        return ColumnsFile(self.table.slice(0, count), self.first, max(end, self.first), numbers)
+
+    def list_numbers(self) -> Any:
+        """Return the number of each row."""
+        return np.arange(self.first, self.end) if self.numbers is None else self.numbers
+
+
+def _read_file(data: bytes) -> ColumnsFile:
+    table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+    metadata = table.schema.metadata or {}
+    first, numbers = int(metadata.get(_FIRST, b"0")), None
+    end = int(metadata.get(_END, first + table.num_rows))
+    if ROW_NUMBER in table.schema.names:
+        numbers = table.column(ROW_NUMBER).combine_chunks().to_numpy(zero_copy_only=False)
+        table = table.drop_columns([ROW_NUMBER])
+    return ColumnsFile(table, first, end, numbers)
+
+
+def read_history(files: Iterable[bytes]) -> ColumnsFile:
+    """Return the rows that a history of files contains, or adjacent files of one; at least one file is needed.
+
+    Raises:
+        StateError: if a file of the history is missing.
+    """
+    parts: list[ColumnsFile] = []
     for data in files:
-        table = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
-        first = int((table.schema.metadata or {}).get(_FIRST, b"0"))
-        if first > rows:
-            raise StateError(f"state in columns lacks the rows {rows} to {first}: a file of its history is missing")
-        tables.append(table.slice(rows - first))
-        rows = first + table.num_rows
+        part = _read_file(data)
+        if parts and part.first > parts[-1].end:
+            raise StateError(
+                f"state in columns lacks the rows {parts[-1].end} to {part.first}: a file of its history is missing"
+            )
+        parts = [earlier.cut(part.first) for earlier in parts]
+        parts.append(part)
+    tables = [part.table for part in parts]
     if any(has_nullable_keys(kind) for table in tables for kind in table.schema.types):
         tables = list(map(nullable_key_table, tables))  # the first files may come from a release with plain maps
-    return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
+    if any(KEY_GROUP not in table.schema.names for table in tables):
+        tables = [table.drop_columns([KEY_GROUP]) if KEY_GROUP in table.schema.names else table for table in tables]
+    is_gapless = all(part.numbers is None for part in parts)
+    numbers = None if is_gapless else np.concatenate([part.list_numbers() for part in parts])
+    table = pa.concat_tables(tables).replace_schema_metadata(tables[-1].schema.metadata)
+    return ColumnsFile(table, parts[0].first, parts[-1].end, numbers)
+
+
+def read_columns(files: Iterable[bytes]) -> pa.Table:
+    """Return the table that a history of files contains; at least one file is needed."""
+    return read_history(files).table
+
+
+def add_key_groups(table: pa.Table, max_parallelism: int) -> pa.Table:
+    """Return the table of a history with the key group of each row as the first column."""
+    if KEY_GROUP in table.schema.names:
+        return table
+    names = json.loads(table.schema.metadata[_KEY_NAMES])
+    codes, keys = distinct_keys([canonical_column(table.column(name)) for name in names])
+    groups = np.array(assign_key_groups(keys, max_parallelism), np.int32)[codes]
+    return table.add_column(0, KEY_GROUP, pa.array(groups, pa.int32()))
 
 
 def merge_columns(files: Iterable[bytes]) -> bytes:
-    """Merge a history into one file."""
-    return _to_ipc_bytes(read_columns(files))
+    """Merge a history, or adjacent files of one, into one file."""
+    history = read_history(files)
+    table = history.table
+    if history.numbers is not None:
+        table = table.append_column(ROW_NUMBER, pa.array(history.numbers, pa.int64()))
+    about = {_FIRST: str(history.first).encode(), _END: str(history.end).encode()}
+    return _to_ipc_bytes(table.replace_schema_metadata({**(history.table.schema.metadata or {}), **about}))
 
 
 def _to_ipc_bytes(table: pa.Table) -> bytes:
@@ -129,30 +219,64 @@ def _to_ipc_bytes(table: pa.Table) -> bytes:
 
 
 class ColumnStates:
-    """The restored tables of one operator, until it takes them, and how many rows of each are in checkpoints."""
+    """The restored tables of one operator, until it takes them, and which rows of each are in checkpoints."""
 
     def __init__(self, owner: str = "operator") -> None:
         self.owner = owner
         self._restored: dict[str, list[pa.Table]] = {}
-        #: by name, the number of rows in the last completed checkpoint
+        #: by name, the number after that of the last row in the last completed checkpoint
         self._confirmed: dict[str, int] = {}
-        #: by checkpoint, its number of rows of each name
+        #: by checkpoint and name, the number after that of its last row
         self._captured: dict[int, dict[str, int]] = {}
 
-    def restore(self, name: str, files: Iterable[bytes], key_groups: tuple[int, int], goes_on: bool = False) -> None:
-        """Keep the rows of these key groups, both ends included. `goes_on`: the next checkpoint adds to these files."""
+    def restore(
+        self,
+        name: str,
+        files: Iterable[bytes],
+        written: tuple[int, int],
+        key_groups: tuple[int, int],
+        max_parallelism: int,
+        goes_on: bool = False,
+    ) -> None:
+        """Keep the rows of these key groups, both ends included.
+
+        Args:
+            name: the name of the state.
+            files: a history.
+            written: the key groups of all its rows.
+            key_groups: those of the rows to keep.
+            max_parallelism: the number of key groups.
+            goes_on: whether the next checkpoint adds to these files.
+        """
         first, last = key_groups
-        table = read_columns(files)
-        group = table.column(KEY_GROUP)
-        mine = table.filter(pc.and_(pc.greater_equal(group, first), pc.less_equal(group, last)))
+        history = read_history(files)
+        mine = history.table
+        if written[0] < first or last < written[1]:
+            mine = add_key_groups(mine, max_parallelism)
+            group = mine.column(KEY_GROUP)
+            mine = mine.filter(pc.and_(pc.greater_equal(group, first), pc.less_equal(group, last)))
+        if KEY_GROUP in mine.schema.names:
+            mine = mine.drop_columns([KEY_GROUP])
         self._restored.setdefault(name, []).append(mine)
         if goes_on:
-            self._confirmed[name] = mine.num_rows
+            self._confirmed[name] = history.end
 
-    def start_capture(self, name: str, rows: int, checkpoint_id: int) -> int:
-        """Return the first row number that a checkpoint must write of an append-only table, which has `rows` rows."""
-        self._captured.setdefault(checkpoint_id, {})[name] = rows
-        return self._confirmed.get(name, 0)
+    def first_number(self, name: str, rows: int) -> int:
+        """Return the number of the first of the restored rows, so that later rows continue the numbers in the files."""
+        return self._confirmed[name] - rows if name in self._confirmed else 0
+
+    def start_capture(self, name: str, end: int, checkpoint_id: int, base: int = 0) -> int:
+        """Return the number of the first row that a checkpoint must write.
+
+        Args:
+            name: the name of the state.
+            end: the number of the next row that the operator will add.
+            checkpoint_id: the checkpoint.
+            base: the first number that is in use; it grows when the operator gives its rows new numbers. If it is
+                returned, the checkpoint must write the table whole.
+        """
+        self._captured.setdefault(checkpoint_id, {})[name] = end
+        return max(self._confirmed.get(name, base), base)
 
     def confirm(self, checkpoint_id: int) -> None:
         """Note that the checkpoint completed: later ones add to it."""
@@ -180,7 +304,7 @@ class ColumnStates:
                     f"{about}; restore its previous definition, or give it a new uid to start without state"
                 )
         try:
-            return pa.concat_tables(tables).drop_columns([KEY_GROUP]).replace_schema_metadata(None).combine_chunks()
+            return pa.concat_tables(tables).replace_schema_metadata(None).combine_chunks()
         except pa.ArrowException as error:
             raise StateError(f"{self.owner}: state {name!r} has columns of several types: {error}") from error
 
@@ -196,9 +320,13 @@ class ColumnStates:
 __all__: list[Any] = [
     "COLUMNS_SCHEMA",
     "KEY_GROUP",
+    "ROW_NUMBER",
     "ColumnStates",
     "ColumnsCapture",
+    "ColumnsFile",
+    "add_key_groups",
     "distinct_keys",
     "merge_columns",
     "read_columns",
+    "read_history",
 ]

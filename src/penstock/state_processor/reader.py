@@ -24,7 +24,7 @@ from penstock.runtime.operators.sink import COMMITTABLES_STATE
 from penstock.runtime.operators.source import SPLITS_STATE
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.errors import StateError
-from penstock.state.key_columns import COLUMNS_SCHEMA, read_columns
+from penstock.state.key_columns import COLUMNS_SCHEMA, add_key_groups, read_columns
 from penstock.state.migrations import registered
 from penstock.state.states import MapStateDescriptor, StateDescriptor
 from penstock.state_processor.layouts import (
@@ -294,7 +294,10 @@ class SavepointReader:
         ]
         if not histories:
             raise StateError(f"{operator_name(operator)} keeps no state in columns")
-        tables = [read_columns(map(self._storage.read, files)) for files in histories]
+        tables = [
+            add_key_groups(read_columns(map(self._storage.read, files)), operator.max_parallelism)
+            for files in histories
+        ]
         try:
             tables = list(map(plain_table, tables))
         except pa.ArrowInvalid as error:

@@ -60,8 +60,23 @@ from penstock.state.keys import key_group_range
 from penstock.state.snapshot import NativeCapture, StateCapture, merge_keyed, read_operator
 from penstock.storage import metadata
 
-#: Maximum number of files in a history before it is merged, whatever their sizes.
+#: Maximum number of files in a history before it is merged, whatever their sizes; not for histories of columns.
 HISTORY_FILES_MAX: Final = 16
+#: In a history of columns, this many files of similar size become one.
+COLUMNS_FILES_MERGED: Final = 7
+#: Files of columns are not merged beyond this size.
+COLUMNS_FILE_BYTES: Final = 1 << 26
+
+
+def _count_similar(files: Sequence[metadata.StateFile], size: int) -> int:
+    """Return how many of the last files are not much larger than `size` bytes, and small enough together to merge."""
+    count = total = 0
+    for file in reversed(files):
+        total += file.length
+        if file.length > 2 * size or total + size > COLUMNS_FILE_BYTES:
+            break
+        count += 1
+    return count
 
 
 @dataclass(frozen=True)
@@ -107,7 +122,10 @@ class StateHistories:
             assert ranges <= {key_groups}, f"histories have the key groups {ranges}, and their task {key_groups}"
             for (_, name), keyed in stored.keyed.items():
                 count = len(keyed.files)
-                assert 0 < count <= HISTORY_FILES_MAX, f"the history of state {name!r} has {count} files"
+                assert count, f"the history of state {name!r} has no file"
+                assert count <= HISTORY_FILES_MAX or keyed.schema == COLUMNS_SCHEMA, (
+                    f"the history of state {name!r} has {count} files"
+                )
 
 
 class SnapshotWriter:
@@ -191,7 +209,9 @@ class OperatorPart:
     def whole(self) -> metadata.OperatorSubtaskState:
         """Return everything stored, including the states without changes."""
         for name, handle in self._histories.items():
-            if name not in self._keyed:
+            if name not in self._keyed and handle.schema == COLUMNS_SCHEMA:
+                self._keyed[name] = (self._continued_columns(name, handle, []),)
+            elif name not in self._keyed:
                 self._keyed[name] = (self._continued(name, handle, handle.schema, []),)
         return metadata.OperatorSubtaskState(self._keyed, self._lists, self._native)
 
@@ -202,7 +222,7 @@ class OperatorPart:
     def write_columns(self, name: str, is_addition: bool, data: bytes) -> None:
         """See `CaptureWriter`."""
         history = self._histories.get(name) if is_addition else None
-        self._keyed[name] = (self._continued(name, history, COLUMNS_SCHEMA, [data]),)
+        self._keyed[name] = (self._continued_columns(name, history, [data]),)
 
     def write_changes(self, name: str, schema: str, is_whole: bool, data: bytes) -> None:
         """See `CaptureWriter`."""
@@ -224,9 +244,46 @@ class OperatorPart:
                 return metadata.KeyedStateHandle(
                     *self._key_groups, (*history, *(self._write(name, c) for c in changes)), schema
                 )
-        merge = merge_columns if schema == COLUMNS_SCHEMA else merge_keyed
-        merged = merge([*map(self._snapshot.read, history), *changes])
+        merged = merge_keyed([*map(self._snapshot.read, history), *changes])
         return metadata.KeyedStateHandle(*self._key_groups, (self._write(name, merged),), schema)
+
+    def _continued_columns(
+        self, name: str, handle: metadata.KeyedStateHandle | None, additions: list[bytes]
+    ) -> metadata.KeyedStateHandle:
+        """Return a history of columns with a file appended, which may be merged with the small files before it.
+
+        A savepoint or full checkpoint copies all files, merged up to `COLUMNS_FILE_BYTES`. No more than that is in
+        memory at a time, because state in columns may be larger than memory.
+        """
+        history = handle.files if handle is not None else ()
+        if self._is_whole:
+            return self._columns_handle(self._copied_columns(name, history, additions))
+        files = list(history)
+        for data in additions:
+            while True:
+                similar = _count_similar(files, len(data))
+                if similar < COLUMNS_FILES_MERGED:
+                    break
+                data = merge_columns([*map(self._snapshot.read, files[-similar:]), data])
+                del files[-similar:]
+            files.append(self._write(name, data))
+        return self._columns_handle(files)
+
+    def _columns_handle(self, files: list[metadata.StateFile]) -> metadata.KeyedStateHandle:
+        return metadata.KeyedStateHandle(*self._key_groups, tuple(files), COLUMNS_SCHEMA)
+
+    def _copied_columns(
+        self, name: str, history: Sequence[metadata.StateFile], additions: list[bytes]
+    ) -> list[metadata.StateFile]:
+        files: list[metadata.StateFile] = []
+        waiting: list[bytes] = []
+        for data in chain(map(self._snapshot.read, history), additions):
+            if waiting and sum(map(len, waiting)) + len(data) > COLUMNS_FILE_BYTES:
+                files.append(self._write(name, merge_columns(waiting)))
+                waiting = []
+            waiting.append(data)
+        files.append(self._write(name, waiting[0] if len(waiting) == 1 else merge_columns(waiting)))
+        return files
 
     def write_native(self, capture: NativeCapture) -> None:
         """Store the backend's own files, except those in the base checkpoint; in a savepoint, store canonical files."""
@@ -616,7 +673,9 @@ def restore_operator(
         if handles and handles[0].schema == COLUMNS_SCHEMA:
             goes_on = _is_whole(handles, key_groups) and histories is not None
             for handle in handles:
-                context.columns.restore(name, map(storage.read, handle.files), key_groups, goes_on)
+                written = (handle.first_key_group, handle.last_key_group)
+                files = map(storage.read, handle.files)
+                context.columns.restore(name, files, written, key_groups, keyed.max_parallelism, goes_on)
             if goes_on:
                 assert histories is not None
                 histories.confirmed.keyed[(context.operator_id, name)] = handles[0]
