@@ -27,6 +27,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from penstock.state import states
 from penstock.state.errors import StateError, StateMigrationError
 from penstock.state.loading import Shapes, StateLoader
@@ -246,6 +249,22 @@ class KeyedStateBackend(ABC):
             )
         if has_entries or name not in self._restored:
             self._restored[name] = (schema, has_entries)
+
+    def store_columns(self, columns: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the same columns, for state in columns. A backend on disk maps them from a file.
+
+        Raises:
+            StateError: if they cannot be written.
+        """
+        return columns
+
+    def allocate(self, length: int, dtype: Any) -> Any:
+        """Return a NumPy array of zeros, for state in columns. A backend on disk maps it from a file.
+
+        Raises:
+            StateError: if the disk has no space for it.
+        """
+        return np.zeros(length, dtype)
 
     def has_restored(self, name: str) -> bool:
         """Return whether a state of that name was restored; it may be empty."""

@@ -1,6 +1,7 @@
 """The RocksDB backend: tables, states and snapshots over one store (D1, D3, G7).
 
-The directory belongs to the backend: `db` is the store, `chk-<n>` the capture of checkpoint n. It is created at the
+The directory belongs to the backend: `db` is the store, `chk-<n>` the capture of checkpoint n, `blocks` has the files
+of state in columns (`blocks`). It is created at the
 first use of state, or by `restore_files`; an operator without keyed state never touches the disk.
 
 A plain value, an accumulator, and an entry of a window or timer are one row each. Map state has a row for each key of a
@@ -14,9 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+
 from penstock.state.backend import Entries, KeyedStateBackend, NativeFiles
 from penstock.state.errors import StateError
 from penstock.state.rocksdb import canonical, snapshot
+from penstock.state.rocksdb.blocks import MappedBlocks
 from penstock.state.rocksdb.cache import WriteCache, has_present_keys, put_keys_version, read_shapes
 from penstock.state.rocksdb.collections import Lists, Maps, RocksListState, RocksMapState
 from penstock.state.rocksdb.settings import RocksDBSettings
@@ -47,6 +51,7 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         self._settings = settings or RocksDBSettings()
         self._cache: WriteCache | None = None
         self._is_closed = False
+        self._blocks = MappedBlocks(directory / "blocks", owner)
         self._tables: dict[str, RocksTable] = {}
         self._maps: dict[str, Maps] = {}
         self._lists: dict[str, Lists] = {}
@@ -123,6 +128,12 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         cache, self._cache = self._cache, None
         if cache is not None:
             cache.store.close()
+
+    def store_columns(self, columns: pa.RecordBatch) -> pa.RecordBatch:
+        return self._blocks.store_columns(columns)
+
+    def allocate(self, length: int, dtype: Any) -> Any:
+        return self._blocks.allocate(length, dtype)
 
     # --- states -------------------------------------------------------------------------------------------------------
 

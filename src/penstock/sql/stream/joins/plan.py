@@ -44,6 +44,7 @@ def planned(
     calls: Calls,
     of: Callable[[Node], Changes],
     ids: Callable[[Node, Sequence[int]], Sequence[int] | None] | None = None,
+    keeps_columns: bool = False,
     is_in_memory: bool = False,
     expires: bool = False,
 ) -> PlannedJoin:
@@ -57,7 +58,8 @@ def planned(
         of: returns the changelog mode of a node.
         ids: returns the columns that identify the replaced rows of a node, given its join columns; None if updates
             must include UPDATE_BEFORE.
-        is_in_memory: whether append-only rows may be stored as columns.
+        keeps_columns: whether append-only rows may be stored as columns.
+        is_in_memory: whether state must fit into memory; a window join stores columns only then.
         expires: whether rows expire some time after they were written. Rows stored as columns never expire.
     """
     join, _ = settled(node, TRUE, calls)
@@ -83,7 +85,7 @@ def planned(
     windows = find_join_window_edges(join)
     if windows is not None:
         _needs_inserts(join, of, "WindowJoin")
-        return window_join(join, windows, keys, names, session, is_in_memory)
+        return window_join(join, windows, keys, names, session, keeps_columns and is_in_memory)
     updates = [Changes.UPDATE in of(input_node) for input_node in inputs]
     replaced: list[Sequence[int] | None] = [None, None]
     has_before = any(updates)
@@ -93,8 +95,8 @@ def planned(
             for input_node, on, has in zip(inputs, key_indices, updates, strict=True)
         ]
         has_before = any(has and own is None for own, has in zip(replaced, updates, strict=True))
-    keeps_columns = is_in_memory and not expires and join.join_type is JoinType.INNER and key_indices[0]
-    if keeps_columns and all(of(input_node) == INSERTS for input_node in inputs):
+    may_keep = keeps_columns and not expires and join.join_type is JoinType.INNER and key_indices[0]
+    if may_keep and all(of(input_node) == INSERTS for input_node in inputs):
         key_types = [left.schema.types[index] for index in left_places]
         return PlannedJoin("Join INNER", inputs, key_indices, partial(ColumnJoinOperator, *common, key_types), False)
     kind = SemiJoinOperator if join.join_type in _HALF else JoinOperator
@@ -127,9 +129,18 @@ class JoinRule(Rule[Join]):
         ids = planning.upsert_keys.least if finds_previous else None
         left_ms, right_ms = map(planning.options.lives, node.state_ttl_ms)
         expires = left_ms > 0 or right_ms > 0
-        is_in_memory = planning.options.is_in_memory and allows(Optimization.COLUMN_JOINS)
-        names, session = name_columns(node.schema), planning.session
-        plan = planned(node, names, session, planning.calls, planning.changes, ids, is_in_memory, expires)
+        keeps_columns = allows(Optimization.COLUMN_JOINS)
+        plan = planned(
+            node,
+            name_columns(node.schema),
+            planning.session,
+            planning.calls,
+            planning.changes,
+            ids,
+            keeps_columns,
+            planning.options.is_in_memory,
+            expires,
+        )
         sides = [
             planning.stream(input_node, plan.has_before and planning.updates(input_node)) for input_node in plan.inputs
         ]

@@ -14,8 +14,8 @@ lose their last one.
 
 `ColumnJoinOperator`: both sides of an inner join of append-only inputs are stored as columns, and rows never become
 Python objects. A row is emitted with each match that arrived before it. Rows are never dropped, as in any regular join
-without a state TTL. The columns are in memory; with RocksDB, a `JoinOperator` stores the rows instead. Each of the two
-can restore the other's state.
+without a state TTL. With RocksDB, the columns are in mapped files. A `JoinOperator` and this operator can each restore
+the other's state.
 """
 
 from __future__ import annotations
@@ -383,7 +383,8 @@ class ColumnJoinOperator(EvaluatingOperator):
     def initialize_state(self) -> None:
         """Load the restored rows."""
         super().initialize_state()
-        self._sides = (sides.HeldColumns(len(self._nulls_match)), sides.HeldColumns(len(self._nulls_match)))
+        width, store = len(self._nulls_match), self.context.keyed.store_columns
+        self._sides = (sides.HeldColumns(width, store), sides.HeldColumns(width, store))
         self._key_names = tuple(f"key.{position}" for position in range(len(self._nulls_match)))
         for index, side in enumerate(self._sides):
             restored = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
@@ -401,15 +402,17 @@ class ColumnJoinOperator(EvaluatingOperator):
             for row, entry in stored.items():
                 keys += [key] * entry[sides.COUNT]
                 rows += [row] * entry[sides.COUNT]
+            if len(rows) >= _ROWS_AT_ONCE:
+                self._add_rows(index, keys, rows)
+                keys, rows = [], []
         if rows:
-            of_keys = [keys] if len(self._key_types) == 1 else list(zip(*keys, strict=True))
-            columns = [
-                pa.array(of_key, arrow_type(kind)) for of_key, kind in zip(of_keys, self._key_types, strict=True)
-            ]
-            arrays = [*columns, *build_columns(rows, self._types[index])]
-            self._sides[index].add(
-                key_hashes(columns), pa.RecordBatch.from_arrays(arrays, self._build_column_names(index))
-            )
+            self._add_rows(index, keys, rows)
+
+    def _add_rows(self, index: int, keys: list[Any], rows: list[tuple[Any, ...]]) -> None:
+        of_keys = [keys] if len(self._key_types) == 1 else list(zip(*keys, strict=True))
+        columns = [pa.array(of_key, arrow_type(kind)) for of_key, kind in zip(of_keys, self._key_types, strict=True)]
+        arrays = [*columns, *build_columns(rows, self._types[index])]
+        self._sides[index].add(key_hashes(columns), pa.RecordBatch.from_arrays(arrays, self._build_column_names(index)))
 
     def _build_column_names(self, side: int) -> list[str]:
         return [*self._key_names, *(f"c{position}" for position in range(len(self._types[side])))]

@@ -30,7 +30,7 @@ from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
-from penstock.sql.stream.rows.columns import ColumnParts, is_own_number, places_in_order, same_keys
+from penstock.sql.stream.rows.columns import ColumnParts, Store, is_own_number, places_in_order, same_keys
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, UncutRows, build_columns, cut
 from penstock.sql.stream.rows.state_ttl import compute_due_time
 from penstock.sql.typed import Field, Typed
@@ -248,6 +248,8 @@ def runs(other: Side, keys: Sequence[Any]) -> Iterator[tuple[int, int]]:
 
 #: The number of runs of similar size that are merged.
 _FACTOR: Final = 8
+#: Runs of at least this many rows are stored.
+_STORED_ROWS: Final = 1 << 17
 #: A run is not merged beyond this number of rows, or a lookup would wait too long for it.
 _ROWS_MAX: Final = 1 << 22
 #: Up to this number of new rows, rows with the same hash keep their order; more rows are sorted by a faster algorithm.
@@ -272,9 +274,10 @@ _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class HashIndex:
-    """See the module docstring."""
+    """See the module docstring. `store`: stores large runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store
         #: sorted hashes, and the numbers of their rows
         self._runs: list[tuple[Any, Any]] = []
         self._chunks = _Chunks()
@@ -320,7 +323,13 @@ class HashIndex:
             hashes, numbers = (np.concatenate(arrays) for arrays in zip(*runs[begin:], strict=True))
             # The stable sort merges, because each run is sorted.
             order = np.argsort(hashes, kind="stable")
-            runs[begin:] = [(hashes[order], numbers[order])]
+            runs[begin:] = [self._stored(hashes[order], numbers[order])]
+
+    def _stored(self, hashes: Any, numbers: Any) -> tuple[Any, Any]:
+        if self._store is None or len(hashes) < _STORED_ROWS:
+            return hashes, numbers
+        run = self._store(pa.RecordBatch.from_arrays([pa.array(hashes), pa.array(numbers)], ["hash", "number"]))
+        return run.column(0).to_numpy(), run.column(1).to_numpy()
 
 
 def _in_run(hashes: Any, numbers: Any, probes: Any) -> tuple[Any, Any] | None:
@@ -497,13 +506,18 @@ class Matches:
 
 
 class HeldColumns:
-    """See the module docstring. `width`: the number of key columns, which come first."""
+    """See the module docstring.
 
-    def __init__(self, width: int) -> None:
+    Args:
+        width: the number of key columns, which come first.
+        store: stores large parts of the rows and of their index.
+    """
+
+    def __init__(self, width: int, store: Store | None = None) -> None:
         self._width = width
-        self._rows = ColumnParts()
+        self._rows = ColumnParts(store=store)
         self._has_null = False
-        self._index = HashIndex()
+        self._index = HashIndex(store)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -18,7 +18,7 @@ may share a number, so a lookup by number must also compare the columns (`same_k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -55,10 +55,19 @@ _FEW: Final = 1 << 10
 _ROWS_MAX: Final = 1 << 20
 
 
-class ColumnParts:
-    """See the module docstring. `first`: the number of the first row."""
+#: Replaces columns by equal ones that may be on disk, see `KeyedStateBackend.store_columns`.
+Store = Callable[[pa.RecordBatch], pa.RecordBatch]
+#: New parts are stored when they have this many bytes together.
+_STORED_BYTES: Final = 1 << 22
 
-    def __init__(self, first: int = 0) -> None:
+
+class ColumnParts:
+    """See the module docstring. `first`: the number of the first row; `store`: stores large parts."""
+
+    def __init__(self, first: int = 0, store: Store | None = None) -> None:
+        self._store = store
+        #: the number of the first row that may not be stored, and the bytes from it on
+        self._new_from, self._new_bytes = first, 0
         self.parts: list[pa.RecordBatch | UncutRows] = []
         #: the number of the first row of each part, followed by the number of the next row to arrive
         self.starts = [first]
@@ -77,12 +86,30 @@ class ColumnParts:
         """Append rows. Returns the number of the first one."""
         first = self.starts[-1]
         if rows.num_rows:
+            if self._store is not None:
+                rows = cut(rows)
+                self._new_bytes += rows.nbytes
             self.parts.append(rows)
             self.starts.append(first + rows.num_rows)
-            if len(self.parts) > 1 and self.parts[-2].num_rows < _FEW:
+            if self._new_bytes >= _STORED_BYTES:
+                self._store_new()
+            elif len(self.parts) > 1 and self.parts[-2].num_rows < _FEW:
                 self._join(len(self.parts) - 2)
                 self._merged = min(self._merged, len(self.parts) - 1)
         return first
+
+    def _store_new(self) -> None:
+        """Join and store the parts from the first row on that may not be stored."""
+        begin = int(np.searchsorted(self.starts, self._new_from, side="right")) - 1
+        part = self.parts[begin]
+        self._join(begin)
+        if self.parts[begin] is part:
+            self.parts[begin] = self._stored(part)
+        self._merged = min(self._merged, begin)
+        self._new_from, self._new_bytes = self.starts[-1], 0
+
+    def _stored(self, part: pa.RecordBatch | UncutRows) -> pa.RecordBatch | UncutRows:
+        return part if self._store is None else self._store(cut(part))
 
     def merge(self) -> None:
         """Merge the parts into few."""
@@ -109,7 +136,8 @@ class ColumnParts:
     def _join(self, begin: int, stop: int | None = None) -> None:
         stop = len(self.parts) if stop is None else stop
         if stop - begin > 1:
-            self.parts[begin:stop] = [pa.concat_batches(list(map(cut, self.parts[begin:stop])))]
+            joined = pa.concat_batches(list(map(cut, self.parts[begin:stop])))
+            self.parts[begin:stop] = [self._stored(joined) if joined.nbytes >= _STORED_BYTES else joined]
             del self.starts[begin + 1 : stop]
 
     def since(self, number: int) -> list[tuple[pa.RecordBatch | UncutRows, int]]:
@@ -158,11 +186,11 @@ class NumberedRows:
 
     def add(self, rows: pa.RecordBatch) -> int:
         """Add at least one row. Returns the number of the first one."""
-        return self._parts.append(_part(rows.columns[: len(self.types)], rows.num_rows))
+        return self._parts.append(build_part(rows.columns[: len(self.types)], rows.num_rows))
 
     def restore(self, rows: Sequence[tuple[Any, ...]]) -> int:
         """Add at least one row from a snapshot. Returns the number of the first one."""
-        return self._parts.append(_part(build_columns(rows, self.types), len(rows)))
+        return self._parts.append(build_part(build_columns(rows, self.types), len(rows)))
 
     def columns(self, numbers: Any, indices: Sequence[int] | None = None) -> list[pa.Array]:
         """Return columns of the rows with these numbers, a NumPy array that must not be empty."""
@@ -185,7 +213,7 @@ class NumberedRows:
         """Keep only the rows with these numbers. Returns the new number of the first one; the others follow it."""
         compacted = ColumnParts(self._parts.end)
         if len(numbers):
-            compacted.append(_part(self.columns(numbers), len(numbers)))
+            compacted.append(build_part(self.columns(numbers), len(numbers)))
         first, self._parts = self._parts.end, compacted
         return first
 
@@ -196,7 +224,7 @@ class NumberedRows:
         return _AsOfNow(copied, self.types)
 
 
-def _part(columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+def build_part(columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
     """Build a part from rows. Rows without columns get one that counts them."""
     arrays = list(columns) or [pa.nulls(rows)]
     return pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))
@@ -214,7 +242,7 @@ class _AsOfNow:
         if not self.types or not len(numbers):
             return [()] * len(numbers)
         columns = self.parts.taken(range(len(self.types)), numbers)
-        return to_tuples(ColumnBatch(_part(columns, len(numbers))), self.types)
+        return to_tuples(ColumnBatch(build_part(columns, len(numbers))), self.types)
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
