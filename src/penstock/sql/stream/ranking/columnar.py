@@ -1,7 +1,8 @@
 """Deduplication and top-N on columns, and top-N of windows.
 
-If state is outside memory, `LastRowOperator` and `RankOperator` run instead of the two operators on columns. Either one
-can restore the other's state.
+If state has no lifetime, `indexed_last_row` and `indexed_top_n` do the same without an object for each key. If state is
+outside memory, `LastRowOperator` and `RankOperator` run instead of the two operators on columns. Each of them can
+restore the others' state.
 
 `ColumnLastRowOperator` keeps the last row of each partition, and compares the rows of a batch all at once.
 
@@ -32,7 +33,7 @@ from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.types import BigIntType, DataType
 from penstock.sql.logical.nodes import INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
 from penstock.sql.stream.ranking.deduplicate import ROWS, LastRowOperator
-from penstock.sql.stream.ranking.top_n import PARTITIONS, Sent, TopN
+from penstock.sql.stream.ranking.top_n import PARTITIONS, RowsByPartition, Sent, TopN
 from penstock.sql.stream.rows.columns import (
     ROWS_GONE_MAX,
     NumberedRows,
@@ -50,7 +51,7 @@ from penstock.sql.stream.rows.rows import (
     sort_keys_of_columns,
     to_tuples,
 )
-from penstock.sql.stream.rows.state_ttl import ExpiringOperator, StreamSession
+from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.stream.windows.window_aggregate import WindowEnds
 from penstock.state.equality import canonical_column
 
@@ -88,12 +89,12 @@ class ColumnLastRowOperator(LastRowOperator):
         if self._time is not None:
             later = self._later(records.columns.column(self._time), stored_rows, by_key, of_key)
             by_key, of_key = by_key[later], of_key[later]
-        numbers, before = _with_former(by_key + first, of_key, stored_rows)
+        numbers, before = with_former(by_key + first, of_key, stored_rows)
         if self._time is None and not self.ttl_ms:
             # If state expires, unchanged rows are sent again to keep downstream state alive.
             new = self._differ(numbers, before)
             if not new.all():
-                numbers, before = _with_former(numbers[new], of_key[new], stored_rows)
+                numbers, before = with_former(numbers[new], of_key[new], stored_rows)
                 of_key = of_key[new]
         if len(numbers):
             self._keep(keys, of_key, numbers)
@@ -159,7 +160,7 @@ class ColumnLastRowOperator(LastRowOperator):
             self.output.collect(self._rows.batch(numbers, sent_kinds))
 
 
-def _with_former(numbers: Any, of_key: Any, stored_rows: Any) -> tuple[Any, Any]:
+def with_former(numbers: Any, of_key: Any, stored_rows: Any) -> tuple[Any, Any]:
     """Return rows ordered by key, and the previous row of each one's key, which may be the kept row."""
     before = np.empty(len(numbers), np.int64)
     if len(numbers):
@@ -169,7 +170,7 @@ def _with_former(numbers: Any, of_key: Any, stored_rows: Any) -> tuple[Any, Any]
     return numbers, before
 
 
-class ColumnRankOperator(ExpiringOperator):
+class ColumnRankOperator(RowsByPartition):
     """See the module docstring.
 
     Args:

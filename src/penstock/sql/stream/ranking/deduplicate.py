@@ -25,11 +25,22 @@ from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from penstock.sql.stream.rows.row_log import emptied, take_rows
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_batch, to_tuples
 from penstock.sql.stream.rows.state_ttl import ExpiringOperator
+from penstock.state.snapshot import StateCapture
 
-#: The state of both operators: the row of each partition.
+#: The state of the operators that keep rows by key: the row of each partition.
 ROWS: Final = "rows"
+#: The state of `IndexedLastRowOperator`, in columns.
+LAST_ROWS: Final = "last_rows"
+#: Rows in columns are taken over this many at a time; state may be evicted from memory after each.
+_ROWS_AT_ONCE: Final = 1 << 14
+
+
+def about_last_rows(keys: Sequence[int]) -> str:
+    """Return the description of `LAST_ROWS`, see `ColumnStates`."""
+    return f"the last rows by {len(keys)} columns"
 
 
 class LastRowOperator(ExpiringOperator):
@@ -58,6 +69,32 @@ class LastRowOperator(ExpiringOperator):
         self._equality = RowEquality(types)
         self._names = list(names)
         self._sends_before = sends_before
+
+    def initialize_state(self) -> None:
+        """Take over the rows of an `IndexedLastRowOperator`."""
+        super().initialize_state()
+        about = about_last_rows(self._partition.places)
+        #: the columns that were taken over, without their rows
+        self._taken = take_rows(self.context, LAST_ROWS, about)
+        if self._taken is None:
+            return
+        table = self.context.keyed.table(ROWS)
+        entries = table.entries(None)
+        for batch in self._taken.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            keys = self._partition.of(batch)
+            entries.update(zip(keys, to_tuples(ColumnBatch(batch), self._types), strict=True))
+            table.mark(None, set(keys))
+            if table.settle is not None:
+                table.settle()
+        self._taken = self._taken.slice(0, 0)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture the rows by key; the columns that they were taken from are empty now."""
+        captures = super().snapshot_state(checkpoint_id)
+        if self._taken is not None:
+            places = self._partition.places
+            captures.append(emptied(LAST_ROWS, self._taken, places, about_last_rows(places)))
+        return captures
 
     def open(self) -> None:
         """Look up the state."""

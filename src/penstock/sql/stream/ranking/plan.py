@@ -30,6 +30,8 @@ from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, b
 from penstock.sql.stream.planning.upsert_keys import Course, courses, unique_key
 from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, ColumnRankOperator, WindowRankOperator
 from penstock.sql.stream.ranking.deduplicate import FirstRowOperator, FirstRowsOperator, LastRowOperator
+from penstock.sql.stream.ranking.indexed_last_row import IndexedLastRowOperator
+from penstock.sql.stream.ranking.indexed_top_n import RANKS_MAX, Emission, IndexedTopNOperator, can_compare
 from penstock.sql.stream.ranking.top_n import LatestTopN, RankOperator, RetractableTopN, Top1, TopN, UpdatableTopN
 from penstock.sql.stream.rows.rows import build_batch, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import StreamSession, lasting
@@ -184,6 +186,8 @@ def rank_operator(
     session: StreamSession,
     keeps_columns: bool = False,
     updates_in_place: bool = True,
+    is_in_memory: bool = False,
+    expires: bool = False,
 ) -> Factory:
     """Return the operator of a top-N.
 
@@ -193,8 +197,10 @@ def rank_operator(
         changes: returns the changelog mode of a node.
         sends_before: whether updates include UPDATE_BEFORE.
         session: the session of its operator.
-        keeps_columns: whether rows may be stored as columns, in memory.
+        keeps_columns: whether rows may be stored as columns.
         updates_in_place: whether a row may replace the previous row of its key if it only moves up.
+        is_in_memory: whether state must fit into memory.
+        expires: whether state expires some time after it was written.
     """
     keeps_columns = keeps_columns and not any(_holds_objects(data_type) for data_type in node.input.schema.types)
     types = node.input.schema.types
@@ -207,12 +213,16 @@ def rank_operator(
         index = node.order[0].index
         if node.order[0].is_descending:
             at = index if is_event_time else None
-            operator = ColumnLastRowOperator if keeps_columns else LastRowOperator
-            return partial(operator, node.partition, at, types, names, sends_before)
+            kind: type[LastRowOperator] = LastRowOperator
+            if keeps_columns and node.partition and not expires:
+                kind = IndexedLastRowOperator
+            elif keeps_columns and is_in_memory:
+                kind = ColumnLastRowOperator
+            return partial(kind, node.partition, at, types, names, sends_before)
         if is_event_time:
             return partial(FirstRowOperator, node.partition, index, types, names)
         return partial(FirstRowsOperator, node.partition, 1, 1, names)
-    return _top_n(node, names, types, changes, sends_before, keeps_columns, updates_in_place)
+    return _top_n(node, names, types, changes, sends_before, keeps_columns, updates_in_place, is_in_memory, expires)
 
 
 def _holds_objects(kind: DataType) -> bool:
@@ -294,6 +304,8 @@ def _top_n(
     sends_before: bool,
     keeps_columns: bool,
     updates_in_place: bool,
+    is_in_memory: bool,
+    expires: bool,
 ) -> Factory:
     end = node.end if node.end is not None else node.end_column
     assert end is not None
@@ -306,6 +318,12 @@ def _top_n(
         simple = TopN(node.start, node.shows_number, sends_before, newest_first)
         top = Top1(node.shows_number, sends_before) if is_first and not newest_first else simple
         if keeps_columns and not newest_first and node.end is not None:
+            if node.partition and not expires and node.end <= RANKS_MAX and can_compare(order, types):
+                is_numbered = is_first or simple.is_numbered
+                emission = Emission(node.start, node.end, is_numbered, node.shows_number, sends_before)
+                return partial(IndexedTopNOperator, node.partition, order, emission, top, types, names)
+            if not is_in_memory:
+                return partial(RankOperator, node.partition, order, end, False, top, types, names)
             return partial(ColumnRankOperator, node.partition, order, node.end, top, types, names)
     elif updates_in_place and (key := _update_key(node, changes)) is not None:
         updatable = UpdatableTopN(node.start, node.shows_number, sends_before, key)
@@ -405,10 +423,19 @@ class RankRule(Rule[Rank]):
 
     def stream(self, node: Rank, planning: Planning, wants_before: bool) -> Stream:
         """See `Rule`."""
-        keeps_columns = planning.options.is_in_memory and planning.options.allows(Optimization.COLUMN_RANKS)
+        keeps_columns = planning.options.allows(Optimization.COLUMN_RANKS)
         in_place = _updates_in_place(planning)
-        names, session = name_columns(node.schema), planning.session
-        operator = rank_operator(node, names, planning.changes, wants_before, session, keeps_columns, in_place)
+        operator = rank_operator(
+            node,
+            name_columns(node.schema),
+            planning.changes,
+            wants_before,
+            planning.session,
+            keeps_columns,
+            in_place,
+            planning.options.is_in_memory,
+            planning.options.state_ttl_ms > 0,
+        )
         if _window_edges(node, planning.changes) is None:
             operator = lasting(operator, planning.options.state_ttl_ms)
         inner = planning.stream(node.input, rank_asks_before(node, planning.changes, in_place))

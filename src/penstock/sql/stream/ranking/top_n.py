@@ -20,12 +20,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.records import Batch
 from penstock.sql.data.types import BigIntType, DataType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
+from penstock.sql.stream.rows.row_log import emptied, take_rows
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_batch, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import ExpiringOperator
+from penstock.state.snapshot import StateCapture
 
 #: the minimum number of rows with the same sort key for an index; fewer are searched one by one
 MANY: Final = 32
@@ -139,7 +143,8 @@ class TopN:
 
     def __init__(self, start: int, shows_number: bool, sends_before: bool, newest_first: bool = False) -> None:
         self._start = start
-        self._is_numbered = shows_number or start > 1
+        #: whether changes are reported for each row number
+        self.is_numbered = shows_number or start > 1
         self._sends_before = sends_before
         self._place_of = bisect_left if newest_first else bisect_right
         self._newest_first = newest_first
@@ -171,7 +176,7 @@ class TopN:
 
     def _has_come(self, rows: list[Any], index: int, end: int, sent: Sent) -> None:
         """Report a row that was inserted."""
-        if not self._is_numbered:
+        if not self.is_numbered:
             if len(rows) > end:
                 sent.add(DELETE, rows[end], 0)
             sent.add(INSERT, rows[index], 0)
@@ -278,7 +283,7 @@ class RetractableTopN(TopN):
 
     def _has_gone(self, rows: list[Any], row: tuple[Any, ...], index: int, end: int, sent: Sent) -> None:
         """Report a row that was removed."""
-        if not self._is_numbered:
+        if not self.is_numbered:
             sent.add(DELETE, row, 0)
             if len(rows) >= end:
                 sent.add(INSERT, rows[end - 1], 0)
@@ -350,7 +355,7 @@ class UpdatableTopN(TopN):
             keys.insert(index, key)
             rows.insert(index, row)
             keys_by_name[name] = key
-        if not self._is_numbered:
+        if not self.is_numbered:
             self._replace(before, row, 0, sent)
             return
         low, high = min(was, index), max(was, index)
@@ -370,7 +375,7 @@ class Top1(TopN):
 
     def __init__(self, shows_number: bool, sends_before: bool, unique: Sequence[int] = ()) -> None:
         super().__init__(1, shows_number, sends_before)
-        self._unique = tuple(unique)
+        self.unique = tuple(unique)
 
     def add(self, group: list[Any], key: Any, row: Any, sent: Sent) -> None:
         """See `TopN`."""
@@ -379,21 +384,79 @@ class Top1(TopN):
             keys.append(key)
             rows.append(row)
             sent.add(INSERT, row, 1)
-        elif key < keys[0] or (self._unique and key == keys[0] and self._is_update(rows[0], row)):
+        elif key < keys[0] or (self.unique and key == keys[0] and self._is_update(rows[0], row)):
             before, keys[0], rows[0] = rows[0], key, row
             self._replace(before, row, 1, sent)
 
     def _is_update(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
         old, new = self.equality.key(before), self.equality.key(after)
-        return all(old[index] == new[index] for index in self._unique) and old != new
+        return all(old[index] == new[index] for index in self.unique) and old != new
 
 
 #: The name of the state.
 PARTITIONS: Final = "partitions"
+#: The state of `IndexedTopNOperator`, in columns.
+TOP_ROWS: Final = "top_rows"
 _NUMBER: Final = BigIntType(False)
+#: Rows in columns are taken over this many at a time; state may be evicted from memory after each.
+_ROWS_AT_ONCE: Final = 1 << 14
 
 
-class RankOperator(ExpiringOperator):
+def about_top_rows(keys: Sequence[int]) -> str:
+    """Return the description of `TOP_ROWS`, see `ColumnStates`."""
+    return f"the first rows by {len(keys)} columns"
+
+
+class RowsByPartition(ExpiringOperator):
+    """The common part of the operators that keep a group of `TopN` for each partition.
+
+    It takes over the rows of an `IndexedTopNOperator`.
+    """
+
+    _partition: RowKeys
+    _order: tuple[SortKey, ...]
+    _end: int
+    _top: TopN
+    _types: tuple[DataType, ...]
+    #: the columns that were taken over, without their rows
+    _taken: pa.Table | None = None
+
+    def _can_take_over(self) -> bool:
+        return type(self._top) is TopN or (type(self._top) is Top1 and not self._top.unique)
+
+    def initialize_state(self) -> None:
+        """Take over rows in columns. In the order of the log, they give the groups that they were in."""
+        super().initialize_state()
+        if not self._can_take_over():
+            return
+        self._taken = take_rows(self.context, TOP_ROWS, about_top_rows(self._partition.places))
+        if self._taken is None:
+            return
+        table = self.context.keyed.table(PARTITIONS)
+        entries, top, sent = table.entries(None), self._top, Sent()
+        for batch in self._taken.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            keys = self._partition.of(batch)
+            rows = to_tuples(ColumnBatch(batch), self._types)
+            for key, order_key, row in zip(keys, sort_keys(self._order, self._types, rows), rows, strict=True):
+                group = entries.get(key)
+                if group is None:
+                    group = entries[key] = top.create(self._end)
+                top.add(group, order_key, row, sent)
+            table.mark(None, set(keys))
+            if table.settle is not None:
+                table.settle()
+        self._taken = self._taken.slice(0, 0)
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture the groups; the columns that they were taken from are empty now."""
+        captures = super().snapshot_state(checkpoint_id)
+        if self._taken is not None:
+            places = self._partition.places
+            captures.append(emptied(TOP_ROWS, self._taken, places, about_top_rows(places)))
+        return captures
+
+
+class RankOperator(RowsByPartition):
     """See the module docstring.
 
     Args:
@@ -425,6 +488,9 @@ class RankOperator(ExpiringOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._shows_number = len(self._names) > len(self._types)
+
+    def _can_take_over(self) -> bool:
+        return super()._can_take_over() and not self._ends_in_column
 
     def open(self) -> None:
         """Look up the state."""

@@ -252,7 +252,8 @@ def cut(rows: pa.RecordBatch | UncutRows) -> pa.RecordBatch:
     return rows.cut() if isinstance(rows, UncutRows) else rows
 
 
-_WHOLE: Final = (
+#: types whose values are whole numbers
+WHOLE_TYPES: Final = (
     BooleanType,
     IntegralType,
     DateType,
@@ -305,7 +306,11 @@ def first_sort_values(order: Sequence[SortKey], types: Sequence[DataType], colum
 
     Different values may be equal as floats. Returns None if the values are not numbers.
     """
-    if not order or not isinstance(types[order[0].index], _WHOLE) or isinstance(types[order[0].index], BooleanType):
+    if (
+        not order
+        or not isinstance(types[order[0].index], WHOLE_TYPES)
+        or isinstance(types[order[0].index], BooleanType)
+    ):
         return None
     column, key = columns.column(order[0].index), order[0]
     factor = NANOSECONDS[column.type.unit] if pa.types.is_timestamp(column.type) else 1
@@ -323,7 +328,7 @@ def _put_together(parts: list[list[Any]]) -> list[Any]:
 
 
 def _comparable(values: list[Any], data_type: DataType, key: SortKey) -> list[Any]:
-    if isinstance(data_type, (*_WHOLE, DecimalType)):
+    if isinstance(data_type, (*WHOLE_TYPES, DecimalType)):
         nothing = -math.inf if key.nulls_first else math.inf
         if not key.is_descending:
             return [nothing if value is None else value for value in values]
@@ -343,7 +348,7 @@ def to_comparable(data_type: DataType) -> Callable[[Any], Any] | None:
 
     Raises `UnsupportedError` if the type cannot be compared.
     """
-    if isinstance(data_type, (*_WHOLE, *_TEXT, DecimalType)):
+    if isinstance(data_type, (*WHOLE_TYPES, *_TEXT, DecimalType)):
         return None
     if isinstance(data_type, DoubleType | FloatType):
         return _number

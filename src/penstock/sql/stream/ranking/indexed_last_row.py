@@ -1,0 +1,140 @@
+"""Deduplication whose keys are numbers in an index, instead of entries of a dictionary, for state without a lifetime.
+
+The rows are in a `RowLog`, and a `KeyIndex` finds the last row of each key. So a batch is processed by kernels alone, a
+checkpoint writes the rows that are new, and with RocksDB all of it may be larger than memory.
+
+State that one of the other operators kept by key is taken over, and they take over the rows of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.columns import as_columns
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.records import Batch
+from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, with_former
+from penstock.sql.stream.ranking.deduplicate import LAST_ROWS, ROWS, about_last_rows
+from penstock.sql.stream.rows.columns import places_in_order, same_keys
+from penstock.sql.stream.rows.key_index import ABSENT, Groups, KeyIndex, group_rows
+from penstock.sql.stream.rows.row_log import RowLog
+from penstock.state.equality import canonical_column
+from penstock.state.snapshot import StateCapture
+
+#: State of another operator is taken over this many rows at a time.
+_ROWS_AT_ONCE: Final = 1 << 14
+
+
+class IndexedLastRowOperator(ColumnLastRowOperator):
+    """See the module docstring, and `LastRowOperator` for the arguments. There is at least one partition column."""
+
+    def initialize_state(self) -> None:
+        """Load the restored rows."""
+        StreamOperator.initialize_state(self)
+        keys = self._partition.places
+        self._rows: RowLog = RowLog(self.context, LAST_ROWS, about_last_rows(keys), keys, self._types, self._names)
+        self._build_index()
+        if self.context.keyed.has_restored(ROWS):
+            rows: list[tuple[Any, ...]] = []
+            for row in self.context.keyed.table(ROWS).drop(None).values():
+                rows.append(row)
+                if len(rows) >= _ROWS_AT_ONCE:
+                    self._take_over(rows)
+                    rows = []
+            if rows:
+                self._take_over(rows)
+
+    def open(self) -> None:
+        """Do nothing: the state is ready."""
+
+    def _build_index(self) -> None:
+        """Index the rows of the log. Of the rows of a key, the last one stays."""
+        self._index = KeyIndex(self.context.keyed.allocate)
+        self._may_share_hash = False
+        numbers = self._rows.kept_numbers()
+        for begin in range(0, len(numbers), _ROWS_AT_ONCE):
+            self._add_to_index(numbers[begin : begin + _ROWS_AT_ONCE])
+
+    def _take_over(self, rows: list[tuple[Any, ...]]) -> None:
+        first = self._rows.restore(rows)
+        self._add_to_index(np.arange(first, self._rows.end))
+
+    def _add_to_index(self, numbers: Any) -> None:
+        """Let these rows of the log, in their order, be the last ones of their keys."""
+        keys = self._key_columns(numbers)
+        groups = group_rows(keys)
+        before, slots = self._find(groups, keys)
+        last = np.zeros(len(groups), np.int64)
+        np.maximum.at(last, groups.codes, np.arange(len(numbers)))
+        is_superseded = np.ones(len(numbers), np.bool_)
+        is_superseded[last] = False
+        self._rows.release(numbers[is_superseded])
+        self._put(groups, before, slots, numbers[last])
+
+    def _key_columns(self, numbers: Any) -> list[pa.Array]:
+        return list(map(canonical_column, self._rows.columns(numbers, self._partition.places)))
+
+    def _find(self, groups: Groups, keys: Sequence[pa.Array]) -> tuple[Any, Any]:
+        """Return the last row of each group's key, and its slot in the index."""
+        self._may_share_hash |= not groups.is_exact
+
+        def same(positions: Any, numbers: Any) -> Any:
+            mine = pa.array(groups.first[positions])
+            return same_keys([key.take(mine) for key in keys], self._key_columns(numbers))
+
+        return self._index.find(groups.hashes, same if self._may_share_hash else None)
+
+    def _put(self, groups: Groups, before: Any, slots: Any, numbers: Any) -> None:
+        """Let `numbers` be the last rows of the groups' keys, and release the former ones."""
+        is_new = before == ABSENT
+        self._rows.release(before[~is_new])
+        self._index.replace(slots[~is_new], numbers[~is_new])
+        if is_new.any():
+            self._index.insert(groups.hashes[is_new], numbers[is_new])
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Emit the rows that are later than the last ones so far."""
+        records = as_columns(batch, self.context.operator_name)
+        if not len(records):
+            return
+        columns = records.columns
+        keys = [canonical_column(columns.column(index)) for index in self._partition.places]
+        groups = group_rows(keys)
+        stored, slots = self._find(groups, keys)
+        first = self._rows.add(columns)
+        by_key = places_in_order(groups.codes, len(groups))
+        of_key = groups.codes[by_key]
+        if self._time is not None:
+            later = self._later(columns.column(self._time), stored, by_key, of_key)
+            by_key, of_key = by_key[later], of_key[later]
+        numbers, before = with_former(by_key + first, of_key, stored)
+        if self._time is None:
+            is_new = self._differ(numbers, before)
+            if not is_new.all():
+                of_key = of_key[is_new]
+                numbers, before = with_former(numbers[is_new], of_key, stored)
+        is_last = np.append(of_key[1:] != of_key[:-1], True) if len(of_key) else np.zeros(0, np.bool_)
+        is_superseded = np.ones(len(columns), np.bool_)
+        is_superseded[numbers[is_last] - first] = False
+        self._rows.release(np.flatnonzero(is_superseded) + first)
+        if not len(numbers):
+            self._compact_if_worthwhile()
+            return
+        changed = of_key[is_last]
+        kept = Groups(groups.codes, groups.first[changed], groups.hashes[changed], groups.is_exact)
+        self._put(kept, stored[changed], slots[changed], numbers[is_last])
+        self._send(records, numbers, before)
+        self._compact_if_worthwhile()
+
+    def _compact_if_worthwhile(self) -> None:
+        if self._rows.must_compact:
+            self._rows.compact()
+            self._build_index()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture the rows that are not in the last completed checkpoint."""
+        return [*StreamOperator.snapshot_state(self, checkpoint_id), *self._rows.capture(checkpoint_id)]

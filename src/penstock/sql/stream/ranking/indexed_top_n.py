@@ -1,0 +1,371 @@
+"""Top-N whose partitions are numbers in an index, for append-only inputs and state without a lifetime.
+
+The rows are in a `RowLog`. A `KeyIndex` finds the number of a partition, and a partition's row numbers and sort keys
+are a row of two-dimensional arrays. So the rows of many partitions are ranked at once, a checkpoint writes the rows
+that are new, and with RocksDB all of it may be larger than memory.
+
+A batch is ranked in rounds: each round takes the next row of every partition that has one. The rows of a partition
+depend on one another, so a partition with many new rows would need many rounds. When few partitions are left, their
+rows are ranked one by one by `TopN`, as are the rows of small batches. `_Changes` puts what both report in the order of
+arrival.
+
+Sort keys are compared as 64-bit integers, one or two for each column of the order (`SortValues`).
+
+State that another operator kept by key is taken over, and the other operators take over the rows of this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.columns import as_columns
+from penstock.runtime.operators.base import StreamOperator
+from penstock.runtime.records import Batch
+from penstock.sql.data.types import BooleanType, DataType, DoubleType, FloatType
+from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
+from penstock.sql.stream.ranking.top_n import PARTITIONS, TOP_ROWS, Sent, TopN, about_top_rows
+from penstock.sql.stream.rows.columns import same_keys
+from penstock.sql.stream.rows.key_index import ABSENT, KeyIndex, group_rows
+from penstock.sql.stream.rows.row_log import RowLog
+from penstock.sql.stream.rows.rows import WHOLE_TYPES
+from penstock.state.equality import canonical_column
+from penstock.state.snapshot import StateCapture
+
+#: A partition has room for all its rows from the beginning, so there must not be many.
+RANKS_MAX: Final = 32
+#: With fewer partitions than this, rows are ranked one by one.
+_PARTITIONS_MIN: Final = 12
+_PARTITIONS_AT_FIRST: Final = 1 << 8
+_ROWS_AT_ONCE: Final = 1 << 14
+_NO_ROW: Final = -1
+
+
+def can_compare(order: Sequence[SortKey], types: Sequence[DataType]) -> bool:
+    """Return whether `SortValues` can compare rows in this order."""
+    allowed = (*WHOLE_TYPES, DoubleType, FloatType)
+    return bool(order) and all(isinstance(types[key.index], allowed) for key in order)
+
+
+class SortValues:
+    """The sort keys of rows as arrays of 64-bit integers, which are compared one after the other.
+
+    A column that may have NULL is two arrays: whether it is NULL, and its value.
+    """
+
+    def __init__(self, order: Sequence[SortKey], types: Sequence[DataType]) -> None:
+        self._order = tuple(order)
+        self._types = tuple(types)
+        #: the number of arrays
+        self.width = sum(1 + types[key.index].is_nullable for key in order)
+
+    def of(self, columns: Sequence[pa.Array]) -> Any:
+        """Return the arrays, given all columns of the rows: one column of a NumPy array each."""
+        arrays = []
+        for key in self._order:
+            column = columns[key.index]
+            if self._types[key.index].is_nullable:
+                is_null = column.is_null().to_numpy(zero_copy_only=False)
+                arrays.append((is_null != key.nulls_first).astype(np.int64))
+            values = self._whole_numbers(column, self._types[key.index])
+            arrays.append(~values if key.is_descending else values)
+        return np.stack(arrays, axis=1)
+
+    @staticmethod
+    def _whole_numbers(column: pa.Array, kind: DataType) -> Any:
+        if isinstance(kind, DoubleType | FloatType):
+            floats = canonical_column(column).cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+            bits = floats.view(np.int64)
+            # The bits of negative floats are in the opposite order.
+            return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+        if isinstance(kind, BooleanType):
+            column = column.cast(pa.int8())
+        elif not pa.types.is_integer(column.type):
+            column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
+        filled = column.fill_null(0) if column.null_count else column
+        return filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What a top-N emits: rows from `start` to `end`; whether for each row number, and whether with it; old rows."""
+
+    start: int
+    end: int
+    is_numbered: bool
+    shows_number: bool
+    sends_before: bool
+
+
+class _Changes:
+    """Changes that are reported in any order: each with the row that causes it, and its position among its changes."""
+
+    def __init__(self, emission: Emission) -> None:
+        self._emission = emission
+        self._parts: list[tuple[Any, Any, Any, Any, Any]] = []
+
+    def add(self, causes: Any, positions: Any, kinds: Any, rows: Any, numbers: Any) -> None:
+        """Add changes, given as arrays."""
+        self._parts.append((causes, positions, kinds, rows, numbers))
+
+    def add_round(self, causes: Any, ranks: Any, counts: Any, before: Any, after: Any) -> None:
+        """Add the changes that one new row causes in each of several partitions.
+
+        Args:
+            causes: the new rows.
+            ranks: the index at which each was inserted.
+            counts: the number of rows that each partition had.
+            before: the row numbers of each partition before, `_NO_ROW` for none.
+            after: the same with the new row.
+        """
+        emission, end = self._emission, self._emission.end
+        if not emission.is_numbered:
+            is_full = counts == end
+            self.add(causes, 1, INSERT, causes, 0)
+            self.add(causes[is_full], 0, DELETE, before[is_full, end - 1], 0)
+            return
+        numbers = np.arange(end)
+        first = np.maximum(ranks, emission.start - 1)
+        changes = (numbers >= first[:, None]) & (numbers <= counts[:, None])
+        partitions, indices = np.nonzero(changes)
+        is_new = indices == counts[partitions]
+        kinds = np.where(is_new, INSERT, UPDATE_AFTER)
+        of_cause = causes[partitions]
+        self.add(of_cause, 2 * indices + 1, kinds, after[partitions, indices], indices + 1)
+        if emission.sends_before:
+            old = ~is_new
+            rows = before[partitions[old], indices[old]]
+            self.add(of_cause[old], 2 * indices[old], UPDATE_BEFORE, rows, indices[old] + 1)
+
+    def sorted(self) -> tuple[Any, Any, Any]:
+        """Return the kinds, rows and row numbers of all changes, in the order of arrival of their causes."""
+        columns = [
+            np.concatenate([np.broadcast_to(part[index], part[0].shape) for part in self._parts]) for index in range(5)
+        ]
+        causes, positions, kinds, rows, numbers = columns
+        order = np.lexsort((positions, causes))
+        return kinds[order], rows[order], numbers[order]
+
+    def __bool__(self) -> bool:
+        return any(len(part[0]) for part in self._parts)
+
+
+def is_less(left: Any, right: Any) -> Any:
+    """Compare arrays of sort values along the last axis."""
+    less = left[..., -1] < right[..., -1]
+    for index in reversed(range(left.shape[-1] - 1)):
+        mine, other = left[..., index], right[..., index]
+        less = (mine < other) | ((mine == other) & less)
+    return less
+
+
+class IndexedTopNOperator(StreamOperator):
+    """See the module docstring.
+
+    Args:
+        partition: the indexes of the partition columns, at least one.
+        order: the sort keys, see `can_compare`; equal rows stay in arrival order.
+        emission: what is emitted.
+        top: ranks rows one by one; it gets numbers instead of rows, and must not look at their values.
+        types: the types of the input columns.
+        names: the names of the output columns: the input columns, and the row number if it is output.
+    """
+
+    is_keyed = True
+
+    def __init__(
+        self,
+        partition: Sequence[int],
+        order: Sequence[SortKey],
+        emission: Emission,
+        top: TopN,
+        types: Sequence[DataType],
+        names: Sequence[str],
+    ) -> None:
+        self._partition = tuple(partition)
+        self._sort_values = SortValues(order, types)
+        self._emission = emission
+        self._top = top
+        self._types = tuple(types)
+        self._names = list(names)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def initialize_state(self) -> None:
+        """Load the restored rows."""
+        super().initialize_state()
+        about = about_top_rows(self._partition)
+        self._rows = RowLog(self.context, TOP_ROWS, about, self._partition, self._types, self._names)
+        self._rank_all()
+        if self.context.keyed.has_restored(PARTITIONS):
+            rows: list[tuple[Any, ...]] = []
+            for group in self.context.keyed.table(PARTITIONS).drop(None).values():
+                rows += group[1]
+                if len(rows) >= _ROWS_AT_ONCE:
+                    self._take_over(rows)
+                    rows = []
+            if rows:
+                self._take_over(rows)
+
+    def _rank_all(self) -> None:
+        """Rank the rows of the log again."""
+        keyed = self.context.keyed
+        self._index = KeyIndex(keyed.allocate)
+        self._may_share_hash = False
+        self._partitions = 0
+        self._counts, self._ranked, self._values = self._create_arrays(_PARTITIONS_AT_FIRST)
+        numbers = self._rows.kept_numbers()
+        for begin in range(0, len(numbers), _ROWS_AT_ONCE):
+            some = numbers[begin : begin + _ROWS_AT_ONCE]
+            self._rank(self._rows.columns(some), some, None)
+
+    def _take_over(self, rows: list[tuple[Any, ...]]) -> None:
+        first = self._rows.restore(rows)
+        numbers = np.arange(first, self._rows.end)
+        self._rank(self._rows.columns(numbers), numbers, None)
+
+    def _create_arrays(self, partitions: int) -> tuple[Any, Any, Any]:
+        """Return arrays for partitions: their number of rows, the numbers of these, and their sort values."""
+        allocate, end, width = self.context.keyed.allocate, self._emission.end, self._sort_values.width
+        ranked = allocate(partitions * end, np.int64).reshape(partitions, end)
+        values = allocate(partitions * end * width, np.int64).reshape(partitions, end, width)
+        return allocate(partitions, np.int64), ranked, values
+
+    def _make_room(self, partitions: int) -> None:
+        """Let the arrays hold that many partitions."""
+        if partitions > len(self._counts):
+            former = (self._counts, self._ranked, self._values)
+            self._counts, self._ranked, self._values = self._create_arrays(2 * partitions)
+            for array, values in zip((self._counts, self._ranked, self._values), former, strict=True):
+                array[: len(values)] = values
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture the rows that are not in the last completed checkpoint."""
+        return [*super().snapshot_state(checkpoint_id), *self._rows.capture(checkpoint_id)]
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        """Process rows and emit the resulting changes."""
+        records = as_columns(batch, self.context.operator_name)
+        if not len(records):
+            return
+        changes = _Changes(self._emission)
+        self._rank(records.columns.columns[: len(self._types)], None, changes)
+        if changes:
+            kinds, rows, numbers = changes.sorted()
+            shown = (pa.array(numbers, pa.int64()),) if self._emission.shows_number else ()
+            sent = kinds.astype(np.uint8).tobytes() if kinds.any() else None
+            self.output.collect(self._rows.batch(rows, sent, *shown))
+        if self._rows.must_compact:
+            self._rows.compact()
+            self._rank_all()
+
+    def _rank(self, columns: Sequence[pa.Array], numbers: Any, changes: _Changes | None) -> None:
+        """Rank rows: those of the log with these numbers, or new ones, which are added to it if they may rank."""
+        keys = [canonical_column(columns[index]) for index in self._partition]
+        groups = group_rows(keys)
+        partitions = self._find_partitions(groups, keys)[groups.codes]
+        values = self._sort_values.of(columns)
+        near = np.flatnonzero(self._are_near(partitions, values))
+        if numbers is not None:
+            far = np.ones(len(numbers), np.bool_)
+            far[near] = False
+            self._rows.release(numbers[far])
+            numbers = numbers[near]
+        elif len(near):
+            batch = pa.RecordBatch.from_arrays(list(columns), self._names[: len(columns)])
+            first = self._rows.add(batch if len(near) == len(values) else batch.take(pa.array(near)))
+            numbers = np.arange(first, self._rows.end)
+        if len(near):
+            self._rank_near(partitions[near], values[near], numbers, changes)
+
+    def _find_partitions(self, groups: Any, keys: Sequence[pa.Array]) -> Any:
+        """Return the number of each group's partition; new ones get the next numbers."""
+        self._may_share_hash |= not groups.is_exact
+
+        def same(positions: Any, partitions: Any) -> Any:
+            mine = pa.array(groups.first[positions])
+            columns = self._rows.columns(self._ranked[partitions, 0], self._partition)
+            return same_keys([key.take(mine) for key in keys], list(map(canonical_column, columns)))
+
+        partitions, _ = self._index.find(groups.hashes, same if self._may_share_hash else None)
+        is_new = partitions == ABSENT
+        count = int(is_new.sum())
+        if count:
+            first, self._partitions = self._partitions, self._partitions + count
+            self._make_room(self._partitions)
+            partitions[is_new] = np.arange(first, self._partitions)
+            self._index.insert(groups.hashes[is_new], partitions[is_new])
+        return partitions
+
+    def _are_near(self, partitions: Any, values: Any) -> Any:
+        """Return a mask of the rows that rank before the last ones of their partitions, or whose partition has room."""
+        end = self._emission.end
+        return (self._counts[partitions] < end) | is_less(values, self._values[partitions, end - 1])
+
+    def _rank_near(self, partitions: Any, values: Any, numbers: Any, changes: _Changes | None) -> None:
+        order = np.argsort(partitions, kind="stable")
+        partitions, values, numbers = partitions[order], values[order], numbers[order]
+        begins = np.flatnonzero(np.append(True, partitions[1:] != partitions[:-1]))
+        ends = np.append(begins[1:], len(partitions))
+        at = begins
+        while len(at) >= _PARTITIONS_MIN:
+            self._rank_round(partitions[at], values[at], numbers[at], changes)
+            is_left = at + 1 < ends
+            at, ends = at[is_left] + 1, ends[is_left]
+        for begin, end in zip(at.tolist(), ends.tolist(), strict=True):
+            self._rank_one_by_one(int(partitions[begin]), values[begin:end], numbers[begin:end], changes)
+
+    def _rank_round(self, partitions: Any, values: Any, numbers: Any, changes: _Changes | None) -> None:
+        """Rank one row in each of several partitions."""
+        end = self._emission.end
+        near = self._are_near(partitions, values)
+        if not near.all():
+            self._rows.release(numbers[~near])
+            partitions, values, numbers = partitions[near], values[near], numbers[near]
+        counts, ranked, stored = self._counts[partitions], self._ranked[partitions], self._values[partitions]
+        indices = np.arange(end)
+        is_before = ~is_less(values[:, None, :], stored) & (indices < counts[:, None])
+        ranks = is_before.sum(axis=1)
+        # From its rank on, each row moves to the next index.
+        source = np.where(indices <= ranks[:, None], indices, indices - 1)
+        is_rank = indices == ranks[:, None]
+        after = np.where(is_rank, numbers[:, None], np.take_along_axis(ranked, source, 1))
+        moved = np.take_along_axis(stored, source[:, :, None], 1)
+        is_full = counts == end
+        self._ranked[partitions] = after
+        self._values[partitions] = np.where(is_rank[:, :, None], values[:, None, :], moved)
+        self._counts[partitions] = np.minimum(counts + 1, end)
+        if changes is not None:
+            changes.add_round(numbers, ranks, counts, ranked, after)
+        self._rows.release(ranked[is_full, end - 1])
+
+    def _rank_one_by_one(self, partition: int, values: Any, numbers: Any, changes: _Changes | None) -> None:
+        """Rank several rows in one partition."""
+        count, end = int(self._counts[partition]), self._emission.end
+        former = self._ranked[partition, :count].tolist()
+        rows = list(former)
+        keys = list(map(tuple, self._values[partition, :count].tolist()))
+        group = [keys, rows, end]
+        sent = Sent()
+        causes: list[int] = []
+        add = self._top.add
+        for key, number in zip(map(tuple, values.tolist()), numbers.tolist(), strict=True):
+            add(group, key, number, sent)
+            causes += [number] * (len(sent.rows) - len(causes))
+        count = len(rows)
+        self._counts[partition] = count
+        self._ranked[partition, :count] = rows
+        self._values[partition, :count] = keys
+        gone = set(chain(former, numbers.tolist())).difference(rows)
+        self._rows.release(np.fromiter(gone, np.int64, len(gone)))
+        if changes is not None and causes:
+            shown = np.array(sent.numbers, np.int64)
+            lists = (np.array(causes), np.arange(len(causes)), np.array(sent.kinds), np.array(sent.rows))
+            changes.add(*lists, shown)

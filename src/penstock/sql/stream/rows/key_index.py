@@ -1,0 +1,137 @@
+"""A hash table from keys to numbers, all of it NumPy arrays: no key becomes a Python object.
+
+`group_rows` numbers the distinct keys of a batch. `KeyIndex` maps each key to a number: of a row, or of a group. The
+table has open addressing with linear probing, and all keys of a batch take a step at a time. A key is its 64-bit hash
+(`key_hashes`); where two keys may share a hash, the caller compares their columns. The arrays come from the state
+backend, so they may be larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.sql.stream.rows.columns import is_own_number, key_hashes, same_keys
+from penstock.state.key_columns import distinct_keys
+
+#: Returned for a key that is not in the index.
+ABSENT: Final = -1
+#: Mixes the bits of a hash: the hash of a number is the number itself.
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_SLOTS_MIN: Final = 1 << 10
+#: Given indexes of keys and their candidates' numbers, returns a mask of those that are the same key.
+Same = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The rows of a batch, grouped by key.
+
+    Args:
+        codes: the group of each row.
+        first: the first row of each group.
+        hashes: the hash of each group's key.
+        is_exact: whether equal hashes mean equal keys.
+    """
+
+    codes: Any
+    first: Any
+    hashes: Any
+    is_exact: bool
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def group_rows(keys: Sequence[pa.Array]) -> Groups:
+    """Group rows by their key columns, at least one, in canonical form."""
+    hashes = key_hashes(keys)
+    is_exact = is_own_number([key.type for key in keys]) and not keys[0].null_count
+    of_group, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
+    codes = codes.reshape(-1)
+    if not is_exact and len(first) < len(hashes):
+        same = same_keys(keys, [key.take(pa.array(first[codes])) for key in keys])
+        if not same.all():
+            codes, _ = distinct_keys(keys)
+            first = np.unique(codes, return_index=True)[1]
+            of_group = hashes[first]
+    return Groups(codes, first, of_group, is_exact)
+
+
+class KeyIndex:
+    """See the module docstring. `allocate`: returns an array of zeros, given its length and type."""
+
+    def __init__(self, allocate: Callable[[int, Any], Any]) -> None:
+        self._allocate = allocate
+        self._keys = 0
+        #: the hash in each slot, and the number of its key plus one; 0 if the slot is free
+        self._hashes = allocate(_SLOTS_MIN, np.int64)
+        self._numbers = allocate(_SLOTS_MIN, np.int64)
+        self._bits = _SLOTS_MIN.bit_length() - 1
+
+    def __len__(self) -> int:
+        return self._keys
+
+    def _grow(self, keys: int) -> None:
+        """Make room for that many keys."""
+        used = np.flatnonzero(self._numbers)
+        hashes, stored = self._hashes[used], self._numbers[used]
+        self._bits = (4 * keys - 1).bit_length()
+        self._hashes = self._allocate(1 << self._bits, np.int64)
+        self._numbers = self._allocate(1 << self._bits, np.int64)
+        self._fill(hashes, stored)
+
+    def _first_slots(self, hashes: Any) -> Any:
+        mixed = (hashes.view(np.uint64) ^ (hashes.view(np.uint64) >> np.uint64(32))) * _MIX
+        return (mixed >> np.uint64(64 - self._bits)).astype(np.int64)
+
+    def find(self, hashes: Any, same: Same | None) -> tuple[Any, Any]:
+        """Return the number of each key, `ABSENT` if it is not in the index, and its slot.
+
+        `same`: see `Same`; None if equal hashes mean equal keys.
+        """
+        slots = self._first_slots(hashes)
+        numbers = np.full(len(hashes), ABSENT, np.int64)
+        last = len(self._numbers) - 1
+        searching = np.arange(len(hashes))
+        while len(searching):
+            at = slots[searching]
+            stored = self._numbers[at]
+            matches = (self._hashes[at] == hashes[searching]) & (stored != 0)
+            if same is not None and matches.any():
+                likely = np.flatnonzero(matches)
+                matches[likely] = same(searching[likely], stored[likely] - 1)
+            numbers[searching[matches]] = stored[matches] - 1
+            searching = searching[~matches & (stored != 0)]
+            slots[searching] = (slots[searching] + 1) & last
+        return numbers, slots
+
+    def replace(self, slots: Any, numbers: Any) -> None:
+        """Set the numbers of keys in the index, given their slots."""
+        self._numbers[slots] = numbers + 1
+
+    def insert(self, hashes: Any, numbers: Any) -> None:
+        """Add keys that are not in the index, and that differ from one another."""
+        self._keys += len(hashes)
+        if 2 * self._keys > len(self._numbers):
+            self._grow(self._keys)
+        self._fill(hashes, numbers + 1)
+
+    def _fill(self, hashes: Any, stored: Any) -> None:
+        slots = self._first_slots(hashes)
+        last = len(self._numbers) - 1
+        waiting = np.arange(len(hashes))
+        while len(waiting):
+            free = waiting[self._numbers[slots[waiting]] == 0]
+            # Of several keys that want one slot, the last one written has it.
+            self._numbers[slots[free]] = stored[free]
+            placed = free[self._numbers[slots[free]] == stored[free]]
+            self._hashes[slots[placed]] = hashes[placed]
+            is_placed = np.zeros(len(hashes), np.bool_)
+            is_placed[placed] = True
+            waiting = waiting[~is_placed[waiting]]
+            slots[waiting] = (slots[waiting] + 1) & last
