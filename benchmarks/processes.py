@@ -78,10 +78,10 @@ def peak_bytes_of(work: Callable[[], object]) -> int | None:
     if pid == 0:
         result: Any = None
         try:
-            (_PROC / "self/clear_refs").write_text("5")  # the highest memory so far begins anew
-            before = _status_bytes("VmHWM")
+            restart_peak()
+            before = peak_bytes()
             work()
-            result = _status_bytes("VmHWM") - before
+            result = peak_bytes() - before
         except BaseException as error:  # noqa: BLE001 - the parent raises it
             result = repr(error)
         finally:
@@ -97,5 +97,12 @@ def peak_bytes_of(work: Callable[[], object]) -> int | None:
     return found
 
 
-def _status_bytes(which: str) -> int:
-    return int((_PROC / "self/status").read_text().partition(f"{which}:")[2].split()[0]) * 1024
+def peak_bytes(process: str = "self") -> int:
+    """The most memory that a process had resident, since it began or since its last `restart_peak`."""
+    status = (_PROC / process / "status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def restart_peak() -> None:
+    """Count the most memory of this process anew."""
+    (_PROC / "self/clear_refs").write_text("5")

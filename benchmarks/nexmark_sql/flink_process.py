@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from benchmarks.nexmark_sql.memory import peak_bytes
 from benchmarks.nexmark_sql.queries import NexmarkQuery, tables
+from benchmarks.processes import peak_bytes
 
 _SOURCE: Final = Path(__file__).parent / "flink" / "Bench.java"
 _BUILD: Final = Path(__file__).parents[2] / "build" / "nexmark_flink"

@@ -6,7 +6,6 @@ had, how much of it came on top of the events, and the size of the savepoint.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from benchmarks.nexmark_sql.events import events as made_events
 from benchmarks.nexmark_sql.kept import Kept
 from benchmarks.nexmark_sql.queries import query
 from benchmarks.nexmark_sql.running import PATIENCE_S, Runs
+from benchmarks.processes import peak_bytes, restart_peak
 
 #: longer than anybody looks at a job
 _STAYS_MS: Final = 3_600_000
@@ -44,13 +44,6 @@ def folder_bytes(folder: Path) -> int:
     return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
 
 
-def peak_bytes(process: str = "self") -> int:
-    """The most memory that a process had."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    assert found is not None
-    return int(found[1]) * 1024
-
-
 def _main(folder: str, name: str, events: str, rate: str, mini_batch: str) -> None:
     runs = Runs(
         Path(folder), int(events), int(rate), mini_batch=mini_batch == "yes", waits_ms=_STAYS_MS, chunks=AT_ONCE
@@ -58,8 +51,7 @@ def _main(folder: str, name: str, events: str, rate: str, mini_batch: str) -> No
     with tempfile.TemporaryDirectory() as scratch:
         found = query(runs.folder, name, Path(scratch))
         made_events(runs.events, runs.rate, Pace(chunks=AT_ONCE))
-        # From here on the peak counts anew.
-        Path("/proc/self/clear_refs").write_text("5")
+        restart_peak()
         before = peak_bytes()
         result = runs.environment(found, found.own_sink, Kept()).execute_sql(found.insert)
         assert ALL_OUT.wait(PATIENCE_S), "the events are not out"

@@ -7,6 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+QUERIES: Final = tuple(f"q{number}" for number in range(23))
+#: not valid SQL
+REFUSED: Final = "q6"
+#: counts by the clock
+BY_CLOCK: Final = "q12"
 #: q13 reads this table
 SIDE_ROWS: Final = 10_000
 #: options of files that say when others hear of whole partitions, of which Penstock tells nobody

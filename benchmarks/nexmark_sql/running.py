@@ -19,6 +19,8 @@ from benchmarks.nexmark_sql.events import Pace, columns_asked, connectors, hold
 from benchmarks.nexmark_sql.files import rows_in_files
 from benchmarks.nexmark_sql.kept import Folded, Kept
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
+from benchmarks.nexmark_sql.regimes import MINI_BATCH, Regime
+from benchmarks.processes import peak_bytes, restart_peak
 from penstock.drivers.inspection import rare_collections
 from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
@@ -36,6 +38,25 @@ CLOCK_WAITS_MS: Final = 2_500
 
 #: runs over one event; the shortest counts
 _STARTS: Final = 4
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a query took.
+
+    Attributes:
+        wall_s: from its execution, which includes planning and starting the job, to its end.
+        cpu_s: processor time of the process.
+        peak_bytes: the most memory that the process had resident, with the events.
+        checkpoints: how many were completed.
+        checkpoint_bytes: the size of the state that the last of them refers to.
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int = 0
+    checkpoints: int = 0
+    checkpoint_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,15 +87,25 @@ class Runs:
         config.set("parallelism.default", str(self.parallelism))
         config.set("table.local-time-zone", "UTC")
         if self.mini_batch:
-            config.set("table.exec.mini-batch.enabled", "true")
-            config.set("table.exec.mini-batch.allow-latency", "2 s")
-            config.set("table.exec.mini-batch.size", "50000")
+            for key, value in MINI_BATCH.items():
+                config.set(key, value)
         for key, value in self.options.items():
             config.set(key, value)
         made.create_temporary_function("count_char", udf(_counted, result_type="BIGINT", func_type="arrow"))
         for statement in (*tables(self.folder, self.events, self.rate), *query.before, sink):
             made.execute_sql(statement)
         return made
+
+    def in_regime(self, regime: Regime, checkpoints: Path) -> Runs:
+        """The same in a regime. `checkpoints`: the folder that they go to."""
+        return replace(
+            self,
+            mini_batch=regime.mini_batch,
+            per_second=regime.rate,
+            # At a steady rate the events' own times pass as fast as the clock.
+            rate=regime.rate or self.rate,
+            options={**self.options, **regime.options(checkpoints)},
+        )
 
     def pace(self, query: NexmarkQuery) -> Pace:
         """How events come for a query."""
@@ -83,12 +114,23 @@ class Runs:
 
     def seconds(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long the INSERT takes, from planning it to its end: wall time, and processor time of this process."""
+        run = self.run(query)
+        return run.wall_s, run.cpu_s
+
+    def run(self, query: NexmarkQuery) -> Run:
+        """Run the INSERT into its own sink."""
         made = self.environment(query, query.own_sink, Kept())
+        restart_peak()
         # As the processes do that run tasks.
         with rare_collections():
             begin, cpu = time.perf_counter(), time.process_time()
-            made.execute_sql(query.insert).wait()
-            return time.perf_counter() - begin, time.process_time() - cpu
+            result = made.execute_sql(query.insert)
+            result.wait()
+            wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+        client: Any = result.get_job_client()
+        checkpoints = client.last_view().checkpoints
+        last = checkpoints.last
+        return Run(wall_s, cpu_s, peak_bytes(), checkpoints.completed, last.state_bytes if last is not None else 0)
 
     def warmed(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long a run over one event takes, wall and processor time; and make the columns that the query reads.
@@ -118,7 +160,7 @@ class Runs:
     def epoch_rows(self, query: NexmarkQuery) -> Folded:
         """What the query gives when each epoch reads a chunk of events in each subtask."""
         epochs = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": "1"}
-        return replace(self, options=epochs).rows(query)
+        return self._with(epochs).rows(query)
 
     def restored_rows(self, query: NexmarkQuery, scratch: Path, parallelism: int) -> Folded:
         """The same, stopped with a savepoint amid the events, and gone on with at another parallelism."""
@@ -128,7 +170,7 @@ class Runs:
         result = self._slow(seconds)._started(query, kept)
         time.sleep(seconds / 2)
         begins = {"execution.state-recovery.path": _stopped(result.get_job_client(), str(scratch / "savepoints"))}
-        return replace(self, parallelism=parallelism, options=begins).rows(query, kept)
+        return replace(self._with(begins), parallelism=parallelism).rows(query, kept)
 
     def rows_after_a_kill(self, query: NexmarkQuery, scratch: Path) -> Folded:
         """The same, when a process of a worker is killed amid the events, and the job goes on from its checkpoint.
@@ -143,13 +185,16 @@ class Runs:
             "restart-strategy.fixed-delay.attempts": "3",
             "restart-strategy.fixed-delay.delay": "100 ms",
         }
-        result = replace(self._slow(SPARK_SLOW_S), options=checkpoints)._started(query, kept)
+        result = self._slow(SPARK_SLOW_S)._with(checkpoints)._started(query, kept)
         client = result.get_job_client()
         view = _view_when(client, lambda one: bool(_reading(one)) and one.checkpoints.completed > 1)
         os.kill(_reading(view)[-1], signal.SIGKILL)
         _view_when(client, lambda one: one.restarts > 0)
         result.wait(PATIENCE_S * 1_000)
         return _found(query, kept)
+
+    def _with(self, options: Mapping[str, str]) -> Runs:
+        return replace(self, options={**self.options, **options})
 
     def _slow(self, seconds: int) -> Runs:
         return replace(self, per_second=max(self.events // seconds, 1))
