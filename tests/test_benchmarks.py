@@ -126,12 +126,14 @@ def test_build_has_fallen_if_the_whole_interval_is_too_low() -> None:
     assert builds.Compared("w", [1.0, 1.02] * 8).is_known
 
 
-def test_build_of_a_revision_runs_a_workload_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_of_a_revision_runs_a_workload_and_leaves_nothing() -> None:
     """The last commit beside the working tree."""
-    monkeypatch.setattr(builds, "PAIRS_MIN", 2)
-    compared = builds.compare("HEAD", ["W1"], EventsSpec(2_000), pairs_max=2)
-    assert len(compared["W1"].ratios) == 2
-    assert all(ratio > 0 for ratio in compared["W1"].ratios)
+    subjects = {"W1": builds.WorkloadSubject("W1", 2_000)}
+    ((key, compared),) = builds.compare("HEAD", subjects, pairs_min=2, pairs_max=2)
+    assert (key, compared.name) == ("W1", "map + filter")
+    assert compared.ratios == [other / this for other, this in compared.seconds]
+    assert len(compared.ratios) == 2
+    assert all(ratio > 0 for ratio in compared.ratios)
     assert not list((builds.ROOT / "build").glob("base-*"))
-    with pytest.raises(RuntimeError, match="no such revision"), builds.checkout("no-such-revision"):
+    with pytest.raises(RuntimeError, match="no-such: there is no such revision"), builds.checkout("no-such"):
         pass
