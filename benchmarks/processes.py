@@ -26,12 +26,12 @@ def _below() -> list[list[str]]:
         except OSError:
             continue  # it has ended
         children.setdefault(int(rest[1]), []).append((pid, rest))
-    found, todo = [], [os.getpid()]
+    below, todo = [], [os.getpid()]
     while todo:
         for pid, rest in children.pop(todo.pop(), ()):
             todo.append(pid)
-            found.append(rest)
-    return found
+            below.append(rest)
+    return below
 
 
 def cpu_seconds(with_children: bool) -> float:
@@ -90,11 +90,11 @@ def peak_bytes_of(work: Callable[[], object]) -> int | None:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        found = pickle.load(pipe)
+        outcome = pickle.load(pipe)
     os.waitpid(pid, 0)
-    if not isinstance(found, int):
-        raise RuntimeError(f"measuring memory: {found}")
-    return found
+    if not isinstance(outcome, int):
+        raise RuntimeError(f"measuring memory: {outcome}")
+    return outcome
 
 
 def peak_bytes(process: str = "self") -> int:
@@ -103,6 +103,6 @@ def peak_bytes(process: str = "self") -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def restart_peak() -> None:
-    """Count the most memory of this process anew."""
-    (_PROC / "self/clear_refs").write_text("5")
+def restart_peak(process: str = "self") -> None:
+    """Count the most memory of a process anew."""
+    (_PROC / process / "clear_refs").write_text("5")

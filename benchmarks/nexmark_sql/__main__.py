@@ -3,8 +3,19 @@
 Events are made before and held in memory, so that a run is about the query. Without more options each query writes into
 `blackhole`, and its events a second are shown, as a whole and without the start, which is what a run over one event
 takes; `--beside-duckdb` shows the same of DuckDB with one thread over a table in memory (it writes files where the
-query does), and `--beside-flink` that of Flink SQL (see `beside_flink`). Five options compare each query's result,
-which is the table that its changes stand for, with DuckDB's:
+query does).
+
+`--backend`, `--checkpoints`, `--no-mini-batch` and `--rate` say how users run it. With `--rate` so many events come a
+second; shown are processor time, the share of a core, and the latency from when an event is due to its row in the sink,
+for queries whose rows tell the event. Four options compare, each by turns, with the same options on both sides:
+
+\b
+    --beside-flink  with Flink SQL (see `beside_flink`)
+    --regimes       with Flink SQL, ten queries on the heap and on RocksDB with checkpoints, and without mini-batches
+    --beside-own    what checkpoints and RocksDB cost: with itself on the heap without checkpoints
+    --beside REV    with another revision of Penstock, by processor time
+
+Five options compare each query's result, which is the table that its changes stand for, with DuckDB's:
 
 \b
     --check         it runs to its end
@@ -14,9 +25,7 @@ which is the table that its changes stand for, with DuckDB's:
     --kill          a worker's process is killed amid the events, and the job goes on (`--target spark`)
 
 Events then have a millisecond each, so that nothing is of the same time. q6 is refused by Flink, too. q10 writes its
-files, which are read. q12 counts by the clock: its windows are a second long then, and what is compared is how often
-each bidder was counted. Of q19 the columns are that rows of the same price do not exchange. The function of q14 is in
-Python, and the side input of q13 is made here.
+files, which are read. The function of q14 is in Python, and the side input of q13 is made here.
 """
 
 from __future__ import annotations
@@ -25,32 +34,39 @@ import logging
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from benchmarks.nexmark_sql import beside_flink as flink_side
 from benchmarks.nexmark_sql import queries as nexmark
+from benchmarks.nexmark_sql.beside_build import compare_queries
+from benchmarks.nexmark_sql.beside_flink import BesideFlink
+from benchmarks.nexmark_sql.beside_own import compare_regimes
+from benchmarks.nexmark_sql.cell_tables import write_lines, write_tables
+from benchmarks.nexmark_sql.cells import CellFile
 from benchmarks.nexmark_sql.checks import check_lines
 from benchmarks.nexmark_sql.duck import Duck
 from benchmarks.nexmark_sql.events import AT_ONCE, Pace
 from benchmarks.nexmark_sql.events import events as made_events
-from benchmarks.nexmark_sql.flink_process import FlinkInstall, write_events
+from benchmarks.nexmark_sql.flink_process import FlinkInstall
 from benchmarks.nexmark_sql.queries import QUERIES, REFUSED
-from benchmarks.nexmark_sql.regimes import Regime, takes_regime
+from benchmarks.nexmark_sql.regimes import EVENT_RATE, QUERIES_OF_REGIMES, Regime, find_regimes, takes_regime
 from benchmarks.nexmark_sql.running import Runs
 from benchmarks.nexmark_sql.speed import time_query
 from penstock.base.errors import PenstockError
 
+#: where results are compared: nothing is of the same time
+EVENT_RATE_OF_CHECKS = 1_000
+
 
 @click.command(help=__doc__)
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--queries", default=",".join(QUERIES), help="such as q5,q7")
-@click.option("--events", default=1_000_000, help="how many")
-@click.option("--parallelism", default="1", help="such as 1,2,4")
-@click.option("--target", default="local", help="local or spark")
+@click.option("--queries", help="such as q5,q7; all, or with --regimes ten", default="")
+@click.option("--events", default=500_000, show_default=True, help="how many")
+@click.option("--parallelism", default="1", show_default=True, help="such as 1,2,4")
+@click.option("--target", type=click.Choice(["local", "spark"]), default="local", show_default=True)
 @takes_regime
+@click.option("--runs", "times", type=click.IntRange(min=1), default=3, show_default=True, help="of each side")
 @click.option("--check", "checks", flag_value="check", multiple=True, help="compare with DuckDB")
 @click.option("--check-batch", "checks", flag_value="check-batch", multiple=True, help="and what BATCH gives")
 @click.option("--check-epochs", "checks", flag_value="check-epochs", multiple=True, help="and what MICRO_BATCH gives")
@@ -58,6 +74,9 @@ from penstock.base.errors import PenstockError
 @click.option("--kill", "checks", flag_value="kill", multiple=True, help="and kill a worker in the middle")
 @click.option("--beside-duckdb", is_flag=True)
 @click.option("--beside-flink", is_flag=True)
+@click.option("--regimes", "in_regimes", is_flag=True, help="ten queries beside Flink, in three regimes")
+@click.option("--beside-own", is_flag=True, help="RocksDB, and checkpoints, beside the heap without")
+@click.option("--beside", "base", metavar="REV", help="another revision")
 @click.option(
     "--flink",
     default="build/flink/bin/python",
@@ -65,10 +84,15 @@ from penstock.base.errors import PenstockError
     type=click.Path(path_type=Path),
     help="the Python of an environment with apache-flink",
 )
-@click.option("--heap", default="6g", help="of Flink's JVM; it holds the events as rows")
-@click.option("--runs", "times", default=3, help="of each side at least; the best counts")
-@click.option("--memory", is_flag=True, help="beside Flink: memory, and sizes of savepoints")
-@click.option("--markdown", is_flag=True, help="beside Flink: a table")
+@click.option("--heap", default="6g", show_default=True, help="of Flink's JVM; it holds the events as rows")
+@click.option("--memory", is_flag=True, help="beside Flink: memory beyond the events, and sizes of savepoints")
+@click.option("--markdown", is_flag=True, help="beside Flink: tables")
+@click.option(
+    "--cells",
+    "cells_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="beside Flink: a JSON file of finished cells, which another run of the same command skips",
+)
 def main(
     folder: Path,
     queries: str,
@@ -76,28 +100,70 @@ def main(
     parallelism: str,
     target: str,
     regime: Regime,
+    times: int,
     checks: tuple[str, ...],
     beside_duckdb: bool,
     beside_flink: bool,
+    in_regimes: bool,
+    beside_own: bool,
+    base: str | None,
     flink: Path,
     heap: str,
-    times: int,
     memory: bool,
     markdown: bool,
+    cells_path: Path | None,
 ) -> None:
     logging.disable(logging.WARNING)
+    names = queries.split(",") if queries else list(QUERIES_OF_REGIMES if in_regimes else QUERIES)
+    if unknown := [name for name in names if name not in QUERIES]:
+        raise click.UsageError(f"there is no query {', '.join(unknown)}; there are {', '.join(QUERIES)}")
+    compares_processes = base is not None or beside_own or beside_flink or in_regimes
+    if compares_processes and (target, parallelism) != ("local", "1"):
+        raise click.UsageError(
+            "beside Flink or another Penstock, queries run on one core: --target local, parallelism 1"
+        )
+    if base is not None:
+        print_lines(compare_queries(base, folder, names, regime, events, times))
+    elif beside_own:
+        print_lines(compare_regimes(folder, names, regime, events, times))
+    elif beside_flink or in_regimes:
+        with tempfile.TemporaryDirectory() as scratch:
+            beside = BesideFlink(FlinkInstall(flink, heap), folder, events, times, memory, Path(scratch))
+            regimes = find_regimes(regime) if in_regimes else [regime]
+            cells = beside.measure_all(names, regimes, CellFile(cells_path))
+            write = write_tables if markdown or in_regimes else write_lines
+            print_lines(write(cells, memory))
+    else:
+        sys.exit(run_here(folder, names, events, target, regime, times, checks, beside_duckdb, parallelism))
+
+
+def print_lines(lines: Iterator[str]) -> None:
+    """Print each line as it comes."""
+    for line in lines:
+        print(line, flush=True)
+
+
+def run_here(
+    folder: Path,
+    names: list[str],
+    events: int,
+    target: str,
+    regime: Regime,
+    times: int,
+    checks: tuple[str, ...],
+    beside_duckdb: bool,
+    parallelism: str,
+) -> int:
+    """Measure or check the queries in this process; the exit status."""
     pace = Pace() if checks else Pace(chunks=AT_ONCE)
-    runs = Runs(folder, events, 1_000 if checks else 10_000, target, chunks=pace.chunks)
-    names = queries.split(",")
-    if beside_flink:
-        at_once = replace(runs, waits_ms=0)
-        print_beside_flink(FlinkInstall(flink, heap), at_once, names, times, memory, markdown)
-        return
+    runs = Runs(folder, events, EVENT_RATE_OF_CHECKS if checks else EVENT_RATE, target, chunks=pace.chunks)
+    parallelisms = [int(number) for number in parallelism.split(",")]
     with tempfile.TemporaryDirectory() as checkpoints:
         runs = runs.in_regime(regime, Path(checkpoints))
-        duck = Duck(folder, made_events(events, runs.rate, pace), runs.rate) if checks or beside_duckdb else None
-        parallelisms = [int(number) for number in parallelism.split(",")]
-        sys.exit(sum(print_query(runs, duck, name, parallelisms, checks, times) for name in names) > 0)
+        duck = None
+        if checks or beside_duckdb:
+            duck = Duck(folder, made_events(events, runs.rate, pace), runs.rate)
+        return int(sum(print_query(runs, duck, name, parallelisms, checks, times) for name in names) > 0)
 
 
 def print_query(
@@ -125,20 +191,6 @@ def print_query(
             print(f"{name:4} {error}", flush=True)
             wrong += 1
     return wrong
-
-
-def print_beside_flink(
-    install: FlinkInstall, runs: Runs, names: list[str], times: int, memory: bool, markdown: bool
-) -> None:
-    """Print each query as it is done."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "events.arrow"
-        write_events(made_events(runs.events, runs.rate, Pace(chunks=runs.chunks)), file)
-        beside = flink_side.BesideFlink(install, runs, file, times, memory)
-        found = map(beside.compared, names)
-        lines = flink_side.table(runs.events, found, memory) if markdown else flink_side.lines(runs.events, found)
-        for line in lines:
-            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -100,4 +100,4 @@ def _filled(text: str, values: dict[str, str]) -> str:
 
 
 def _split(text: str) -> list[str]:
-    return [one.strip() for one in text.split(";") if one.strip()]
+    return [statement.strip() for statement in text.split(";") if statement.strip()]

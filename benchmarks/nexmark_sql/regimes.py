@@ -16,6 +16,8 @@ import click
 BACKENDS: Final = {"heap": "hashmap", "rocksdb": "rocksdb"}
 #: intervals of checkpoints, by what the command line says
 INTERVALS: Final = {"1s": "1 s", "10s": "10 s", "off": None}
+#: how many events there are in a second of their own time, unless they come at a steady rate
+EVENT_RATE: Final = 10_000
 MINI_BATCH: Final = {
     "table.exec.mini-batch.enabled": "true",
     "table.exec.mini-batch.allow-latency": "2 s",
@@ -40,6 +42,11 @@ class Regime:
     rate: int | None = None
 
     @property
+    def event_rate(self) -> int:
+        """How many events there are in a second of their own time: at a steady rate it passes as fast as the clock."""
+        return self.rate or EVENT_RATE
+
+    @property
     def title(self) -> str:
         """What a table calls it."""
         backend = {"heap": "heap", "rocksdb": "RocksDB"}[self.backend]
@@ -57,12 +64,32 @@ class Regime:
         return options
 
 
+#: with joins, windows, top rows and distinct values: the queries whose state is more than a counter
+QUERIES_OF_REGIMES: Final = ("q4", "q5", "q7", "q8", "q9", "q16", "q17", "q18", "q19", "q20")
+
+
+def find_regimes(given: Regime) -> list[Regime]:
+    """Return the heap and RocksDB with checkpoints, and the heap without mini-batches, at the same rate.
+
+    Args:
+        given: its checkpoints are taken, or those of each second.
+    """
+    checkpoints = "1s" if given.checkpoints == "off" else given.checkpoints
+    return [
+        Regime("heap", checkpoints, rate=given.rate),
+        Regime("rocksdb", checkpoints, rate=given.rate),
+        Regime("heap", "off", mini_batch=False, rate=given.rate),
+    ]
+
+
 def takes_regime(command: Callable[..., None]) -> Callable[..., None]:
     """A decorator of a command: it gets the options of a regime, which the function takes as `regime`."""
 
     @click.option("--backend", type=click.Choice(list(BACKENDS)), default="heap", show_default=True, help="of state")
-    @click.option("--checkpoints", type=click.Choice(list(INTERVALS)), default="off", show_default=True)
-    @click.option("--mini-batch/--no-mini-batch", default=True, show_default=True)
+    @click.option(
+        "--checkpoints", type=click.Choice(list(INTERVALS)), default="off", show_default=True, help="how often"
+    )
+    @click.option("--mini-batch/--no-mini-batch", default=True, show_default=True, help="of 50,000 rows or 2 s")
     @click.option("--rate", type=click.IntRange(min=1), help="events a second, instead of as many as possible")
     @wraps(command)
     def with_regime(*, backend: str, checkpoints: str, mini_batch: bool, rate: int | None, **others: Any) -> None:

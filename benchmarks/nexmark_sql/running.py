@@ -15,10 +15,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark_sql.events import Pace, columns_asked, connectors, hold
+from benchmarks.nexmark_sql.events import ALL_OUT, Pace, columns_asked, connectors, hold
 from benchmarks.nexmark_sql.files import rows_in_files
 from benchmarks.nexmark_sql.kept import Folded, Kept
+from benchmarks.nexmark_sql.latency import LATENCIES
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
+from benchmarks.nexmark_sql.query_process import Run
 from benchmarks.nexmark_sql.regimes import MINI_BATCH, Regime
 from benchmarks.processes import peak_bytes, restart_peak
 from penstock.drivers.inspection import rare_collections
@@ -34,29 +36,10 @@ SLOW_S: Final = 2
 SPARK_SLOW_S: Final = 12
 #: how long no events come at the end of a query that counts by the clock, in windows of a second
 CLOCK_WAITS_MS: Final = 2_500
-
-
+#: longer than anybody looks at a job
+_STAYS_MS: Final = 3_600_000
 #: runs over one event; the shortest counts
 _STARTS: Final = 4
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one run of a query took.
-
-    Attributes:
-        wall_s: from its execution, which includes planning and starting the job, to its end.
-        cpu_s: processor time of the process.
-        peak_bytes: the most memory that the process had resident, with the events.
-        checkpoints: how many were completed.
-        checkpoint_bytes: the size of the state that the last of them refers to.
-    """
-
-    wall_s: float
-    cpu_s: float
-    peak_bytes: int = 0
-    checkpoints: int = 0
-    checkpoint_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,7 +85,6 @@ class Runs:
             self,
             mini_batch=regime.mini_batch,
             per_second=regime.rate,
-            # At a steady rate the events' own times pass as fast as the clock.
             rate=regime.rate or self.rate,
             options={**self.options, **regime.options(checkpoints)},
         )
@@ -129,17 +111,35 @@ class Runs:
             wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
         client: Any = result.get_job_client()
         checkpoints = client.last_view().checkpoints
-        last = checkpoints.last
-        return Run(wall_s, cpu_s, peak_bytes(), checkpoints.completed, last.state_bytes if last is not None else 0)
+        return Run(
+            wall_s,
+            cpu_s,
+            peak_bytes(),
+            checkpoints.completed,
+            checkpoints.last.state_bytes if checkpoints.last is not None else 0,
+            LATENCIES.percentiles(),
+        )
+
+    def stop_behind_all(self, query: NexmarkQuery, folder: Path) -> int:
+        """Stop the query with a savepoint behind all events. Return by how much it raises the process's peak."""
+        ALL_OUT.clear()
+        restart_peak()
+        before = peak_bytes()
+        made = replace(self, waits_ms=_STAYS_MS).environment(query, query.own_sink, Kept())
+        result = made.execute_sql(query.insert)
+        if not ALL_OUT.wait(PATIENCE_S):
+            raise AssertionError(f"the events are not out after {PATIENCE_S} s")
+        _stopped(result.get_job_client(), str(folder))
+        return peak_bytes() - before
 
     def warmed(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long a run over one event takes, wall and processor time; and make the columns that the query reads.
 
         What is needed once in a process, as modules, is there afterwards.
         """
-        one = replace(self, events=1)
+        start = replace(self, events=1)
         with columns_asked() as asked:
-            runs = [one.seconds(query) for _ in range(_STARTS)]
+            runs = [start.seconds(query) for _ in range(_STARTS)]
         for columns in set(asked):
             hold(columns, self.events, self.rate, self.pace(query))
         walls, cpus = zip(*runs, strict=True)
@@ -149,7 +149,7 @@ class Runs:
         """The table that its changes stand for. `kept`: what has come before."""
         kept = Kept() if kept is None else kept
         self._started(query, kept).wait(PATIENCE_S * 1_000)
-        return _found(query, kept)
+        return _written(query, kept)
 
     def batch_rows(self, query: NexmarkQuery) -> Folded:
         """What the query gives in batch."""
@@ -187,11 +187,11 @@ class Runs:
         }
         result = self._slow(SPARK_SLOW_S)._with(checkpoints)._started(query, kept)
         client = result.get_job_client()
-        view = _view_when(client, lambda one: bool(_reading(one)) and one.checkpoints.completed > 1)
+        view = _view_when(client, lambda view: bool(_reading(view)) and view.checkpoints.completed > 1)
         os.kill(_reading(view)[-1], signal.SIGKILL)
-        _view_when(client, lambda one: one.restarts > 0)
+        _view_when(client, lambda view: view.restarts > 0)
         result.wait(PATIENCE_S * 1_000)
-        return _found(query, kept)
+        return _written(query, kept)
 
     def _with(self, options: Mapping[str, str]) -> Runs:
         return replace(self, options={**self.options, **options})
@@ -210,10 +210,10 @@ def _stopped(client: Any, folder: str) -> str:
 
 
 def _reading(view: JobView) -> list[int]:
-    """The processes that read events still; one without a task can be killed without a restart."""
-    subtasks = [one for vertex in view.vertices if vertex.is_source for one in vertex.subtasks]
-    busy = {one.worker_id for one in subtasks if one.state is ExecutionState.RUNNING}
-    return [one.process_id for one in view.workers if one.worker_id in busy]
+    """The processes that read events still; a worker without a task can be killed without a restart."""
+    subtasks = [subtask for vertex in view.vertices if vertex.is_source for subtask in vertex.subtasks]
+    busy = {subtask.worker_id for subtask in subtasks if subtask.state is ExecutionState.RUNNING}
+    return [worker.process_id for worker in view.workers if worker.worker_id in busy]
 
 
 def _view_when(client: Any, is_wanted: Callable[[JobView], bool]) -> JobView:
@@ -230,7 +230,7 @@ def _view_when(client: Any, is_wanted: Callable[[JobView], bool]) -> JobView:
     raise AssertionError("the job was over, or never came so far")
 
 
-def _found(query: NexmarkQuery, kept: Kept) -> Folded:
+def _written(query: NexmarkQuery, kept: Kept) -> Folded:
     return kept.rows if query.files is None else rows_in_files(query.files)
 
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from benchmarks.nexmark_sql.duck import Duck
 from benchmarks.nexmark_sql.queries import BY_CLOCK, REFUSED, NexmarkQuery
-from benchmarks.nexmark_sql.running import Run, Runs
+from benchmarks.nexmark_sql.query_process import Run
+from benchmarks.nexmark_sql.running import Runs
 
 #: how long a query runs at least where speed is measured
 LEAST_S: Final = 5
