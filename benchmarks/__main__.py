@@ -107,6 +107,11 @@ def compare_builds(
 @click.option("--profile", is_flag=True, help="Instead: flame graphs in build/benchmarks.")
 @click.option("--guard", "is_guard", is_flag=True, help="Instead: fail if a ratio is below 0.85 of the recorded one.")
 @click.option("--base", help="Instead: this build beside that of a git revision, in turns, until ratios are known.")
+@click.option(
+    "--nexmark",
+    type=click.Path(exists=True, path_type=Path),
+    help="With --base: the benchmark's files; then q7, q18 and q20 of Nexmark, with checkpoints, are compared, too.",
+)
 @click.option("--record", is_flag=True, help="Write the ratios that --guard compares with.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the figures here, as SVG or PNG.")
@@ -124,6 +129,7 @@ def main(
     profile: bool,
     is_guard: bool,
     base: str | None,
+    nexmark: Path | None,
     record: bool,
     json_path: Path | None,
     plot_path: Path | None,
@@ -138,10 +144,12 @@ def main(
     spec = EventsSpec(count)
     if base is not None:
         title = f"This build beside {base}: its processor time / this build's, {count:,} events"
-        compared = compare_builds(console, base, guard.find_subjects(count, only), title, json_path)
+        compared = compare_builds(console, base, guard.find_subjects(count, only, nexmark), title, json_path)
         if plot_path is not None:
             plots.builds(compared, title, plot_path)
         sys.exit(any(subject.has_fallen for subject in compared.values()))
+    if nexmark is not None:
+        raise click.UsageError("--nexmark needs --base: its queries are compared with another build")
     chosen = guard.choose_keys(only, list(WORKLOADS))
     title = f"{count:,} events on {target}, parallelism {parallelism}, checkpoints {interval}, {pairs} pairs"
     if once:

@@ -13,21 +13,28 @@ import click
 
 from benchmarks.builds import Subject, WorkloadSubject
 from benchmarks.measuring import Figures
+from benchmarks.nexmark_sql.beside_build import guarded_subjects
 from benchmarks.registry import WORKLOADS
 
 PATH = Path(__file__).with_name("ratios.json")
 #: The part of a recorded ratio that must be reached.
 SHARE_MIN = 0.85
 
+#: More events of Nexmark make pairs longer, and no more certain.
+NEXMARK_EVENTS_MAX = 500_000
 
-def find_subjects(count: int, only: str) -> dict[str, Subject]:
+
+def find_subjects(count: int, only: str, nexmark: Path | None) -> dict[str, Subject]:
     """Return what is compared with another build, by its keys.
 
     Args:
         count: the number of events.
         only: the keys that are wanted, separated by commas; all if empty.
+        nexmark: the files of the Nexmark benchmark; None to leave its queries out.
     """
     subjects: dict[str, Subject] = {key: WorkloadSubject(key, count) for key in WORKLOADS}
+    if nexmark is not None:
+        subjects |= guarded_subjects(nexmark, min(count, NEXMARK_EVENTS_MAX))
     return {key: subjects[key] for key in choose_keys(only, list(subjects))}
 
 
