@@ -320,10 +320,9 @@ def test_a_side_that_ends_amid_a_run_is_marked_and_the_other_runs_alone(nexmark:
     assert isinstance(refused.flink, Side)
 
 
-def test_a_process_that_does_not_answer_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_answer_is_ended(tmp_path: Path) -> None:
     """It is given up on before it was ready, too."""
-    monkeypatch.setattr(query_process, "PATIENCE_S", 0.01)
-    process = QueryProcess([sys.executable, "-c", "input()"], tmp_path / "log")
+    process = QueryProcess([sys.executable, "-c", "input()"], tmp_path / "log", patience_s=0.01)
     with pytest.raises(RefusedError, match=r"no answer within 0\.01 s"), process:
         pass
 

@@ -50,6 +50,7 @@ from benchmarks.nexmark_sql.events import AT_ONCE, Pace
 from benchmarks.nexmark_sql.events import events as made_events
 from benchmarks.nexmark_sql.flink_process import FlinkInstall
 from benchmarks.nexmark_sql.queries import QUERIES, REFUSED
+from benchmarks.nexmark_sql.query_process import PATIENCE_S
 from benchmarks.nexmark_sql.regimes import EVENT_RATE, QUERIES_OF_REGIMES, Regime, find_regimes, takes_regime
 from benchmarks.nexmark_sql.running import Runs
 from benchmarks.nexmark_sql.speed import time_query
@@ -85,6 +86,7 @@ EVENT_RATE_OF_CHECKS = 1_000
     help="the Python of an environment with apache-flink",
 )
 @click.option("--heap", default="6g", show_default=True, help="of Flink's JVM; it holds the events as rows")
+@click.option("--patience", "patience_s", default=PATIENCE_S, show_default=True, help="seconds for a run of Flink")
 @click.option("--memory", is_flag=True, help="beside Flink: memory beyond the events, and sizes of savepoints")
 @click.option("--markdown", is_flag=True, help="beside Flink: tables")
 @click.option(
@@ -109,6 +111,7 @@ def main(
     base: str | None,
     flink: Path,
     heap: str,
+    patience_s: int,
     memory: bool,
     markdown: bool,
     cells_path: Path | None,
@@ -128,7 +131,7 @@ def main(
         print_lines(compare_regimes(folder, names, regime, events, times))
     elif beside_flink or in_regimes:
         with tempfile.TemporaryDirectory() as scratch:
-            beside = BesideFlink(FlinkInstall(flink, heap), folder, events, times, memory, Path(scratch))
+            beside = BesideFlink(FlinkInstall(flink, heap), folder, events, times, memory, Path(scratch), patience_s)
             regimes = find_regimes(regime) if in_regimes else [regime]
             cells = beside.measure_all(names, regimes, CellFile(cells_path))
             write = write_tables if markdown or in_regimes else write_lines

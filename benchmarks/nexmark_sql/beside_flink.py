@@ -22,7 +22,7 @@ from benchmarks.nexmark_sql.contenders import Contender, run_by_turns
 from benchmarks.nexmark_sql.events import passing_events
 from benchmarks.nexmark_sql.flink_process import FlinkInstall, FlinkProcess, statements, write_events
 from benchmarks.nexmark_sql.latency import with_latency_sink
-from benchmarks.nexmark_sql.query_process import PenstockProcess
+from benchmarks.nexmark_sql.query_process import PATIENCE_S, PenstockProcess
 from benchmarks.nexmark_sql.regimes import Regime
 
 
@@ -37,6 +37,7 @@ class BesideFlink:
         times: runs of each side.
         with_memory: whether memory and savepoints behind all events are measured, too.
         scratch: a folder for the events.
+        patience_s: how long Flink may take for a run; then it has not survived it.
     """
 
     install: FlinkInstall
@@ -45,6 +46,7 @@ class BesideFlink:
     times: int
     with_memory: bool
     scratch: Path
+    patience_s: float = PATIENCE_S
 
     def measure_all(self, names: Iterable[str], regimes: Iterable[Regime], finished: CellFile) -> Iterator[Cell]:
         """Yield the cell of each query in each regime; those that are finished as they are."""
@@ -85,4 +87,4 @@ class BesideFlink:
         if regime.rate is not None:
             query = with_latency_sink(query)
         texts = statements(self.folder, query, file, self.events, regime.event_rate)
-        return FlinkProcess(self.install, texts, scratch, regime)
+        return FlinkProcess(self.install, texts, scratch, regime, self.patience_s)

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from benchmarks.nexmark_sql.queries import NexmarkQuery, tables
-from benchmarks.nexmark_sql.query_process import ROOT, Memory, QueryProcess, folder_bytes
+from benchmarks.nexmark_sql.query_process import PATIENCE_S, ROOT, Memory, QueryProcess, folder_bytes
 from benchmarks.nexmark_sql.regimes import MINI_BATCH, Regime
 
 _SOURCES: Final = tuple(sorted((Path(__file__).parent / "flink").glob("*.java")))
@@ -105,14 +105,22 @@ class FlinkProcess(QueryProcess):
         texts: the query, see `statements`.
         scratch: an empty folder, for what the process is told and writes.
         regime: how it runs, as here.
+        patience_s: how long an answer may take.
     """
 
-    def __init__(self, install: FlinkInstall, texts: list[str], scratch: Path, regime: Regime) -> None:
+    def __init__(
+        self,
+        install: FlinkInstall,
+        texts: list[str],
+        scratch: Path,
+        regime: Regime,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         settings = _SETTINGS | regime.options(scratch / "checkpoints") | (MINI_BATCH if regime.mini_batch else {})
         (scratch / "statements").write_text("\0".join(texts))
         (scratch / "settings").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
         files = [str(scratch / "statements"), str(scratch / "settings")]
-        super().__init__([*install.command(), *files], scratch / "log")
+        super().__init__([*install.command(), *files], scratch / "log", patience_s=patience_s)
 
     def measure_state(self, folder: Path) -> Memory:
         """Stop the query with a savepoint behind all events. What is live on the heap then counts as memory."""

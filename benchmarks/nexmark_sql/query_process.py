@@ -23,8 +23,8 @@ from benchmarks.processes import peak_bytes, restart_peak
 
 ROOT: Final = Path(__file__).parents[2]
 _SERVER: Final = Path(__file__).with_name("serving.py")
-#: how long an answer may take
-PATIENCE_S: Final = 900
+#: how long an answer may take: a JVM that collects garbage without end gives none
+PATIENCE_S: Final = 600
 
 
 class RefusedError(Exception):
@@ -75,10 +75,18 @@ class QueryProcess:
         command: starts it.
         log: a file for what it says beside its answers.
         environment: variables that it gets beside those of this process.
+        patience_s: how long an answer may take.
     """
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._log = log
+        self._patience_s = patience_s
         self._is_ready = False
         with log.open("w") as errors:
             self._process = subprocess.Popen(
@@ -125,7 +133,7 @@ class QueryProcess:
             is_late.set()
             self._process.kill()
 
-        timer = threading.Timer(PATIENCE_S, give_up)
+        timer = threading.Timer(self._patience_s, give_up)
         timer.start()
         error = EndedError if self._is_ready else RefusedError
         try:
@@ -138,7 +146,7 @@ class QueryProcess:
         finally:
             timer.cancel()
         if is_late.is_set():
-            raise error(f"no answer within {PATIENCE_S} s")
+            raise error(f"no answer within {self._patience_s} s")
         raise error(f"the process ended: {self._log.read_text()[-500:]}")
 
     def _end(self) -> None:
