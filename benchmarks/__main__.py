@@ -39,17 +39,18 @@ def build_report_table(figures: dict[str, Figures], title: str) -> Table:
         table.add_column(column, no_wrap=True)
     for column in ("its events/s", "Penstock, events/s", "ratio", "min", "max", "CPU ratio", "CPU", "MB"):
         table.add_column(column, justify="right", no_wrap=True)
-    for key, one in figures.items():
+    for key, workload in figures.items():
+        ratios = workload.ratio, min(workload.ratios), max(workload.ratios)
         table.add_row(
             key,
-            one.name,
-            one.twin_name,
-            f"{one.twin_rate:,.0f}",
-            f"{one.rate:,.0f}",
-            *(f"{ratio:.2f}" for ratio in (one.ratio, min(one.ratios), max(one.ratios))),
-            f"{one.cpu_ratio:.2f}",
-            f"{one.twin_cpu_seconds_per_million:.2f} / {one.cpu_seconds_per_million:.2f}",
-            f"{megabytes(one.twin_peak_bytes)} / {megabytes(one.peak_bytes)}",
+            workload.name,
+            workload.twin_name,
+            f"{workload.twin_rate:,.0f}",
+            f"{workload.rate:,.0f}",
+            *(f"{ratio:.2f}" for ratio in ratios),
+            f"{workload.cpu_ratio:.2f}",
+            f"{workload.twin_cpu_seconds_per_million:.2f} / {workload.cpu_seconds_per_million:.2f}",
+            f"{megabytes(workload.twin_peak_bytes)} / {megabytes(workload.peak_bytes)}",
         )
     return table
 
@@ -57,14 +58,14 @@ def build_report_table(figures: dict[str, Figures], title: str) -> Table:
 def measure_all(console: Console, keys: list[str], spec: EventsSpec, settings: Settings) -> dict[str, Figures]:
     """Memory of all workloads first, in forks of a process that has run nothing yet; then the pairs."""
     with console.status("") as status:
-        found = {}
+        memory = {}
         for key in keys:
             status.update(f"{key}: memory")
-            found[key] = peaks(WORKLOADS[key], WORKLOADS[key].spec(spec), settings)
+            memory[key] = peaks(WORKLOADS[key], WORKLOADS[key].spec(spec), settings)
         figures = {}
         for key in keys:
             tell = partial(_tell, status, key)
-            figures[key] = measure(WORKLOADS[key], spec, settings, found[key], tell)
+            figures[key] = measure(WORKLOADS[key], spec, settings, memory[key], tell)
     return figures
 
 
@@ -73,26 +74,24 @@ def _tell(status: Any, key: str, what: str) -> None:
 
 
 def compare_builds(
-    console: Console, base: str, keys: list[str], spec: EventsSpec, json_path: Path | None, plot_path: Path | None
-) -> int:
-    """Print how this build compares with another one; the exit status."""
+    console: Console, base: str, subjects: dict[str, builds.Subject], title: str, json_path: Path | None
+) -> dict[str, builds.Compared]:
+    """Print how this build compares with another one."""
     with console.status("") as status:
-        compared = builds.compare(base, keys, spec, status.update)
-    title = f"This build beside {base}: its processor time / this build's, {spec.count:,} events"
+        compared = dict(builds.compare(base, subjects, status.update))
     table = Table(title=title, caption=f"interval: 95 % of the median; one below {builds.RATIO_MIN} has fallen")
     for column in ("", "workload", "median", "interval", "pairs", ""):
         table.add_column(column, no_wrap=True)
-    for key, one in compared.items():
-        low, high = one.interval
-        verdict = "fallen" if one.has_fallen else "" if one.is_known else "not known to ±0.03"
-        table.add_row(key, one.name, f"{one.median:.3f}", f"{low:.3f} to {high:.3f}", str(len(one.ratios)), verdict)
+    for key, subject in compared.items():
+        low, high = subject.interval
+        verdict = "fallen" if subject.has_fallen else "" if subject.is_known else "not known to ±0.03"
+        ratios = f"{subject.median:.3f}", f"{low:.3f} to {high:.3f}", str(len(subject.ratios))
+        table.add_row(key, subject.name, *ratios, verdict)
     console.print(table)
     if json_path is not None:
         json_path.parent.mkdir(parents=True, exist_ok=True)
-        json_path.write_text(json.dumps({key: one.to_json() for key, one in compared.items()}, indent=1))
-    if plot_path is not None:
-        plots.builds(compared, title, plot_path)
-    return int(any(one.has_fallen for one in compared.values()))
+        json_path.write_text(json.dumps({key: subject.to_json() for key, subject in compared.items()}, indent=1))
+    return compared
 
 
 @click.command()
@@ -108,6 +107,11 @@ def compare_builds(
 @click.option("--profile", is_flag=True, help="Instead: flame graphs in build/benchmarks.")
 @click.option("--guard", "is_guard", is_flag=True, help="Instead: fail if a ratio is below 0.85 of the recorded one.")
 @click.option("--base", help="Instead: this build beside that of a git revision, in turns, until ratios are known.")
+@click.option(
+    "--nexmark",
+    type=click.Path(exists=True, path_type=Path),
+    help="With --base: the benchmark's files; then q7, q18 and q20 of Nexmark, with checkpoints, are compared, too.",
+)
 @click.option("--record", is_flag=True, help="Write the ratios that --guard compares with.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the figures here, as SVG or PNG.")
@@ -125,6 +129,7 @@ def main(
     profile: bool,
     is_guard: bool,
     base: str | None,
+    nexmark: Path | None,
     record: bool,
     json_path: Path | None,
     plot_path: Path | None,
@@ -137,9 +142,15 @@ def main(
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     settings = Settings(target, parallelism, INTERVALS[interval], pairs)
     spec = EventsSpec(count)
-    chosen = only.split(",") if only else list(WORKLOADS)
-    if unknown := [key for key in chosen if key not in WORKLOADS]:
-        raise click.UsageError(f"there is no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    if base is not None:
+        title = f"This build beside {base}: its processor time / this build's, {count:,} events"
+        compared = compare_builds(console, base, guard.find_subjects(count, only, nexmark), title, json_path)
+        if plot_path is not None:
+            plots.builds(compared, title, plot_path)
+        sys.exit(any(subject.has_fallen for subject in compared.values()))
+    if nexmark is not None:
+        raise click.UsageError("--nexmark needs --base: its queries are compared with another build")
+    chosen = guard.choose_keys(only, list(WORKLOADS))
     title = f"{count:,} events on {target}, parallelism {parallelism}, checkpoints {interval}, {pairs} pairs"
     if once:
         flame.run_for(chosen[0], spec, settings, once)
@@ -148,30 +159,28 @@ def main(
         for key in chosen:
             console.print(f"{key}: {flame.record(key, count, interval)}")
         return
-    found: dict[str, Any]
-    if base is not None:
-        sys.exit(compare_builds(console, base, chosen, spec, json_path, plot_path))
+    measured: dict[str, Any]
     if checkpoints:
         points = sweeps.over_intervals(console, spec, settings)
-        found, drawing = points, plots.intervals
+        measured, drawing = points, plots.intervals
     elif keys:
         points = sweeps.over_keys(console, spec, settings, sweeps.numbers(keys, by_tens=True))
-        found, drawing = points, plots.key_sweep
+        measured, drawing = points, plots.key_sweep
     elif tasks:
         points = sweeps.over_tasks(console, spec, settings, sweeps.numbers(tasks))
-        found, drawing = points, plots.task_sweep
+        measured, drawing = points, plots.task_sweep
     else:
         figures = measure_all(console, chosen, spec, settings)
         console.print(build_report_table(figures, title))
-        found, drawing = {key: one.to_json() for key, one in figures.items()}, plots.ratios
+        measured, drawing = {key: workload.to_json() for key, workload in figures.items()}, plots.ratios
         if record:
             guard.record(figures)
     if json_path is not None:
         json_path.parent.mkdir(parents=True, exist_ok=True)
-        json_path.write_text(json.dumps(found, indent=1))
+        json_path.write_text(json.dumps(measured, indent=1))
     if plot_path is not None:
         plot_path.parent.mkdir(parents=True, exist_ok=True)
-        drawing(found, title, plot_path)
+        drawing(measured, title, plot_path)
     if is_guard and (fallen := guard.fallen(figures)):
         console.print("\n".join(fallen), style="red")
         sys.exit(1)

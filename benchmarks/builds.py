@@ -2,8 +2,7 @@
 
 Each build runs in a process of its own, and the two take turns, so that a noisy machine is noisy for both. A pair of
 runs gives a ratio: the other build's processor time over this build's, above 1 where this build is faster. Pairs go on
-until the median is known well enough. Both run the present benchmarks in the present environment; only the package
-differs.
+until the median is known well enough. Both run in the present environment, each with its own benchmarks.
 
 Where a process has its memory makes it up to a tenth faster or slower for as long as it lives. So both builds get new
 processes after `PAIRS_OF_A_PROCESS` pairs.
@@ -19,11 +18,11 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from benchmarks.events import EventsSpec
 from benchmarks.measuring import Settings, run_penstock
@@ -40,12 +39,42 @@ PAIRS_OF_A_PROCESS: Final = 2
 _CONFIDENCE: Final = 0.95
 
 
+class Build(Protocol):
+    """A process of a build that runs one subject as often as it is asked to."""
+
+    def cpu_seconds(self) -> float:
+        """Run it once, and return the processor time. Raises `RuntimeError` where the build cannot."""
+
+
+class Subject(Protocol):
+    """What is compared between builds."""
+
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+
+    def start(self, checkout: Path) -> AbstractContextManager[Build]:
+        """Start the build of a checkout."""
+
+
 @dataclass
 class Compared:
-    """The ratios of one workload: the other build's processor time over this build's."""
+    """The ratios of one subject: the other build's processor time over this build's.
+
+    Attributes:
+        name: what a table calls it.
+        ratios: one of each pair.
+        seconds: the processor time of each pair, the other build's and this build's.
+    """
 
     name: str
     ratios: list[float] = field(default_factory=list)
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+
+    def add(self, other: float, this: float) -> None:
+        """Add a pair."""
+        self.ratios.append(other / this)
+        self.seconds.append((other, this))
 
     @property
     def median(self) -> float:
@@ -79,24 +108,42 @@ def median_interval(values: list[float]) -> tuple[float, float]:
     """
     ordered, count = sorted(values), len(values)
     outside, chosen = 0.0, None
-    for place in range(count // 2):
-        outside += 2 * math.comb(count, place) / 2**count
+    for rank in range(count // 2):
+        outside += 2 * math.comb(count, rank) / 2**count
         if outside > 1 - _CONFIDENCE:
             break
-        chosen = place
+        chosen = rank
     return (-math.inf, math.inf) if chosen is None else (ordered[chosen], ordered[count - 1 - chosen])
 
 
-class Build:
-    """A process that runs workloads with the package of a checkout, one at a time.
+@dataclass(frozen=True)
+class WorkloadSubject:
+    """A workload of the registry over so many events."""
+
+    key: str
+    events: int
+
+    @property
+    def name(self) -> str:
+        """See `Subject`."""
+        return WORKLOADS[self.key].name
+
+    def start(self, checkout: Path) -> WorkloadBuild:
+        """See `Subject`."""
+        return WorkloadBuild(checkout, self)
+
+
+class WorkloadBuild:
+    """A process that runs a workload with the package of a checkout.
 
     The checkout's own benchmarks run, since they name its modules; those of this one if it has none of this protocol.
     """
 
-    def __init__(self, checkout: Path) -> None:
+    def __init__(self, checkout: Path, subject: WorkloadSubject) -> None:
         source = checkout / "src"
         root = checkout if (checkout / "benchmarks" / "builds.py").exists() else ROOT
         path = os.pathsep.join([str(source), str(root)])
+        self._subject = subject
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.builds", str(source)],
             stdin=subprocess.PIPE,
@@ -106,11 +153,12 @@ class Build:
             cwd=root,
         )
 
-    def cpu_seconds(self, key: str, events: int) -> float:
-        """Run a workload. Raises `RuntimeError` where the build cannot."""
+    def cpu_seconds(self) -> float:
+        """See `Build`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([key, events]) + "\n")
+        key = self._subject.key
+        self._process.stdin.write(json.dumps([key, self._subject.events]) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
@@ -131,13 +179,13 @@ class Build:
 @contextmanager
 def checkout(revision: str) -> Iterator[Path]:
     """A directory with another revision, until the end of the block. Raises `RuntimeError` where there is none."""
-    found = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", check=False)
-    if found.returncode:
-        raise RuntimeError(f"--base {revision}: there is no such revision")
-    directory = ROOT / "build" / f"base-{found.stdout.strip()[:12]}"
+    commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", check=False)
+    if commit.returncode:
+        raise RuntimeError(f"{revision}: there is no such revision")
+    directory = ROOT / "build" / f"base-{commit.stdout.strip()[:12]}"
     if directory.exists():
         _remove(directory)
-    _git("worktree", "add", "--detach", "--force", str(directory), found.stdout.strip())
+    _git("worktree", "add", "--detach", "--force", str(directory), commit.stdout.strip())
     try:
         yield directory
     finally:
@@ -154,25 +202,37 @@ def _git(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str
 
 
 def compare(
-    base: str, keys: list[str], spec: EventsSpec, tell: Callable[[str], object] = str, pairs_max: int = PAIRS_MAX
-) -> dict[str, Compared]:
-    """The ratios of all these workloads, by their names."""
-    compared = {}
+    base: str,
+    subjects: Mapping[str, Subject],
+    tell: Callable[[str], object] = str,
+    pairs_min: int = PAIRS_MIN,
+    pairs_max: int = PAIRS_MAX,
+) -> Iterator[tuple[str, Compared]]:
+    """Yield the ratios of each subject with its key: at least so many pairs, and more until they are known.
+
+    Args:
+        base: the other build's revision.
+        subjects: what is compared, by the keys.
+        tell: called with what is done next.
+        pairs_min: the least number of pairs.
+        pairs_max: no more than this many.
+    """
     with checkout(base) as directory:
-        for key in keys:
-            found = Compared(WORKLOADS[key].name)
-            while len(found.ratios) < pairs_max and (len(found.ratios) < PAIRS_MIN or not found.is_known):
-                with Build(directory) as other, Build(ROOT) as this:
+        for key, subject in subjects.items():
+            compared = Compared(subject.name)
+            while len(compared.ratios) < pairs_max and (len(compared.ratios) < pairs_min or not compared.is_known):
+                with subject.start(directory) as other, subject.start(ROOT) as this:
+                    tell(f"{key}: first run after {len(compared.ratios)} pairs")
                     for build in (other, this):
-                        tell(f"{key}: first run after {len(found.ratios)} pairs")
-                        build.cpu_seconds(key, spec.count)
-                    for _ in range(min(PAIRS_OF_A_PROCESS, pairs_max - len(found.ratios))):
-                        tell(f"{key}: pair {len(found.ratios) + 1}")
-                        builds = (other, this) if len(found.ratios) % 2 else (this, other)
-                        seconds = {build: build.cpu_seconds(key, spec.count) for build in builds}
-                        found.ratios.append(seconds[other] / seconds[this])
-            compared[key] = found
-    return compared
+                        build.cpu_seconds()
+                    for _ in range(min(PAIRS_OF_A_PROCESS, pairs_max - len(compared.ratios))):
+                        tell(f"{key}: pair {len(compared.ratios) + 1}")
+                        if len(compared.ratios) % 2:
+                            of_other, of_this = other.cpu_seconds(), this.cpu_seconds()
+                        else:
+                            of_this, of_other = this.cpu_seconds(), other.cpu_seconds()
+                        compared.add(of_other, of_this)
+            yield key, compared
 
 
 def serve(source: str) -> None:

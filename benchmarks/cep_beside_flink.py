@@ -18,6 +18,7 @@ import pyarrow as pa
 from benchmarks.events import OUT_OF_ORDER_MS, EventsSpec, SharedEvents, get_events
 from benchmarks.measuring import Settings, run_penstock
 from benchmarks.nexmark_sql.flink_process import FlinkInstall, FlinkProcess, write_events
+from benchmarks.nexmark_sql.regimes import Regime
 from benchmarks.workloads import Workload, get_event_time
 from penstock.common import Configuration, Duration, Types, WatermarkStrategy
 from penstock.datastream import StreamExecutionEnvironment
@@ -96,38 +97,38 @@ class FlinkSide:
             WITH ('connector' = 'nexmark-arrow', 'path' = '{file}')"""
         scratch.mkdir()
         texts = [source, sink_of(name, folder, "TIMESTAMP(3)"), f"INSERT INTO found {query(name)}"]
-        self.process = FlinkProcess(install, texts, scratch, mini_batch=False)
+        self.process = FlinkProcess(install, texts, scratch, Regime(mini_batch=False))
 
 
 def beside_flink(install: FlinkInstall, workload: Workload, name: str, spec: EventsSpec, times: int) -> str:
     """Check that all sides find as much, and measure them; a line of a table."""
     spec = workload.spec(spec)
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
         file = root / "events.arrow"
         auctions, prices, stamps = spec.columns()
         columns = {"auction": auctions, "price": prices, "time": pa.array(stamps, pa.timestamp("ms"))}
-        write_events(pa.table(columns), file)
+        write_events(pa.table(columns).to_batches(), file)
         get_events(spec)
         settings = Settings(interval_ms=None)
         wanted = run_penstock(workload, spec, settings).records
         ours, theirs = root / "ours", root / "theirs"
         in_penstock_sql(spec, name, sink_of(name, ours, "TIMESTAMP_LTZ(3)"))
         with FlinkSide(install, file, name, theirs, root / "check").process as flink:
-            flink.seconds(spec.count)
-        found = {"Penstock SQL": matches_in(ours), "Flink SQL": matches_in(theirs)}
-        if set(found.values()) != {wanted}:
-            raise AssertionError(f"{name}: penstock.cep found {wanted} matches, {found}")
+            flink.run(spec.count)
+        matches = {"Penstock SQL": matches_in(ours), "Flink SQL": matches_in(theirs)}
+        if set(matches.values()) != {wanted}:
+            raise AssertionError(f"{name}: penstock.cep found {wanted} matches, {matches}")
         with FlinkSide(install, file, name, None, root / "timed").process as flink:
-            flink.seconds(spec.count // 5)
+            flink.run(spec.count // 5)
             runs = [
                 (
                     run_penstock(workload, spec, settings).seconds,
                     in_penstock_sql(spec, name, sink_of(name, None, "TIMESTAMP_LTZ(3)")),
-                    flink.seconds(spec.count)[0],
+                    flink.run(spec.count).wall_s,
                 )
                 for _ in range(times)
             ]
-    cep, sql, flink_sql = (spec.count / min(one) for one in zip(*runs, strict=True))
+    cep, sql, flink_sql = (spec.count / min(seconds) for seconds in zip(*runs, strict=True))
     rates = f"{cep:,.0f} | {sql:,.0f} | {flink_sql:,.0f}"
     return f"| {name} | {wanted:,} | {rates} | {cep / flink_sql:.2f} | {sql / flink_sql:.2f} |"

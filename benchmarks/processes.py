@@ -26,12 +26,12 @@ def _below() -> list[list[str]]:
         except OSError:
             continue  # it has ended
         children.setdefault(int(rest[1]), []).append((pid, rest))
-    found, todo = [], [os.getpid()]
+    below, todo = [], [os.getpid()]
     while todo:
         for pid, rest in children.pop(todo.pop(), ()):
             todo.append(pid)
-            found.append(rest)
-    return found
+            below.append(rest)
+    return below
 
 
 def cpu_seconds(with_children: bool) -> float:
@@ -78,10 +78,10 @@ def peak_bytes_of(work: Callable[[], object]) -> int | None:
     if pid == 0:
         result: Any = None
         try:
-            (_PROC / "self/clear_refs").write_text("5")  # the highest memory so far begins anew
-            before = _status_bytes("VmHWM")
+            restart_peak()
+            before = peak_bytes()
             work()
-            result = _status_bytes("VmHWM") - before
+            result = peak_bytes() - before
         except BaseException as error:  # noqa: BLE001 - the parent raises it
             result = repr(error)
         finally:
@@ -90,12 +90,19 @@ def peak_bytes_of(work: Callable[[], object]) -> int | None:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        found = pickle.load(pipe)
+        outcome = pickle.load(pipe)
     os.waitpid(pid, 0)
-    if not isinstance(found, int):
-        raise RuntimeError(f"measuring memory: {found}")
-    return found
+    if not isinstance(outcome, int):
+        raise RuntimeError(f"measuring memory: {outcome}")
+    return outcome
 
 
-def _status_bytes(which: str) -> int:
-    return int((_PROC / "self/status").read_text().partition(f"{which}:")[2].split()[0]) * 1024
+def peak_bytes(process: str = "self") -> int:
+    """The most memory that a process had resident, since it began or since its last `restart_peak`."""
+    status = (_PROC / process / "status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def restart_peak(process: str = "self") -> None:
+    """Count the most memory of a process anew."""
+    (_PROC / process / "clear_refs").write_text("5")

@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from benchmarks import builds, by_hand, cep, columnar, guard
 from benchmarks.events import EventsSpec, get_events
 from benchmarks.measuring import Figures, Settings, run_penstock, run_twin
+from benchmarks.nexmark_sql.beside_build import NexmarkSubject
+from benchmarks.nexmark_sql.regimes import Regime
 from benchmarks.registry import WORKLOADS
 from benchmarks.sparse import SPARSE
 from benchmarks.sweeps import maps, numbers
@@ -126,12 +129,28 @@ def test_build_has_fallen_if_the_whole_interval_is_too_low() -> None:
     assert builds.Compared("w", [1.0, 1.02] * 8).is_known
 
 
-def test_build_of_a_revision_runs_a_workload_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_of_a_revision_runs_a_workload_and_leaves_nothing() -> None:
     """The last commit beside the working tree."""
-    monkeypatch.setattr(builds, "PAIRS_MIN", 2)
-    compared = builds.compare("HEAD", ["W1"], EventsSpec(2_000), pairs_max=2)
-    assert len(compared["W1"].ratios) == 2
-    assert all(ratio > 0 for ratio in compared["W1"].ratios)
+    subjects = {"W1": builds.WorkloadSubject("W1", 2_000)}
+    ((key, compared),) = builds.compare("HEAD", subjects, pairs_min=2, pairs_max=2)
+    assert (key, compared.name) == ("W1", "map + filter")
+    assert compared.ratios == [other / this for other, this in compared.seconds]
+    assert len(compared.ratios) == 2
+    assert all(ratio > 0 for ratio in compared.ratios)
     assert not list((builds.ROOT / "build").glob("base-*"))
-    with pytest.raises(RuntimeError, match="no such revision"), builds.checkout("no-such-revision"):
+    with pytest.raises(RuntimeError, match="no-such: there is no such revision"), builds.checkout("no-such"):
         pass
+
+
+def test_guard_compares_queries_of_nexmark_with_checkpoints_where_it_has_their_files(tmp_path: Path) -> None:
+    """On both backends, over fewer events than the workloads."""
+    assert list(guard.find_subjects(10, "", None)) == list(WORKLOADS)
+    subjects = guard.find_subjects(1_000_000, "W1,q7-heap,q20-rocksdb", tmp_path)
+    assert [subject.name for subject in subjects.values()] == [
+        "map + filter",
+        "q7, heap, checkpoints 1s",
+        "q20, RocksDB, checkpoints 1s",
+    ]
+    assert subjects["q7-heap"] == NexmarkSubject(tmp_path, "q7", 500_000, Regime("heap", "1s"))
+    with pytest.raises(click.UsageError, match="there is no workload q7-heap; there are W1, "):
+        guard.find_subjects(10, "q7-heap", None)

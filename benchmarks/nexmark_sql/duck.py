@@ -28,7 +28,7 @@ _UNIT: Final = r"INTERVAL\s+'(\d+)'\s+SECOND"
 _TABLE: Final = r"TABLE\s*\(\s*{}\s*\(\s*TABLE\s+(\w+),\s*DESCRIPTOR\((.+?)\),\s*"
 _TUMBLE: Final = re.compile(_TABLE.format("TUMBLE") + _UNIT + r"\s*\)\s*\)", re.S)
 _HOP: Final = re.compile(_TABLE.format("HOP") + _UNIT + r",\s*" + _UNIT + r"\s*\)\s*\)", re.S)
-#: Sessions are no windows of DuckDB. A bid that is as late as the gap after the one before is of the same one.
+#: Sessions are no windows of DuckDB. A bid that comes a whole gap after the last is of the same session.
 _SESSIONS: Final = """
 SELECT bidder, count(*), min(seen), max(seen) + INTERVAL '10' SECOND FROM (
     SELECT *, sum(begins) OVER (PARTITION BY bidder ORDER BY seen ROWS UNBOUNDED PRECEDING) AS session FROM (
@@ -85,11 +85,11 @@ class Duck:
 
     def _copy(self, query: NexmarkQuery, scratch: Path) -> str:
         """The statement that writes what a query gives as a sink of files does."""
-        found = re.search(r"\((.*)\)\s*PARTITIONED\s+BY\s*\((.*?)\)", query.sink, re.S | re.I)
-        assert found is not None, "a sink of files has partitions here"
-        names = ", ".join(re.findall(r"^\s*`?(\w+)", found[1], re.M))
+        clause = re.search(r"\((.*)\)\s*PARTITIONED\s+BY\s*\((.*?)\)", query.sink, re.S | re.I)
+        assert clause is not None, "a sink of files has partitions here"
+        names = ", ".join(re.findall(r"^\s*`?(\w+)", clause[1], re.M))
         rows = f"SELECT * FROM ({self.text(query)}) AS rows({names})"
-        return f"COPY ({rows}) TO '{scratch}' (FORMAT CSV, HEADER false, PARTITION_BY ({found[2]}))"
+        return f"COPY ({rows}) TO '{scratch}' (FORMAT CSV, HEADER false, PARTITION_BY ({clause[2]}))"
 
     def text(self, query: NexmarkQuery) -> str:
         """The query in DuckDB's words."""
@@ -116,13 +116,13 @@ def _hop(match: re.Match[str]) -> str:
 
 def _windows(table: str, column: str, slide: str, size: str) -> str:
     """Each row with the windows that it is in. The times here are after 1970, and windows begin with it."""
-    places = ", ".join(str(place) for place in range(int(size) // int(slide)))
+    numbers = ", ".join(str(number) for number in range(int(size) // int(slide)))
     start = (
-        f"make_timestamp((epoch_ms({column}) // {slide}000 - place) * {slide}000000)"
-        if places != "0"
+        f"make_timestamp((epoch_ms({column}) // {slide}000 - number) * {slide}000000)"
+        if numbers != "0"
         else f"make_timestamp(epoch_ms({column}) // {slide}000 * {slide}000000)"
     )
-    rows = f"(SELECT *, unnest([{places}]) AS place FROM {table})" if places != "0" else table
+    rows = f"(SELECT *, unnest([{numbers}]) AS number FROM {table})" if numbers != "0" else table
     return (
         f"(SELECT *, window_start + INTERVAL '{size}' SECOND AS window_end FROM "
         f"(SELECT *, {start} AS window_start FROM {rows}))"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.nexmark_sql.kept import Kept, KeptConnector
+from benchmarks.nexmark_sql.latency import LATENCIES, LatencyConnector
 from penstock.codecs.column_data import COLUMN_BATCH_ROWS
 from penstock.connectors.rate_limiter import RateLimiterStrategy
 from penstock.runtime.columns import ColumnBatch
@@ -40,6 +41,7 @@ _MADE: Final[dict[tuple[NexmarkSettings, str, int, int], pa.Array]] = {}
 _CHUNKS: Final[dict[tuple[NexmarkSettings, tuple[str, ...], int, int], pa.RecordBatch]] = {}
 #: the columns that readers of this process have asked for
 _ASKED: Final[set[tuple[str, ...]]] = set()
+_NAMES: Final = ("event_type", "person", "auction", "bid")
 #: set by a source of this process when all of its events are out
 ALL_OUT: Final = Event()
 
@@ -70,28 +72,33 @@ class HeldEvents(NexmarkColumnsSource):
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, NexmarkSplit]:
         """A reader that waits before it tells that there is no more."""
         _ASKED.add(self._columns)
+        LATENCIES.begin(context.now_ms())
         return _WaitingReader(super().create_reader(context), context, self._waits_ms)
 
     def chunk(self, number: int) -> ColumnBatch | None:
         """A chunk as it is held."""
         assert self._settings.events is not None, "all events are held"
-        if number * self.chunk_events >= self._settings.events:
+        count = self._settings.events
+        if number * self.chunk_events >= count:
             return None
-        key = (self._settings, self._columns, self._chunks, number)
+        # A shorter stream is the beginning of a longer one, so that both have the same whole chunks.
+        is_whole = (number + 1) * self.chunk_events <= count
+        settings = replace(self._settings, events=None) if is_whole else self._settings
+        key = (settings, self._columns, self._chunks, number)
         if key not in _CHUNKS:
-            arrays = [self._held(name, number) for name in self._columns]
+            arrays = [self._held(settings, name, number) for name in self._columns]
             _CHUNKS[key] = pa.RecordBatch.from_arrays(arrays, column_names(len(arrays)))
         return ColumnBatch(_CHUNKS[key])
 
-    def _held(self, name: str, number: int) -> pa.Array:
-        """What is held of a column, or of a field of it."""
-        key = (self._settings, name, self._chunks, number)
+    def _held(self, settings: NexmarkSettings, name: str, number: int) -> pa.Array:
+        """Return what is held of a column, or of a field of it."""
+        key = (settings, name, self._chunks, number)
         if key not in _MADE:
             whole, _, field = name.partition(".")
             if field:
-                _MADE[key] = pc.struct_field(self._held(whole, number), field)
+                _MADE[key] = pc.struct_field(self._held(settings, whole, number), field)
             else:
-                source = NexmarkColumnsSource(self._settings, (name,))
+                source = NexmarkColumnsSource(settings, (name,))
                 parts = map(source.chunk, range(number * self._chunks, (number + 1) * self._chunks))
                 _MADE[key] = pa.concat_arrays([part.columns.column(0) for part in parts if part is not None])
         return _MADE[key]
@@ -108,13 +115,13 @@ class _WaitingReader(SourceReader[Any, NexmarkSplit]):
         self._reader.start()
 
     def poll_next(self, max_records: int) -> Batch | InputStatus:
-        found = self._reader.poll_next(max_records)
-        if found is not InputStatus.END_OF_INPUT:
-            return found
+        polled = self._reader.poll_next(max_records)
+        if polled is not InputStatus.END_OF_INPUT:
+            return polled
         ALL_OUT.set()
         now_ms = self._context.now_ms()
         self._ended_ms = self._ended_ms or now_ms
-        return found if now_ms - self._ended_ms >= self._waits_ms else InputStatus.NOTHING_AVAILABLE
+        return polled if now_ms - self._ended_ms >= self._waits_ms else InputStatus.NOTHING_AVAILABLE
 
     def retry_after_ms(self) -> int:
         return self._reader.retry_after_ms()
@@ -155,15 +162,15 @@ class HeldNexmark(NexmarkConnector):
 
     def scan(self, scan: Scan, options: TableOptions) -> TableScan:
         """See `TableConnector`."""
-        found = super().scan(scan, options)
-        assert isinstance(found, NexmarkScan)
-        return _Scan(found, self._pace)
+        inner = super().scan(scan, options)
+        assert isinstance(inner, NexmarkScan)
+        return _Scan(inner, self._pace)
 
 
 def connectors(kept: Kept, pace: Pace) -> Connectors:
     """What the queries read and write with. `kept`: where the connector of this name leaves its table."""
     files = FilesystemConnector(built_in_formats())
-    return Connectors(HeldNexmark(pace), BlackholeConnector(), KeptConnector(kept), files)
+    return Connectors(HeldNexmark(pace), BlackholeConnector(), LatencyConnector(), KeptConnector(kept), files)
 
 
 @contextmanager
@@ -189,6 +196,14 @@ def chunks_of(source: HeldEvents) -> Iterator[pa.RecordBatch]:
 
 def events(count: int, rate: int, pace: Pace | None = None) -> pa.Table:
     """All events as one table; they are held from then on. The table's names are those of the columns."""
-    names = ("event_type", "person", "auction", "bid")
-    source = HeldEvents(NexmarkSettings(events=count, rate=rate), names, pace)
-    return pa.Table.from_batches([chunk.rename_columns(names) for chunk in chunks_of(source)])
+    source = HeldEvents(NexmarkSettings(events=count, rate=rate), _NAMES, pace)
+    return pa.Table.from_batches([chunk.rename_columns(_NAMES) for chunk in chunks_of(source)])
+
+
+def passing_events(count: int, rate: int) -> Iterator[pa.RecordBatch]:
+    """Yield all events in batches that are not held, for a file that may be larger than memory."""
+    source = NexmarkColumnsSource(NexmarkSettings(events=count, rate=rate), _NAMES)
+    for number in range(-(-count // CHUNK_EVENTS)):
+        chunk = source.chunk(number)
+        assert chunk is not None
+        yield chunk.columns.rename_columns(_NAMES)

@@ -14,12 +14,12 @@ from benchmarks.nexmark_sql.kept import Folded
 
 def rows_in_files(folder: Path) -> Folded:
     """The rows in a folder of partitions, which is empty then."""
-    found: Folded = Counter()
+    rows: Folded = Counter()
     for path in folder.rglob("part-*"):
-        partition = [unquote(one.partition("=")[2]) for one in path.relative_to(folder).parts[:-1]]
+        partition = [unquote(part.partition("=")[2]) for part in path.relative_to(folder).parts[:-1]]
         with path.open(newline="") as lines:
             for auction, bidder, price, time, extra in csv.reader(lines):
                 row = (int(auction), int(bidder), int(price), datetime.fromisoformat(time), extra, *partition)
-                found[row] += 1
+                rows[row] += 1
     shutil.rmtree(folder, ignore_errors=True)
-    return found
+    return rows

@@ -76,12 +76,12 @@ class _KeptSink(Sink[Any]):
         return _KeptCommitter(context)
 
     def client_handler(self) -> Callable[[int, bytes], None]:
-        seen = [to_external(kind, UTC) for kind in self._types]
+        conversions = [to_external(kind, UTC) for kind in self._types]
 
         def take(subtask: int, frame: bytes) -> None:
             name, changes = pickle.loads(frame)
             rows = [
-                (SHORT[kind], tuple([one(value) for one, value in zip(seen, values, strict=True)]))
+                (SHORT[kind], tuple([convert(value) for convert, value in zip(conversions, values, strict=True)]))
                 for kind, values in pickle.loads(changes)
             ]
             self._kept.take(name, rows)
@@ -97,8 +97,8 @@ class _KeptWriter(SinkWriter[Any, Committable]):
         self._values += values
 
     def prepare_commit(self) -> list[Committable]:
-        found, self._values = self._values, []
-        return [(uuid.uuid4().hex, pickle.dumps(found))] if found else []
+        values, self._values = self._values, []
+        return [(uuid.uuid4().hex, pickle.dumps(values))] if values else []
 
 
 class _KeptCommitter(Committer[Committable]):
@@ -106,5 +106,5 @@ class _KeptCommitter(Committer[Committable]):
         self._emit = context.emit_to_client
 
     def commit(self, committables: Sequence[Committable]) -> None:
-        for one in committables:
-            self._emit(pickle.dumps(one))
+        for committable in committables:
+            self._emit(pickle.dumps(committable))

@@ -7,6 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+QUERIES: Final = tuple(f"q{number}" for number in range(23))
+#: not valid SQL
+REFUSED: Final = "q6"
+#: counts by the clock
+BY_CLOCK: Final = "q12"
 #: q13 reads this table
 SIDE_ROWS: Final = 10_000
 #: options of files that say when others hear of whole partitions, of which Penstock tells nobody
@@ -95,4 +100,4 @@ def _filled(text: str, values: dict[str, str]) -> str:
 
 
 def _split(text: str) -> list[str]:
-    return [one.strip() for one in text.split(";") if one.strip()]
+    return [statement.strip() for statement in text.split(";") if statement.strip()]

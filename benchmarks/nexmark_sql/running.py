@@ -15,10 +15,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.nexmark_sql.events import Pace, columns_asked, connectors, hold
+from benchmarks.nexmark_sql.events import ALL_OUT, Pace, columns_asked, connectors, hold
 from benchmarks.nexmark_sql.files import rows_in_files
 from benchmarks.nexmark_sql.kept import Folded, Kept
+from benchmarks.nexmark_sql.latency import LATENCIES
 from benchmarks.nexmark_sql.queries import NexmarkQuery, kept_sink, tables
+from benchmarks.nexmark_sql.query_process import Run
+from benchmarks.nexmark_sql.regimes import MINI_BATCH, Regime
+from benchmarks.processes import peak_bytes, restart_peak
 from penstock.drivers.inspection import rare_collections
 from penstock.runtime.graph import ExecutionState
 from penstock.runtime.job.view import JobView
@@ -32,8 +36,8 @@ SLOW_S: Final = 2
 SPARK_SLOW_S: Final = 12
 #: how long no events come at the end of a query that counts by the clock, in windows of a second
 CLOCK_WAITS_MS: Final = 2_500
-
-
+#: longer than anybody looks at a job
+_STAYS_MS: Final = 3_600_000
 #: runs over one event; the shortest counts
 _STARTS: Final = 4
 
@@ -66,15 +70,24 @@ class Runs:
         config.set("parallelism.default", str(self.parallelism))
         config.set("table.local-time-zone", "UTC")
         if self.mini_batch:
-            config.set("table.exec.mini-batch.enabled", "true")
-            config.set("table.exec.mini-batch.allow-latency", "2 s")
-            config.set("table.exec.mini-batch.size", "50000")
+            for key, value in MINI_BATCH.items():
+                config.set(key, value)
         for key, value in self.options.items():
             config.set(key, value)
         made.create_temporary_function("count_char", udf(_counted, result_type="BIGINT", func_type="arrow"))
         for statement in (*tables(self.folder, self.events, self.rate), *query.before, sink):
             made.execute_sql(statement)
         return made
+
+    def in_regime(self, regime: Regime, checkpoints: Path) -> Runs:
+        """The same in a regime. `checkpoints`: the folder that they go to."""
+        return replace(
+            self,
+            mini_batch=regime.mini_batch,
+            per_second=regime.rate,
+            rate=regime.rate or self.rate,
+            options={**self.options, **regime.options(checkpoints)},
+        )
 
     def pace(self, query: NexmarkQuery) -> Pace:
         """How events come for a query."""
@@ -83,21 +96,50 @@ class Runs:
 
     def seconds(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long the INSERT takes, from planning it to its end: wall time, and processor time of this process."""
+        run = self.run(query)
+        return run.wall_s, run.cpu_s
+
+    def run(self, query: NexmarkQuery) -> Run:
+        """Run the INSERT into its own sink."""
         made = self.environment(query, query.own_sink, Kept())
+        restart_peak()
         # As the processes do that run tasks.
         with rare_collections():
             begin, cpu = time.perf_counter(), time.process_time()
-            made.execute_sql(query.insert).wait()
-            return time.perf_counter() - begin, time.process_time() - cpu
+            result = made.execute_sql(query.insert)
+            result.wait()
+            wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+        client: Any = result.get_job_client()
+        checkpoints = client.last_view().checkpoints
+        return Run(
+            wall_s,
+            cpu_s,
+            peak_bytes(),
+            checkpoints.completed,
+            checkpoints.last.state_bytes if checkpoints.last is not None else 0,
+            LATENCIES.percentiles(),
+        )
+
+    def stop_behind_all(self, query: NexmarkQuery, folder: Path) -> int:
+        """Stop the query with a savepoint behind all events. Return by how much it raises the process's peak."""
+        ALL_OUT.clear()
+        restart_peak()
+        before = peak_bytes()
+        made = replace(self, waits_ms=_STAYS_MS).environment(query, query.own_sink, Kept())
+        result = made.execute_sql(query.insert)
+        if not ALL_OUT.wait(PATIENCE_S):
+            raise AssertionError(f"the events are not out after {PATIENCE_S} s")
+        _stopped(result.get_job_client(), str(folder))
+        return peak_bytes() - before
 
     def warmed(self, query: NexmarkQuery) -> tuple[float, float]:
         """How long a run over one event takes, wall and processor time; and make the columns that the query reads.
 
         What is needed once in a process, as modules, is there afterwards.
         """
-        one = replace(self, events=1)
+        start = replace(self, events=1)
         with columns_asked() as asked:
-            runs = [one.seconds(query) for _ in range(_STARTS)]
+            runs = [start.seconds(query) for _ in range(_STARTS)]
         for columns in set(asked):
             hold(columns, self.events, self.rate, self.pace(query))
         walls, cpus = zip(*runs, strict=True)
@@ -107,7 +149,7 @@ class Runs:
         """The table that its changes stand for. `kept`: what has come before."""
         kept = Kept() if kept is None else kept
         self._started(query, kept).wait(PATIENCE_S * 1_000)
-        return _found(query, kept)
+        return _written(query, kept)
 
     def batch_rows(self, query: NexmarkQuery) -> Folded:
         """What the query gives in batch."""
@@ -118,7 +160,7 @@ class Runs:
     def epoch_rows(self, query: NexmarkQuery) -> Folded:
         """What the query gives when each epoch reads a chunk of events in each subtask."""
         epochs = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": "1"}
-        return replace(self, options=epochs).rows(query)
+        return self._with(epochs).rows(query)
 
     def restored_rows(self, query: NexmarkQuery, scratch: Path, parallelism: int) -> Folded:
         """The same, stopped with a savepoint amid the events, and gone on with at another parallelism."""
@@ -128,7 +170,7 @@ class Runs:
         result = self._slow(seconds)._started(query, kept)
         time.sleep(seconds / 2)
         begins = {"execution.state-recovery.path": _stopped(result.get_job_client(), str(scratch / "savepoints"))}
-        return replace(self, parallelism=parallelism, options=begins).rows(query, kept)
+        return replace(self._with(begins), parallelism=parallelism).rows(query, kept)
 
     def rows_after_a_kill(self, query: NexmarkQuery, scratch: Path) -> Folded:
         """The same, when a process of a worker is killed amid the events, and the job goes on from its checkpoint.
@@ -143,13 +185,16 @@ class Runs:
             "restart-strategy.fixed-delay.attempts": "3",
             "restart-strategy.fixed-delay.delay": "100 ms",
         }
-        result = replace(self._slow(SPARK_SLOW_S), options=checkpoints)._started(query, kept)
+        result = self._slow(SPARK_SLOW_S)._with(checkpoints)._started(query, kept)
         client = result.get_job_client()
-        view = _view_when(client, lambda one: bool(_reading(one)) and one.checkpoints.completed > 1)
+        view = _view_when(client, lambda view: bool(_reading(view)) and view.checkpoints.completed > 1)
         os.kill(_reading(view)[-1], signal.SIGKILL)
-        _view_when(client, lambda one: one.restarts > 0)
+        _view_when(client, lambda view: view.restarts > 0)
         result.wait(PATIENCE_S * 1_000)
-        return _found(query, kept)
+        return _written(query, kept)
+
+    def _with(self, options: Mapping[str, str]) -> Runs:
+        return replace(self, options={**self.options, **options})
 
     def _slow(self, seconds: int) -> Runs:
         return replace(self, per_second=max(self.events // seconds, 1))
@@ -165,10 +210,10 @@ def _stopped(client: Any, folder: str) -> str:
 
 
 def _reading(view: JobView) -> list[int]:
-    """The processes that read events still; one without a task can be killed without a restart."""
-    subtasks = [one for vertex in view.vertices if vertex.is_source for one in vertex.subtasks]
-    busy = {one.worker_id for one in subtasks if one.state is ExecutionState.RUNNING}
-    return [one.process_id for one in view.workers if one.worker_id in busy]
+    """The processes that read events still; a worker without a task can be killed without a restart."""
+    subtasks = [subtask for vertex in view.vertices if vertex.is_source for subtask in vertex.subtasks]
+    busy = {subtask.worker_id for subtask in subtasks if subtask.state is ExecutionState.RUNNING}
+    return [worker.process_id for worker in view.workers if worker.worker_id in busy]
 
 
 def _view_when(client: Any, is_wanted: Callable[[JobView], bool]) -> JobView:
@@ -185,7 +230,7 @@ def _view_when(client: Any, is_wanted: Callable[[JobView], bool]) -> JobView:
     raise AssertionError("the job was over, or never came so far")
 
 
-def _found(query: NexmarkQuery, kept: Kept) -> Folded:
+def _written(query: NexmarkQuery, kept: Kept) -> Folded:
     return kept.rows if query.files is None else rows_in_files(query.files)
 
 
