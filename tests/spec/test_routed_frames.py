@@ -149,7 +149,7 @@ def test_a_record_without_its_time_is_an_error(session: Any) -> None:
     """I2, C2: also where Spark takes the column itself, which Spark 4.0 does not."""
     sales = session.createDataFrame([("tea", 0, None)], DDL)
     stream = batch().from_dataframe(sales, SALE, NAMED[1])
-    with pytest.raises(JobExecutionError, match="the timestamp column (is null in a record|'f2' returned None)"):
+    with pytest.raises(JobExecutionError, match=r"the timestamp column (is null in a record|'f2' returned None)"):
         collect(stream.key_by(NAMED[0]).process(Seen()))
 
 

@@ -250,13 +250,13 @@ class KeyedStateBackend(ABC):
         if has_entries or name not in self._restored:
             self._restored[name] = (schema, has_entries)
 
-    def store_columns(self, columns: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the same columns, for state in columns. A backend on disk maps them from a file.
+    @property
+    def store_columns(self) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+        """A function that returns the same columns mapped from a file, for state in columns; None to keep them.
 
-        Raises:
-            StateError: if they cannot be written.
+        It raises `StateError` if they cannot be written.
         """
-        return columns
+        return None
 
     def allocate(self, length: int, dtype: Any) -> Any:
         """Return a NumPy array of zeros, for state in columns. A backend on disk maps it from a file.

@@ -57,7 +57,7 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     if request.param == "mapped":
         blocks = MappedBlocks(tmp_path / "blocks", "ranks")
         monkeypatch.setattr(numbered_rows, "_STORED_BYTES", 64)
-        monkeypatch.setattr(HeapKeyedStateBackend, "store_columns", lambda self, columns: blocks.store_columns(columns))
+        monkeypatch.setattr(HeapKeyedStateBackend, "store_columns", blocks.store_columns)
         monkeypatch.setattr(HeapKeyedStateBackend, "allocate", lambda self, n, kind: blocks.allocate(n, kind))
     if request.param == "with equal hashes":
         hashes = key_index.key_hashes

@@ -11,7 +11,7 @@ map, list state a row for each run of items appended between two writes.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -129,8 +129,9 @@ class RocksDBKeyedStateBackend(KeyedStateBackend):
         if cache is not None:
             cache.store.close()
 
-    def store_columns(self, columns: pa.RecordBatch) -> pa.RecordBatch:
-        return self._blocks.store_columns(columns)
+    @property
+    def store_columns(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        return self._blocks.store_columns
 
     def allocate(self, length: int, dtype: Any) -> Any:
         return self._blocks.allocate(length, dtype)

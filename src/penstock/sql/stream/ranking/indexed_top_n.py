@@ -312,6 +312,9 @@ class IndexedTopNOperator(StreamOperator):
     def _rank_near(self, partitions: Any, values: Any, numbers: Any, changes: _Changes | None) -> None:
         order = np.argsort(partitions, kind="stable")
         partitions, values, numbers = partitions[order], values[order], numbers[order]
+        if self._emission.end == 1 and len(order) >= _PARTITIONS_MIN:
+            self._rank_first(partitions, values, numbers, changes)
+            return
         begins = np.flatnonzero(np.append(True, partitions[1:] != partitions[:-1]))
         ends = np.append(begins[1:], len(partitions))
         at = begins
@@ -345,6 +348,34 @@ class IndexedTopNOperator(StreamOperator):
         if changes is not None:
             changes.add_round(numbers, ranks, counts, ranked, after)
         self._rows.release(ranked[is_full, end - 1])
+
+    def _rank_first(self, partitions: Any, values: Any, numbers: Any, changes: _Changes | None) -> None:
+        """Find the rows that are the first of their partition when they arrive, where one rank is wanted."""
+        ranks = np.empty(len(values), np.int64)
+        in_order = np.lexsort(values.T[::-1])
+        ranked = values[in_order]
+        ranks[in_order] = np.cumsum(np.append(False, (ranked[1:] != ranked[:-1]).any(axis=1)))
+        is_begin = np.append(True, partitions[1:] != partitions[:-1])
+        # A base for each partition, which decreases, puts its ranks below those of the partitions before it.
+        bases = -np.cumsum(is_begin) * (len(values) + 1)
+        least = np.minimum.accumulate(ranks + bases)
+        is_first = is_begin.copy()
+        is_first[1:] |= least[1:] < least[:-1]
+        self._rows.release(numbers[~is_first])
+        partitions, values, numbers = partitions[is_first], values[is_first], numbers[is_first]
+        is_begin = np.append(True, partitions[1:] != partitions[:-1])
+        counts = self._counts[partitions]
+        counts[~is_begin] = 1
+        before = np.append(_NO_ROW, numbers[:-1])
+        before[is_begin] = self._ranked[partitions[is_begin], 0]
+        if changes is not None:
+            changes.add_round(numbers, np.zeros(len(numbers), np.int64), counts, before[:, None], numbers[:, None])
+        self._rows.release(before[counts == 1])
+        is_last = np.append(is_begin[1:], True)
+        last = partitions[is_last]
+        self._counts[last] = 1
+        self._ranked[last, 0] = numbers[is_last]
+        self._values[last, 0] = values[is_last]
 
     def _rank_one_by_one(self, partition: int, values: Any, numbers: Any, changes: _Changes | None) -> None:
         """Rank several rows in one partition."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.sql.stream.rows.columns import is_own_number, key_hashes, same_keys
 from penstock.state.key_columns import distinct_keys
@@ -51,15 +52,24 @@ def group_rows(keys: Sequence[pa.Array]) -> Groups:
     """Group rows by their key columns, at least one, in canonical form."""
     hashes = key_hashes(keys)
     is_exact = is_own_number([key.type for key in keys]) and not keys[0].null_count
-    of_group, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
-    codes = codes.reshape(-1)
+    encoded = pc.dictionary_encode(pa.array(hashes))
+    codes = encoded.indices.to_numpy()
+    of_group = encoded.dictionary.to_numpy()
+    first = _first_rows(codes, len(of_group))
     if not is_exact and len(first) < len(hashes):
         same = same_keys(keys, [key.take(pa.array(first[codes])) for key in keys])
         if not same.all():
-            codes, _ = distinct_keys(keys)
-            first = np.unique(codes, return_index=True)[1]
+            codes, distinct = distinct_keys(keys)
+            first = _first_rows(codes, len(distinct))
             of_group = hashes[first]
     return Groups(codes, first, of_group, is_exact)
+
+
+def _first_rows(codes: Any, groups: int) -> Any:
+    """Return the first row of each group. Of several assignments, the last one stays."""
+    first = np.empty(groups, np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first
 
 
 class KeyIndex:
