@@ -52,6 +52,7 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(numbered_rows, "ROWS_GONE_MAX", 2)
     monkeypatch.setattr(numbered_rows, "_FEW", 2)
     monkeypatch.setattr(indexed_top_n, "_PARTITIONS_MIN", 2)
+    monkeypatch.setattr(indexed_top_n, "_RANKED_FIRST", 1)
     monkeypatch.setattr(indexed_top_n, "_PARTITIONS_AT_FIRST", 1)
     monkeypatch.setattr(key_index, "_SLOTS_MIN", 2)
     if request.param == "mapped":

@@ -5,7 +5,8 @@ are a row of two-dimensional arrays. So the rows of many partitions are ranked a
 that are new, and with RocksDB all of it may be larger than memory.
 
 A batch is ranked in rounds: each round takes the next row of every partition that has one. The rows of a partition
-depend on one another, so a partition with many new rows would need many rounds. When few partitions are left, their
+depend on one another, so a partition with many new rows would need many rounds: those that cannot rank are discarded
+first. When few partitions are left, their
 rows are ranked one by one by `TopN`, as are the rows of small batches. `_Changes` puts what both report in the order of
 arrival.
 
@@ -40,7 +41,10 @@ from penstock.state.snapshot import StateCapture
 #: A partition has room for all its rows from the beginning, so there must not be many.
 RANKS_MAX: Final = 32
 #: With fewer partitions than this, rows are ranked one by one.
-_PARTITIONS_MIN: Final = 12
+_PARTITIONS_MIN: Final = 48
+#: How many times the wanted rows `may_rank` ranks at first, and by how much this grows.
+_RANKED_FIRST: Final = 2
+_RANKED_NEXT: Final = 3
 _PARTITIONS_AT_FIRST: Final = 1 << 8
 _ROWS_AT_ONCE: Final = 1 << 14
 _NO_ROW: Final = -1
@@ -162,6 +166,52 @@ def is_less(left: Any, right: Any) -> Any:
         mine, other = left[..., index], right[..., index]
         less = (mine < other) | ((mine == other) & less)
     return less
+
+
+def dense_ranks(values: Any) -> Any:
+    """Return the rank of each row among all rows; equal rows have the same rank."""
+    if values.shape[1] == 1:
+        return np.unique(values[:, 0], return_inverse=True)[1].reshape(-1)
+    ranks = np.empty(len(values), np.int64)
+    in_order = np.lexsort(values.T[::-1])
+    ordered = values[in_order]
+    ranks[in_order] = np.cumsum(np.append(False, (ordered[1:] != ordered[:-1]).any(axis=1)))
+    return ranks
+
+
+def may_rank(begins: Any, values: Any, end: int) -> Any:
+    """Return a mask of the rows that may be among the first `end` of their partition when they arrive.
+
+    Of each partition, a few rows are ranked; then those behind the last of them that is wanted are out, then more.
+
+    Args:
+        begins: the index of the first row of each partition, followed by the number of rows.
+        values: the sort values of the rows, ordered by partition and arrival.
+        end: how many rows of each partition are wanted.
+    """
+    mask = np.ones(len(values), np.bool_)
+    count = _RANKED_FIRST * end
+    if np.diff(begins).max() <= count:
+        return mask
+    ranks = dense_ranks(values)
+    left = np.arange(len(values))
+    while True:
+        sizes = np.diff(begins)
+        is_long = sizes > count
+        if not is_long.any():
+            return mask
+        within = np.arange(len(left)) - np.repeat(begins[:-1], sizes)
+        of_long = np.repeat(is_long, sizes)
+        first = left[of_long & (within < count)]
+        # All long partitions have `count` rows here, each in a row of its own.
+        limits = np.partition(ranks[first].reshape(-1, count), end - 1, axis=1)[:, end - 1]
+        limit = np.full(len(sizes), np.iinfo(np.int64).max)
+        limit[is_long] = limits
+        stays = (within < count) | (ranks[left] < np.repeat(limit, sizes))
+        mask[left[~stays]] = False
+        left = left[stays]
+        begins = np.append(0, np.cumsum(np.add.reduceat(stays, begins[:-1])))
+        count *= _RANKED_NEXT
 
 
 class IndexedTopNOperator(StreamOperator):
@@ -316,6 +366,11 @@ class IndexedTopNOperator(StreamOperator):
             self._rank_first(partitions, values, numbers, changes)
             return
         begins = np.flatnonzero(np.append(True, partitions[1:] != partitions[:-1]))
+        mask = may_rank(np.append(begins, len(partitions)), values, self._emission.end)
+        if not mask.all():
+            self._rows.release(numbers[~mask])
+            partitions, values, numbers = partitions[mask], values[mask], numbers[mask]
+            begins = np.flatnonzero(np.append(True, partitions[1:] != partitions[:-1]))
         ends = np.append(begins[1:], len(partitions))
         at = begins
         while len(at) >= _PARTITIONS_MIN:
@@ -351,10 +406,7 @@ class IndexedTopNOperator(StreamOperator):
 
     def _rank_first(self, partitions: Any, values: Any, numbers: Any, changes: _Changes | None) -> None:
         """Find the rows that are the first of their partition when they arrive, where one rank is wanted."""
-        ranks = np.empty(len(values), np.int64)
-        in_order = np.lexsort(values.T[::-1])
-        ranked = values[in_order]
-        ranks[in_order] = np.cumsum(np.append(False, (ranked[1:] != ranked[:-1]).any(axis=1)))
+        ranks = dense_ranks(values)
         is_begin = np.append(True, partitions[1:] != partitions[:-1])
         # A base for each partition, which decreases, puts its ranks below those of the partitions before it.
         bases = -np.cumsum(is_begin) * (len(values) + 1)
