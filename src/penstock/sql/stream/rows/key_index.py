@@ -105,20 +105,35 @@ class KeyIndex:
         `same`: see `Same`; None if equal hashes mean equal keys.
         """
         slots = self._first_slots(hashes)
-        numbers = np.full(len(hashes), ABSENT, np.int64)
+        numbers = self._search(hashes, slots, np.arange(len(hashes)))
+        if same is None:
+            return numbers, slots
+        # Hardly any two keys share a hash, so all are compared at once, after the search.
+        likely = np.flatnonzero(numbers != ABSENT)
+        while len(likely):
+            others = likely[~same(likely, numbers[likely])]
+            if not len(others):
+                break
+            slots[others] = (slots[others] + 1) & (len(self._numbers) - 1)
+            numbers[others] = self._search(hashes, slots, others)
+            likely = others[numbers[others] != ABSENT]
+        return numbers, slots
+
+    def _search(self, hashes: Any, slots: Any, searching: Any) -> Any:
+        """Return the number of the first key with the same hash, for some of the keys; moves their slots there."""
+        numbers = np.full(len(searching), ABSENT, np.int64)
         last = len(self._numbers) - 1
-        searching = np.arange(len(hashes))
+        positions = np.arange(len(searching))
         while len(searching):
             at = slots[searching]
             stored = self._numbers[at]
-            matches = (self._hashes[at] == hashes[searching]) & (stored != 0)
-            if same is not None and matches.any():
-                likely = np.flatnonzero(matches)
-                matches[likely] = same(searching[likely], stored[likely] - 1)
-            numbers[searching[matches]] = stored[matches] - 1
-            searching = searching[~matches & (stored != 0)]
+            ends = (stored == 0) | (self._hashes[at] == hashes[searching])
+            numbers[positions[ends]] = stored[ends] - 1
+            if ends.all():
+                break
+            searching, positions = searching[~ends], positions[~ends]
             slots[searching] = (slots[searching] + 1) & last
-        return numbers, slots
+        return numbers
 
     def replace(self, slots: Any, numbers: Any) -> None:
         """Set the numbers of keys in the index, given their slots."""
