@@ -23,8 +23,8 @@ from penstock.sql.stream.joins.regular import Sent as JoinSent
 from penstock.sql.stream.joins.temporal import TemporalJoinOperator
 from penstock.sql.stream.over.operators import OverInOrderOperator
 from penstock.sql.stream.planning import upsert_keys as upsert_keys_module
-from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator
 from penstock.sql.stream.ranking.deduplicate import FirstRowOperator
+from penstock.sql.stream.ranking.indexed_last_row import IndexedLastRowOperator
 from penstock.sql.stream.ranking.top_n import RetractableTopN
 from penstock.sql.stream.ranking.top_n import Sent as RankSent
 from penstock.sql.stream.rows.state_ttl import BundlingOperator, StateTimes
@@ -110,12 +110,12 @@ def wait_for_no_first_row_after_a_restore() -> Any:
 
 
 def forget_the_last_rows_at_a_restore() -> Any:
-    def opened(original: Any, operator: Any) -> None:
+    def restored(original: Any, operator: Any) -> None:
         original(operator)
-        for key in list(operator._entries):
-            del operator._entries[key]
+        operator._rows.release(operator._rows.kept_numbers())
+        operator._build_index()
 
-    return around(ColumnLastRowOperator, "open", opened)
+    return around(IndexedLastRowOperator, "initialize_state", restored)
 
 
 def restore_no_windows() -> Any:

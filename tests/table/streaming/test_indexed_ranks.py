@@ -17,7 +17,7 @@ from tests.table.streaming.ranked import NAMES, NUMBERED, TS, TYPES, K, Under, V
 from penstock.runtime.operators.base import StreamOperator
 from penstock.sql.data.types import BigIntType, BooleanType, DoubleType, IntType
 from penstock.sql.logical.nodes import SortKey
-from penstock.sql.stream.ranking import indexed_top_n
+from penstock.sql.stream.ranking import indexed_last_row, indexed_top_n
 from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, ColumnRankOperator
 from penstock.sql.stream.ranking.deduplicate import LastRowOperator
 from penstock.sql.stream.ranking.indexed_last_row import IndexedLastRowOperator
@@ -28,7 +28,7 @@ from penstock.sql.stream.rows import key_index
 from penstock.sql.stream.rows.key_index import ABSENT, KeyIndex
 from penstock.sql.stream.rows.rows import sort_keys
 from penstock.state.heap import HeapKeyedStateBackend
-from penstock.state.key_columns import read_history
+from penstock.state.key_columns import ColumnsCapture, read_history
 from penstock.state.rocksdb.blocks import MappedBlocks
 
 Factory = Callable[[], StreamOperator]
@@ -46,7 +46,7 @@ def batches_of(keys: list[str], size: int) -> st.SearchStrategy[list[list[tuple[
 BATCHES = st.one_of(batches_of(FEW, 8), batches_of(MANY, 60))
 
 
-@pytest.fixture(params=["in memory", "mapped", "with equal hashes"])
+@pytest.fixture(params=["in memory", "mapped", "with equal hashes", "few rows", "few and many rows"])
 def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """How state lies; small limits, so that everything happens with few rows."""
     monkeypatch.setattr(numbered_rows, "ROWS_GONE_MAX", 2)
@@ -55,13 +55,19 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(indexed_top_n, "_RANKED_FIRST", 1)
     monkeypatch.setattr(indexed_top_n, "_PARTITIONS_AT_FIRST", 1)
     monkeypatch.setattr(key_index, "_SLOTS_MIN", 2)
+    few = {"few rows": 256, "few and many rows": 5}.get(request.param, 0)
+    monkeypatch.setattr(indexed_top_n, "FEW_ROWS", few)
+    monkeypatch.setattr(indexed_last_row, "FEW_ROWS", few)
+    if request.param == "few and many rows":
+        monkeypatch.setattr(indexed_top_n, "_GROUPS_MAX", 3)
+        monkeypatch.setattr(indexed_last_row, "_ENTRIES_MAX", 3)
     if request.param == "mapped":
         blocks = MappedBlocks(tmp_path / "blocks", "ranks")
         monkeypatch.setattr(numbered_rows, "_STORED_BYTES", 64)
         monkeypatch.setattr(HeapKeyedStateBackend, "store_columns", blocks.store_columns)
         monkeypatch.setattr(HeapKeyedStateBackend, "allocate", lambda self, n, kind: blocks.allocate(n, kind))
     if request.param == "with equal hashes":
-        hashes = key_index.key_hashes
+        hashes = numbered_rows.key_hashes
         monkeypatch.setattr(key_index, "key_hashes", lambda keys: hashes(keys) % 3)
     yield request.param
     assert not list(tmp_path.rglob("*.block"))
@@ -82,6 +88,7 @@ def check(indexed: Factory, others: Sequence[Factory], batches: list[list[tuple[
             under.recover(data.draw(st.sampled_from([1, 1, 2])))
     for harness in under.harnesses:
         operator = harness.operator
+        operator.snapshot_state(99)
         if isinstance(operator, IndexedLastRowOperator):
             assert len(operator._rows.kept_numbers()) == len(operator._index)
         elif isinstance(operator, IndexedTopNOperator):
@@ -158,10 +165,17 @@ def test_an_index_finds_what_was_put_in(batches: list[list[int]], are_equal: boo
     assert len(index) == len(stored)
 
 
+@pytest.fixture
+def without_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of any size are processed by kernels."""
+    monkeypatch.setattr(indexed_top_n, "FEW_ROWS", 0)
+    monkeypatch.setattr(indexed_last_row, "FEW_ROWS", 0)
+
+
 def files_of(under: Under, checkpoint_id: int, *meanwhile: tuple[Any, ...]) -> list[Any]:
     """What a checkpoint writes in columns, while rows come: each file, and whether it is an addition."""
     (harness,) = under.harnesses
-    captures = [c for c in harness.operator.snapshot_state(checkpoint_id) if c.name in ("last_rows", "top_rows")]
+    captures = [c for c in harness.operator.snapshot_state(checkpoint_id) if isinstance(c, ColumnsCapture)]
     if meanwhile:
         under.rows(*meanwhile)
     files = [(read_history([capture.to_bytes()]), capture.is_addition) for capture in captures]
@@ -169,6 +183,7 @@ def files_of(under: Under, checkpoint_id: int, *meanwhile: tuple[Any, ...]) -> l
     return files
 
 
+@pytest.mark.usefixtures("without_python")
 def test_a_checkpoint_has_the_rows_that_are_new_and_still_last() -> None:
     """G7."""
     under = Under(partial(IndexedLastRowOperator, (K,), TS, TYPES, NAMES, True))
@@ -186,6 +201,7 @@ def test_a_checkpoint_has_the_rows_that_are_new_and_still_last() -> None:
     assert files_of(under, 4) == []
 
 
+@pytest.mark.usefixtures("without_python")
 def test_rows_with_new_numbers_are_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """G7: the history begins anew, so that it does not grow with rows that are gone."""
     monkeypatch.setattr(numbered_rows, "ROWS_GONE_MAX", 2)
@@ -201,6 +217,7 @@ def test_rows_with_new_numbers_are_written_whole(monkeypatch: pytest.MonkeyPatch
     assert file.table.column("1").to_pylist() == [2, 1]
 
 
+@pytest.mark.usefixtures("without_python")
 def test_a_partition_takes_only_rows_that_may_rank() -> None:
     top = TopN(1, False, True)
     emission = Emission(1, 1, False, False, True)

@@ -10,7 +10,8 @@ Operators keep state by the partitioning key of their rows, so a savepoint fits 
 that produce the same rows become one part of the job. A step's id does not depend on names or options
 (`penstock.sql.logical.properties`). A retraction may arrive before its insert.
 
-For append-only input, state is columns and no row becomes a Python object (`joins.columnar`, `joins.window`,
-`ranking.columnar`); with RocksDB, rows are stored by key instead, and either form of a step continues from the
-state of the other. Window aggregates whose calls kernels compute keep partials as columns (`windows.columnar`).
+For append-only input, state is columns and no row becomes a Python object (`joins.regular`, `joins.window`,
+`ranking.indexed_last_row`, `ranking.indexed_top_n`). With RocksDB the columns are in mapped files, except those of
+window joins, whose rows are stored by key. The forms of a step continue from each other's state. Window aggregates
+whose calls kernels compute keep partials as columns (`windows.columnar`).
 """

@@ -107,10 +107,14 @@ class LastRowOperator(ExpiringOperator):
         records = as_columns(batch, self.context.operator_name)
         keys = self._partition.of(records.columns)
         self._look(set(keys))
+        self._process_rows(keys, to_tuples(records, self._types))
+
+    def _process_rows(self, keys: list[Any], new_rows: list[tuple[Any, ...]]) -> None:
+        """Emit the rows that are later than the last ones of their keys so far."""
         entries, time, changed = self._entries, self._time, set()
         kinds: list[int] = []
         rows: list[tuple[Any, ...]] = []
-        for key, row in zip(keys, to_tuples(records, self._types), strict=True):
+        for key, row in zip(keys, new_rows, strict=True):
             before = entries.get(key)
             if before is None:
                 kinds.append(INSERT)

@@ -3,28 +3,36 @@
 The rows are in a `RowLog`, and a `KeyIndex` finds the last row of each key. So a batch is processed by kernels alone, a
 checkpoint writes the rows that are new, and with RocksDB all of it may be larger than memory.
 
+For a batch of a few rows, kernels cost more than Python. Its rows become entries of a small dictionary, on top of the
+log: `LastRowOperator` looks up and changes these. They join the log before a large batch and before a checkpoint.
+
 State that one of the other operators kept by key is taken over, and they take over the rows of this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns import as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, with_former
 from penstock.sql.stream.ranking.deduplicate import LAST_ROWS, ROWS, about_last_rows
-from penstock.sql.stream.rows.columns import places_in_order, same_keys
+from penstock.sql.stream.rows.columns import key_hashes, places_in_order, same_keys
 from penstock.sql.stream.rows.key_index import ABSENT, Groups, KeyIndex, group_rows
 from penstock.sql.stream.rows.row_log import RowLog
+from penstock.sql.stream.rows.rows import to_tuples
 from penstock.state.equality import canonical_column
 from penstock.state.snapshot import StateCapture
 
+#: Batches of at most this many rows are processed in Python.
+FEW_ROWS: Final = 512
+#: The number of entries at which they join the log.
+_ENTRIES_MAX: Final = 1 << 12
 #: State of another operator is taken over this many rows at a time.
 _ROWS_AT_ONCE: Final = 1 << 14
 
@@ -49,7 +57,44 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
                 self._take_over(rows)
 
     def open(self) -> None:
-        """Do nothing: the state is ready."""
+        """Begin without entries on top of the log."""
+        #: rows by key that may be newer than those of the log, and the keys of those that are
+        self._entries: dict[Any, tuple[Any, ...]] = {}
+        self._changed: set[Any] = set()
+        self._mark = self._mark_changed
+
+    def _mark_changed(self, namespace: None, keys: Collection[Any]) -> None:
+        self._changed.update(keys)
+
+    def _process_few(self, columns: pa.RecordBatch, rows: list[tuple[Any, ...]]) -> None:
+        keys = self._partition.of(columns)
+        first_of_key = {key: index for index, key in reversed(list(enumerate(keys))) if key not in self._entries}
+        if first_of_key:
+            self._load(columns, first_of_key)
+        self._process_rows(keys, rows)
+        if len(self._entries) > _ENTRIES_MAX:
+            self._put_entries_into_log()
+
+    def _load(self, columns: pa.RecordBatch, first_of_key: dict[Any, int]) -> None:
+        """Read the last rows of keys from the log. Each key is given with a row of the batch that has it."""
+        mine = pa.array(list(first_of_key.values()))
+        keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition.places]
+        groups = Groups(None, np.arange(len(mine)), key_hashes(keys), False)
+        numbers, _ = self._find(groups, keys)
+        known = np.flatnonzero(numbers != ABSENT)
+        if len(known):
+            stored = pa.RecordBatch.from_arrays(self._rows.columns(numbers[known]), self._names)
+            keys_in_order = list(first_of_key)
+            names = [keys_in_order[index] for index in known.tolist()]
+            self._entries.update(zip(names, to_tuples(ColumnBatch(stored), self._types), strict=True))
+
+    def _put_entries_into_log(self) -> None:
+        """Add the rows that changed to the log, and forget the entries."""
+        entries, changed, self._changed = self._entries, self._changed, set()
+        if changed:
+            self._take_over([entries[key] for key in entries if key in changed])
+            self._compact_if_worthwhile()
+        entries.clear()
 
     def _build_index(self) -> None:
         """Index the rows of the log. Of the rows of a key, the last one stays."""
@@ -99,9 +144,11 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows that are later than the last ones so far."""
         records = as_columns(batch, self.context.operator_name)
-        if not len(records):
-            return
         columns = records.columns
+        if len(records) <= FEW_ROWS:
+            self._process_few(columns, to_tuples(records, self._types))
+            return
+        self._put_entries_into_log()
         keys = [canonical_column(columns.column(index)) for index in self._partition.places]
         groups = group_rows(keys)
         stored, slots = self._find(groups, keys)
@@ -137,4 +184,5 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture the rows that are not in the last completed checkpoint."""
+        self._put_entries_into_log()
         return [*StreamOperator.snapshot_state(self, checkpoint_id), *self._rows.capture(checkpoint_id)]

@@ -10,6 +10,9 @@ first. When few partitions are left, their
 rows are ranked one by one by `TopN`, as are the rows of small batches. `_Changes` puts what both report in the order of
 arrival.
 
+For a batch of a few rows, kernels cost more than Python. Their partitions become groups of `TopN` in a small
+dictionary, on top of the log. The groups that changed join the log before a large batch and before a checkpoint.
+
 Sort keys are compared as 64-bit integers, one or two for each column of the order (`SortValues`).
 
 State that another operator kept by key is taken over, and the other operators take over the rows of this one.
@@ -25,16 +28,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.columns import as_columns
+from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 from penstock.sql.data.types import BooleanType, DataType, DoubleType, FloatType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
-from penstock.sql.stream.ranking.top_n import PARTITIONS, TOP_ROWS, Sent, TopN, about_top_rows
-from penstock.sql.stream.rows.columns import same_keys
-from penstock.sql.stream.rows.key_index import ABSENT, KeyIndex, group_rows
+from penstock.sql.stream.ranking.top_n import PARTITIONS, TOP_ROWS, Sent, TopN, about_top_rows, build_change_batch
+from penstock.sql.stream.rows.columns import key_hashes, same_keys
+from penstock.sql.stream.rows.key_index import ABSENT, Groups, KeyIndex, group_rows
 from penstock.sql.stream.rows.row_log import RowLog
-from penstock.sql.stream.rows.rows import WHOLE_TYPES
+from penstock.sql.stream.rows.rows import WHOLE_TYPES, RowKeys, sort_keys, to_tuples
 from penstock.state.equality import canonical_column
 from penstock.state.snapshot import StateCapture
 
@@ -45,6 +48,10 @@ _PARTITIONS_MIN: Final = 48
 #: How many times the wanted rows `may_rank` ranks at first, and by how much this grows.
 _RANKED_FIRST: Final = 2
 _RANKED_NEXT: Final = 3
+#: Batches of at most this many rows are processed in Python.
+FEW_ROWS: Final = 512
+#: The number of groups at which they join the log.
+_GROUPS_MAX: Final = 1 << 11
 _PARTITIONS_AT_FIRST: Final = 1 << 8
 _ROWS_AT_ONCE: Final = 1 << 14
 _NO_ROW: Final = -1
@@ -159,6 +166,15 @@ class _Changes:
         return any(len(part[0]) for part in self._parts)
 
 
+@dataclass(slots=True)
+class _Group:
+    """A group of `TopN`, with the rows that the log has of it and their numbers."""
+
+    ranked: list[Any]
+    rows: list[tuple[Any, ...]]
+    numbers: list[int]
+
+
 def is_less(left: Any, right: Any) -> Any:
     """Compare arrays of sort values along the last axis."""
     less = left[..., -1] < right[..., -1]
@@ -241,8 +257,13 @@ class IndexedTopNOperator(StreamOperator):
         self._sort_values = SortValues(order, types)
         self._emission = emission
         self._top = top
+        self._order = tuple(order)
         self._types = tuple(types)
         self._names = list(names)
+        self._keys = RowKeys(partition)
+        #: groups by key that may be newer than the log, and the keys of those that are
+        self._groups: dict[Any, _Group] = {}
+        self._changed: set[Any] = set()
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -296,6 +317,7 @@ class IndexedTopNOperator(StreamOperator):
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture the rows that are not in the last completed checkpoint."""
+        self._put_groups_into_log()
         return [*super().snapshot_state(checkpoint_id), *self._rows.capture(checkpoint_id)]
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -305,6 +327,10 @@ class IndexedTopNOperator(StreamOperator):
         records = as_columns(batch, self.context.operator_name)
         if not len(records):
             return
+        if len(records) <= FEW_ROWS:
+            self._process_few(records)
+            return
+        self._put_groups_into_log()
         changes = _Changes(self._emission)
         self._rank(records.columns.columns[: len(self._types)], None, changes)
         if changes:
@@ -312,6 +338,9 @@ class IndexedTopNOperator(StreamOperator):
             shown = (pa.array(numbers, pa.int64()),) if self._emission.shows_number else ()
             sent = kinds.astype(np.uint8).tobytes() if kinds.any() else None
             self.output.collect(self._rows.batch(rows, sent, *shown))
+        self._compact_if_worthwhile()
+
+    def _compact_if_worthwhile(self) -> None:
         if self._rows.must_compact:
             self._rows.compact()
             self._rank_all()
@@ -335,16 +364,93 @@ class IndexedTopNOperator(StreamOperator):
         if len(near):
             self._rank_near(partitions[near], values[near], numbers, changes)
 
-    def _find_partitions(self, groups: Any, keys: Sequence[pa.Array]) -> Any:
+    # --- a few rows ---------------------------------------------------------------------------------------------------
+
+    def _process_few(self, records: ColumnBatch) -> None:
+        keys = self._keys.of(records.columns)
+        first_of_key = {key: index for index, key in reversed(list(enumerate(keys))) if key not in self._groups}
+        if first_of_key:
+            self._load(records.columns, first_of_key)
+        rows = to_tuples(records, self._types)
+        order_keys, sent = sort_keys(self._order, self._types, rows), Sent()
+        groups, end = self._groups, self._emission.end
+        for key, order_key, row in zip(keys, order_keys, rows, strict=True):
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = _Group(self._top.create(end), [], [])
+            ranked = group.ranked[1]
+            before = len(ranked), ranked[-1] if ranked else None
+            self._top.add(group.ranked, order_key, row, sent)
+            if len(ranked) != before[0] or ranked[-1] is not before[1]:
+                self._changed.add(key)
+        if sent.rows:
+            self.output.collect(build_change_batch(sent, self._types, self._names, self._emission.shows_number))
+        if len(groups) > _GROUPS_MAX:
+            self._put_groups_into_log()
+
+    def _load(self, columns: pa.RecordBatch, first_of_key: dict[Any, int]) -> None:
+        """Read the groups of keys from the log. Each key is given with a row of the batch that has it."""
+        mine = pa.array(list(first_of_key.values()))
+        keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition]
+        partitions = self._find(Groups(None, np.arange(len(mine)), key_hashes(keys), False), keys)
+        known = np.flatnonzero(partitions != ABSENT)
+        if not len(known):
+            return
+        counts = self._counts[partitions[known]]
+        numbers = self._ranked[partitions[known]][np.arange(self._emission.end) < counts[:, None]]
+        stored = pa.RecordBatch.from_arrays(self._rows.columns(numbers), list(map(str, range(len(self._types)))))
+        rows = to_tuples(ColumnBatch(stored), self._types)
+        order_keys = sort_keys(self._order, self._types, rows)
+        logged = numbers.tolist()
+        names, begin = list(first_of_key), 0
+        for index, count in zip(known.tolist(), counts.tolist(), strict=True):
+            stop = begin + count
+            ranked = [order_keys[begin:stop], rows[begin:stop], self._emission.end]
+            self._groups[names[index]] = _Group(ranked, rows[begin:stop], logged[begin:stop])
+            begin = stop
+
+    def _put_groups_into_log(self) -> None:
+        """Add the new rows of the groups that changed to the log, and forget the groups."""
+        groups, changed, self._changed = self._groups, self._changed, set()
+        changed_groups = [group for key, group in groups.items() if key in changed]
+        if changed_groups:
+            self._put_into_log(changed_groups)
+            self._compact_if_worthwhile()
+        groups.clear()
+
+    def _put_into_log(self, groups: list[_Group]) -> None:
+        # Rows of the log must not be added again: a restore would rank both.
+        logged = [dict(zip(map(id, group.rows), group.numbers, strict=True)) for group in groups]
+        rows = [
+            row for group, known in zip(groups, logged, strict=True) for row in group.ranked[1] if id(row) not in known
+        ]
+        next_number = self._rows.restore(rows) if rows else self._rows.end
+        numbers: list[int] = []
+        for group, known in zip(groups, logged, strict=True):
+            for row in group.ranked[1]:
+                number = known.get(id(row))
+                if number is None:
+                    number, next_number = next_number, next_number + 1
+                numbers.append(number)
+        counts = np.array([len(group.ranked[1]) for group in groups])
+        of_rows, ranked = np.repeat(np.arange(len(groups)), counts), np.array(numbers, np.int64)
+        begins = np.cumsum(counts) - counts
+        columns = self._rows.columns(ranked)
+        first = pa.array(begins)
+        keys = [canonical_column(columns[index].take(first)) for index in self._partition]
+        partitions = self._find_partitions(Groups(None, np.arange(len(groups)), key_hashes(keys), False), keys)
+        former = self._ranked[partitions][np.arange(self._emission.end) < self._counts[partitions][:, None]]
+        self._rows.release(np.setdiff1d(former, ranked))
+        self._counts[partitions] = counts
+        ranks = np.arange(len(ranked)) - np.repeat(begins, counts)
+        self._ranked[partitions[of_rows], ranks] = ranked
+        self._values[partitions[of_rows], ranks] = self._sort_values.of(columns)
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+
+    def _find_partitions(self, groups: Groups, keys: Sequence[pa.Array]) -> Any:
         """Return the number of each group's partition; new ones get the next numbers."""
-        self._may_share_hash |= not groups.is_exact
-
-        def same(positions: Any, partitions: Any) -> Any:
-            mine = pa.array(groups.first[positions])
-            columns = self._rows.columns(self._ranked[partitions, 0], self._partition)
-            return same_keys([key.take(mine) for key in keys], list(map(canonical_column, columns)))
-
-        partitions, _ = self._index.find(groups.hashes, same if self._may_share_hash else None)
+        partitions = self._find(groups, keys)
         is_new = partitions == ABSENT
         count = int(is_new.sum())
         if count:
@@ -353,6 +459,17 @@ class IndexedTopNOperator(StreamOperator):
             partitions[is_new] = np.arange(first, self._partitions)
             self._index.insert(groups.hashes[is_new], partitions[is_new])
         return partitions
+
+    def _find(self, groups: Groups, keys: Sequence[pa.Array]) -> Any:
+        """Return the number of each group's partition, `ABSENT` if it is new."""
+        self._may_share_hash |= not groups.is_exact
+
+        def same(positions: Any, partitions: Any) -> Any:
+            mine = pa.array(groups.first[positions])
+            columns = self._rows.columns(self._ranked[partitions, 0], self._partition)
+            return same_keys([key.take(mine) for key in keys], list(map(canonical_column, columns)))
+
+        return self._index.find(groups.hashes, same if self._may_share_hash else None)[0]
 
     def _are_near(self, partitions: Any, values: Any) -> Any:
         """Return a mask of the rows that rank before the last ones of their partitions, or whose partition has room."""

@@ -407,6 +407,14 @@ def about_top_rows(keys: Sequence[int]) -> str:
     return f"the first rows by {len(keys)} columns"
 
 
+def build_change_batch(sent: Sent, types: Sequence[DataType], names: Sequence[str], shows_number: bool) -> ColumnBatch:
+    """Return changes, at least one, as columns, with the row number if it is output."""
+    if not shows_number:
+        return build_batch(sent.rows, types, list(names), None, sent.kinds)
+    rows = [(*row, number) for row, number in zip(sent.rows, sent.numbers, strict=True)]
+    return build_batch(rows, (*types, _NUMBER), list(names), None, sent.kinds)
+
+
 class RowsByPartition(ExpiringOperator):
     """The common part of the operators that keep a group of `TopN` for each partition.
 
@@ -510,7 +518,7 @@ class RankOperator(RowsByPartition):
         self._mark(None, distinct)
         self._written(distinct)
         if sent.rows:
-            self.output.collect(self._changes(sent))
+            self.output.collect(build_change_batch(sent, self._types, self._names, self._shows_number))
 
     def _rank_rows(self, keys: list[Any], rows: list[tuple[Any, ...]], kinds: bytes | None, sent: Sent) -> None:
         entries, top, end = self._entries, self._top, self._end
@@ -529,9 +537,3 @@ class RankOperator(RowsByPartition):
             # The end that a partition's first row sets stays valid after that row is removed.
             if not group[1] and top.is_empty(group) and not self._ends_in_column:
                 del entries[key]
-
-    def _changes(self, sent: Sent) -> ColumnBatch:
-        if not self._shows_number:
-            return build_batch(sent.rows, self._types, self._names, None, sent.kinds)
-        rows = [(*row, number) for row, number in zip(sent.rows, sent.numbers, strict=True)]
-        return build_batch(rows, (*self._types, _NUMBER), self._names, None, sent.kinds)
