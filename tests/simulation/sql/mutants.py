@@ -17,7 +17,7 @@ from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_BEFORE
 from penstock.sql.stream import planner as planner_module
 from penstock.sql.stream.aggregates import functions as aggregates_module
 from penstock.sql.stream.changelog import ChangelogNormalizeOperator
-from penstock.sql.stream.groups import Lives
+from penstock.sql.stream.groups.operators import Lives
 from penstock.sql.stream.joins.regular import SemiJoinOperator
 from penstock.sql.stream.joins.regular import Sent as JoinSent
 from penstock.sql.stream.joins.temporal import TemporalJoinOperator

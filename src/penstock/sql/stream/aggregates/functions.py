@@ -367,6 +367,38 @@ def stored_key(stored: Collection[Any], key: Any, to_key: Callable[[Any], Any] |
     return next((other for other in stored if isinstance(other, tuple) and to_key(other) == key), key)
 
 
+def read_batch_operands(
+    call: AggregateCall,
+    accumulator: Accumulator,
+    columns: pa.RecordBatch,
+    types: Sequence[DataType],
+    decoded: dict[int, list[Any]],
+) -> tuple[Sequence[Any], list[bool] | None]:
+    """Return a call's operand in each row, as in `Rows`, and which rows pass its FILTER.
+
+    `decoded`: columns that the calls share.
+    """
+    rows = columns.num_rows
+    keeps = None
+    if isinstance(call.condition, Field):
+        keeps = pc.fill_null(columns.column(call.condition.index), False).to_pylist()
+    operands: list[Sequence[Any]] = []
+    for operand in call.operands[: 1 if accumulator.takes_one else None]:
+        if isinstance(operand, Constant):
+            operands.append([operand.value] * rows)
+        else:
+            assert isinstance(operand, Field)
+            index = operand.index
+            if index not in decoded:
+                decoded[index] = to_values(columns.column(index), types[index])
+            operands.append(decoded[index])
+    if not accumulator.takes_one:
+        return list(zip(*operands, strict=True)) if operands else [()] * rows, keeps
+    if keeps is not None and accumulator.skips_null:
+        return [value if keep else None for value, keep in zip(operands[0], keeps, strict=True)], None
+    return operands[0], keeps
+
+
 def read_operands(
     call: AggregateCall, columns: pa.RecordBatch, types: Sequence[DataType]
 ) -> list[tuple[Any, ...] | None]:
