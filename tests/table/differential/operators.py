@@ -53,6 +53,7 @@ THRESHOLDS: Final = (
     Threshold("penstock.sql.stream.over.operators", "_BATCH_ROWS", 1, _NEVER),
     Threshold("penstock.sql.stream.rows.columns", "ROWS_GONE_MAX", 1, _NEVER),
     Threshold("penstock.sql.stream.ranking.columnar", "ROWS_GONE_MAX", 1, _NEVER),
+    Threshold("penstock.sql.stream.groups.columnar", "ROWS_GONE_MAX", 1, _NEVER),
     Threshold("penstock.sql.stream.joins.window", "_PAIRS_MAX", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.interval", "_PAIRS_MAX", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.sides", "_PAIRS_MAX", 2, _NEVER),

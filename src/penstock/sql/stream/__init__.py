@@ -12,5 +12,6 @@ that produce the same rows become one part of the job. A step's id does not depe
 
 For append-only input, state is columns and no row becomes a Python object (`joins.columnar`, `joins.window`,
 `ranking.columnar`); with RocksDB, rows are stored by key instead, and either form of a step continues from the
-state of the other. Window aggregates whose calls kernels compute keep partials as columns (`windows.columnar`).
+state of the other. Window aggregates whose calls kernels compute keep partials as columns (`windows.columnar`). Group
+aggregates have their state in columns by the number of the group, for any input (`groups.columnar`).
 """

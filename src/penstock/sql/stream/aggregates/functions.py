@@ -21,6 +21,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.sql.data.arrow import arrow_type, to_values
 from penstock.sql.data.types import DataType, DoubleType, FloatType
 from penstock.sql.logical.nodes import AggregateCall
+from penstock.sql.stream.aggregates.pairs import unpacked_values
 from penstock.sql.stream.rows.rows import RowEquality
 from penstock.sql.typed import Constant, Field
 from penstock.state.backend import KeyedStateBackend
@@ -263,7 +264,10 @@ class SingleOperand(Accumulator):
 
 
 class Distinct(SingleOperand):
-    """Applies another aggregate to each distinct value once: [its state, {value: count}]."""
+    """Applies another aggregate to each distinct value once: [its state, {value: count}].
+
+    In a snapshot of the same call on columns (`distinct`), the values are packed, see `pairs.Packed`.
+    """
 
     def __init__(self, call: AggregateCall, inner: Accumulator) -> None:
         super().__init__(call)
@@ -304,8 +308,22 @@ class Distinct(SingleOperand):
             state[0] = self._retract(state[0], value if self._form is None else self._form(value))
         return state
 
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
+        """See `Accumulator`."""
+        self._unpack(states)
+        return super().running(rows, states)
+
+    def _unpack(self, states: list[Any]) -> None:
+        """Unpack the values of restored states."""
+        for state in states:
+            if not isinstance(state[1], dict):
+                values, counts = unpacked_values(state[1])
+                keys = values if self._key is None else map(self._key, values)
+                state[1] = dict(zip(keys, counts, strict=True))
+
     def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`. Only counters do not need the new values themselves."""
+        self._unpack(states)
         if self._key is not None or bundle.operand is None or not self._inner.counts_alike:
             return False
         new = [0] * len(states)

@@ -21,6 +21,7 @@ from penstock.sql.logical.nodes import (
     TableAggregate,
 )
 from penstock.sql.stream.aggregates.accumulators import check_unbounded
+from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator, has_columns
 from penstock.sql.stream.groups.operators import GroupAggregateOperator, TableAggregateOperator
 from penstock.sql.stream.planning.options import Optimization
 from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, by_columns, name_columns
@@ -95,7 +96,12 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
         wants_before,
         planning.options.mini_batch,
     )
-    operator: Factory = partial(GroupAggregateOperator, *arguments, planning.session)
+    operator: Factory
+    keeps_columns = planning.options.is_in_memory and planning.options.allows(Optimization.COLUMN_GROUPS)
+    if keeps_columns and has_columns(node.calls):
+        operator = partial(ColumnGroupAggregateOperator, *arguments)
+    else:
+        operator = partial(GroupAggregateOperator, *arguments, planning.session)
     limit = None if node.keys else 1
     inputs = by_columns(inner, node.keys)
     operator = lasting(operator, planning.options.lives(node.state_ttl_ms))
