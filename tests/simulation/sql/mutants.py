@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy as np
 from tests.simulation.mutants_of_jobs import leave_key_groups_with_the_old_subtask
 from tests.simulation.planting import Mutant, around
 
@@ -16,8 +17,10 @@ from penstock.runtime.job import recovery as job_recovery_module
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_BEFORE
 from penstock.sql.stream import planner as planner_module
 from penstock.sql.stream.aggregates import functions as aggregates_module
+from penstock.sql.stream.aggregates.distinct import DistinctView
 from penstock.sql.stream.changelog import ChangelogNormalizeOperator
-from penstock.sql.stream.groups import Lives
+from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator
+from penstock.sql.stream.groups.operators import Lives
 from penstock.sql.stream.joins.regular import SemiJoinOperator
 from penstock.sql.stream.joins.regular import Sent as JoinSent
 from penstock.sql.stream.joins.temporal import TemporalJoinOperator
@@ -32,11 +35,17 @@ from penstock.sql.stream.rows.watermarks import WatermarkAssignerOperator
 from penstock.state.key_columns import ColumnStates
 
 
-def lose_updates_before_of_groups() -> Any:
+@contextmanager
+def lose_updates_before_of_groups() -> Iterator[None]:
     def few_changes(original: Any, lives: Any, before: Any, after: Any, sends_before: bool, *more: Any) -> Any:
         return original(lives, before, after, False, *more)
 
-    return around(Lives, "few_changes", few_changes)
+    def send(original: Any, operator: Any, *args: Any) -> None:
+        operator._sends_before = False
+        original(operator, *args)
+
+    with around(Lives, "few_changes", few_changes), around(ColumnGroupAggregateOperator, "_send", send):
+        yield
 
 
 def _never_send(kind_of_null_row: int) -> Any:
@@ -86,7 +95,8 @@ def normalize_without_updates_before() -> Any:
     return around(ChangelogNormalizeOperator, "process_batch", process_batch)
 
 
-def count_distinct_values_once() -> Any:
+@contextmanager
+def count_distinct_values_once() -> Iterator[None]:
     def changed_count(counts: Any, key: Any, by: int) -> int:
         if by > 0:
             fresh = key not in counts
@@ -94,7 +104,13 @@ def count_distinct_values_once() -> Any:
             return 1 if fresh else 2
         return -1 if counts.pop(key, None) is None else 0
 
-    return mock.patch.object(aggregates_module, "changed_count", changed_count)
+    def count(original: Any, view: Any, pairs: Any, *args: Any) -> None:
+        original(view, pairs, *args)
+        for marks in view._marks:
+            marks.array[pairs] = np.minimum(marks.array[pairs], 1)
+
+    with mock.patch.object(aggregates_module, "changed_count", changed_count), around(DistinctView, "_count", count):
+        yield
 
 
 def leave_what_has_gone_in_running_sums() -> Any:

@@ -40,7 +40,7 @@ class Threshold(NamedTuple):
 
 _NEVER: Final = 1 << 40
 THRESHOLDS: Final = (
-    Threshold("penstock.sql.stream.groups", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.sql.stream.groups.operators", "FEW_ROWS", _NEVER, 0),
     Threshold("penstock.sql.stream.ranking.top_n", "MANY", _NEVER, 0),
     Threshold("penstock.sql.stream.rows.columns", "_FEW", 0, _NEVER),
     Threshold("penstock.sql.stream.joins.sides", "_MANY", _NEVER, 0),
@@ -53,6 +53,7 @@ THRESHOLDS: Final = (
     Threshold("penstock.sql.stream.over.operators", "_BATCH_ROWS", 1, _NEVER),
     Threshold("penstock.sql.stream.rows.columns", "ROWS_GONE_MAX", 1, _NEVER),
     Threshold("penstock.sql.stream.ranking.columnar", "ROWS_GONE_MAX", 1, _NEVER),
+    Threshold("penstock.sql.stream.groups.columnar", "ROWS_GONE_MAX", 1, _NEVER),
     Threshold("penstock.sql.stream.joins.window", "_PAIRS_MAX", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.interval", "_PAIRS_MAX", 2, _NEVER),
     Threshold("penstock.sql.stream.joins.sides", "_PAIRS_MAX", 2, _NEVER),

@@ -13,8 +13,8 @@ from tests.table.streaming.ranked import TS, TYPES, K, Under, V
 
 from penstock.sql.data.types import BigIntType, BooleanType, DataType, IntType, TinyIntType
 from penstock.sql.logical.nodes import AggregateCall
-from penstock.sql.stream import groups as group_aggregate_operator
-from penstock.sql.stream.groups import GroupAggregateOperator
+from penstock.sql.stream.groups import operators as group_aggregate_operator
+from penstock.sql.stream.groups.operators import GroupAggregateOperator
 from penstock.sql.stream.rows.state_ttl import MiniBatch
 from penstock.sql.typed import Constant, Field
 

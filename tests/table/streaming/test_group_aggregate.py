@@ -19,8 +19,8 @@ from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.types import ArrayType, DataType, MultisetType
 from penstock.sql.functions.definition import BIGINT, BOOLEAN_TYPE, STRING
 from penstock.sql.logical.nodes import SHORT, AggregateCall
-from penstock.sql.stream import groups as group_aggregate_operator
-from penstock.sql.stream.groups import GroupAggregateOperator
+from penstock.sql.stream.groups import operators as group_aggregate_operator
+from penstock.sql.stream.groups.operators import GroupAggregateOperator
 from penstock.sql.typed import Field
 from penstock.testing import OneInputOperatorHarness
 

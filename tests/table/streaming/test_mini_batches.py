@@ -12,7 +12,7 @@ from penstock.runtime.records import MAX_WATERMARK
 from penstock.sql.data.errors import ValidationError
 from penstock.sql.data.types import IntType
 from penstock.sql.logical.nodes import AggregateCall
-from penstock.sql.stream.groups import GroupAggregateOperator
+from penstock.sql.stream.groups.operators import GroupAggregateOperator
 from penstock.sql.stream.planning.options import PlanOptions, plan_options
 from penstock.sql.stream.rows.state_ttl import MiniBatch, lasting
 from penstock.sql.typed import Field

@@ -14,7 +14,7 @@ from penstock.sql.data.types import BigIntType, IntType
 from penstock.sql.logical.nodes import AggregateCall, SortKey
 from penstock.sql.stream.changelog import ROWS as NORMALIZED
 from penstock.sql.stream.changelog import ChangelogNormalizeOperator
-from penstock.sql.stream.groups import GROUPS, GroupAggregateOperator
+from penstock.sql.stream.groups.operators import GROUPS, GroupAggregateOperator
 from penstock.sql.stream.over.operators import (
     FRAMES,
     SORTED,

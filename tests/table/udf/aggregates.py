@@ -24,7 +24,7 @@ from penstock.sql.data.arrow import to_column
 from penstock.sql.data.conversion import to_external
 from penstock.sql.functions.definition import Session
 from penstock.sql.logical.nodes import INSERTS, SHORT, Node, UserAggregateCall
-from penstock.sql.stream.groups import GroupAggregateOperator, TableAggregateOperator
+from penstock.sql.stream.groups.operators import GroupAggregateOperator, TableAggregateOperator
 from penstock.sql.stream.planner import StreamPlanner
 from penstock.sql.stream.rows.rows import ToRowsOperator
 from penstock.sql.stream.rows.state_ttl import StreamSession, lasting

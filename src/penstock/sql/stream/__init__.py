@@ -11,7 +11,8 @@ that produce the same rows become one part of the job. A step's id does not depe
 (`penstock.sql.logical.properties`). A retraction may arrive before its insert.
 
 For append-only input, state is columns and no row becomes a Python object (`joins.regular`, `joins.window`,
-`ranking.indexed_last_row`, `ranking.indexed_top_n`). With RocksDB the columns are in mapped files, except those of
-window joins, whose rows are stored by key. The forms of a step continue from each other's state. Window aggregates
-whose calls kernels compute keep partials as columns (`windows.columnar`).
+`ranking.indexed_last_row`, `ranking.indexed_top_n`). Group aggregates have their state in columns by the number of the
+group, for any input (`groups.columnar`). With RocksDB the columns are in mapped files, except those of window joins and
+group aggregates, whose rows and groups are stored by key. The forms of a step continue from each other's state. Window
+aggregates whose calls kernels compute keep partials as columns (`windows.columnar`).
 """

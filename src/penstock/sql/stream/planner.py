@@ -43,7 +43,7 @@ from penstock.sql.stream.calc import (
     UnionRule,
 )
 from penstock.sql.stream.changelog import FromChangelogRule, NormalizeRule, ToChangelogRule, with_normalizers
-from penstock.sql.stream.groups import AggregateRule, TableAggregateRule, is_distinct_already
+from penstock.sql.stream.groups.plan import AggregateRule, TableAggregateRule, is_distinct_already
 from penstock.sql.stream.joins import plan as plan_joins
 from penstock.sql.stream.joins.temporal import TemporalJoinRule
 from penstock.sql.stream.lookups.plan import LookupJoinRule

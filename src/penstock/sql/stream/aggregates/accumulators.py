@@ -7,9 +7,21 @@ from typing import Final
 
 from penstock.base.errors import UnsupportedError, WrongTimeError
 from penstock.sql.data.errors import ValidationError
+from penstock.sql.data.types import CharType, IntegralType, VarCharType
 from penstock.sql.logical.nodes import AggregateCall, UserAggregateCall
 from penstock.sql.stream.aggregates import numbers, user_aggregates, values
+from penstock.sql.stream.aggregates.columns import (
+    AccumulatorColumn,
+    CallColumn,
+    ColumnAverage,
+    ColumnCount,
+    ColumnExtreme,
+    ColumnSum,
+    ColumnTextExtreme,
+)
 from penstock.sql.stream.aggregates.functions import Accumulator, Distinct
+from penstock.sql.stream.aggregates.pairs import is_coded, is_whole
+from penstock.sql.typed import Field
 from penstock.sql.user_functions.definition import GENERAL, FunctionKind, OpenFunctions
 
 __all__ = ["Accumulator", "build_accumulator", "check_call", "check_unbounded", "check_windowed"]
@@ -96,6 +108,34 @@ def _of_program(call: UserAggregateCall, retracts: bool, functions: OpenFunction
     return (user_aggregates.UserTableAccumulator if gives_rows else user_aggregates.UserAccumulator)(
         call, retracts, functions
     )
+
+
+def build_call_column(call: AggregateCall, retracts: bool) -> CallColumn:
+    """Return the column of a call that is not user-defined. DISTINCT is left to a view if `is_distinct_by_view`."""
+    kinds = [operand.type for operand in call.operands if isinstance(operand, Field)]
+    is_plain = not call.is_distinct or call.function in _ALIKE_IF_DISTINCT or is_distinct_by_view(call)
+    if is_plain and len(kinds) == len(call.operands):
+        if call.function == "COUNT":
+            return ColumnCount(call)
+        are_whole = isinstance(call.type, IntegralType) and isinstance(kinds[0], IntegralType)
+        if call.function == "AVG" and are_whole:
+            return ColumnAverage(call)
+        if call.function in ("SUM", "SUM0", "$SUM0") and are_whole:
+            return ColumnSum(call, retracts)
+        if call.function in _ALIKE_IF_DISTINCT and not retracts:
+            if isinstance(kinds[0], CharType | VarCharType):
+                return ColumnTextExtreme(call)
+            if is_whole(kinds[0]):
+                return ColumnExtreme(call)
+    return AccumulatorColumn(call, build_accumulator(call, retracts))
+
+
+def is_distinct_by_view(call: AggregateCall) -> bool:
+    """Return whether a `DistinctView` can tell which rows of a call are the first with their value."""
+    if not call.is_distinct or call.function in _ALIKE_IF_DISTINCT or len(call.operands) != 1:
+        return False
+    (operand,) = call.operands
+    return isinstance(operand, Field) and is_coded(operand.type)
 
 
 def check_call(call: AggregateCall, retracts: bool) -> None:

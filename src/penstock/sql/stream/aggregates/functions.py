@@ -21,6 +21,7 @@ from penstock.base.errors import UnsupportedError
 from penstock.sql.data.arrow import arrow_type, to_values
 from penstock.sql.data.types import DataType, DoubleType, FloatType
 from penstock.sql.logical.nodes import AggregateCall
+from penstock.sql.stream.aggregates.pairs import unpacked_values
 from penstock.sql.stream.rows.rows import RowEquality
 from penstock.sql.typed import Constant, Field
 from penstock.state.backend import KeyedStateBackend
@@ -263,7 +264,10 @@ class SingleOperand(Accumulator):
 
 
 class Distinct(SingleOperand):
-    """Applies another aggregate to each distinct value once: [its state, {value: count}]."""
+    """Applies another aggregate to each distinct value once: [its state, {value: count}].
+
+    In a snapshot of the same call on columns (`distinct`), the values are packed, see `pairs.Packed`.
+    """
 
     def __init__(self, call: AggregateCall, inner: Accumulator) -> None:
         super().__init__(call)
@@ -304,8 +308,22 @@ class Distinct(SingleOperand):
             state[0] = self._retract(state[0], value if self._form is None else self._form(value))
         return state
 
+    def running(self, rows: Rows, states: list[Any]) -> list[Any]:
+        """See `Accumulator`."""
+        self._unpack(states)
+        return super().running(rows, states)
+
+    def _unpack(self, states: list[Any]) -> None:
+        """Unpack the values of restored states."""
+        for state in states:
+            if not isinstance(state[1], dict):
+                values, counts = unpacked_values(state[1])
+                keys = values if self._key is None else map(self._key, values)
+                state[1] = dict(zip(keys, counts, strict=True))
+
     def gather(self, bundle: Bundled, states: list[Any]) -> bool:
         """See `Accumulator`. Only counters do not need the new values themselves."""
+        self._unpack(states)
         if self._key is not None or bundle.operand is None or not self._inner.counts_alike:
             return False
         new = [0] * len(states)
@@ -365,6 +383,38 @@ def stored_key(stored: Collection[Any], key: Any, to_key: Callable[[Any], Any] |
     if to_key is None or key in stored or not isinstance(key, tuple):
         return key
     return next((other for other in stored if isinstance(other, tuple) and to_key(other) == key), key)
+
+
+def read_batch_operands(
+    call: AggregateCall,
+    accumulator: Accumulator,
+    columns: pa.RecordBatch,
+    types: Sequence[DataType],
+    decoded: dict[int, list[Any]],
+) -> tuple[Sequence[Any], list[bool] | None]:
+    """Return a call's operand in each row, as in `Rows`, and which rows pass its FILTER.
+
+    `decoded`: columns that the calls share.
+    """
+    rows = columns.num_rows
+    keeps = None
+    if isinstance(call.condition, Field):
+        keeps = pc.fill_null(columns.column(call.condition.index), False).to_pylist()
+    operands: list[Sequence[Any]] = []
+    for operand in call.operands[: 1 if accumulator.takes_one else None]:
+        if isinstance(operand, Constant):
+            operands.append([operand.value] * rows)
+        else:
+            assert isinstance(operand, Field)
+            index = operand.index
+            if index not in decoded:
+                decoded[index] = to_values(columns.column(index), types[index])
+            operands.append(decoded[index])
+    if not accumulator.takes_one:
+        return list(zip(*operands, strict=True)) if operands else [()] * rows, keeps
+    if keeps is not None and accumulator.skips_null:
+        return [value if keep else None for value, keep in zip(operands[0], keeps, strict=True)], None
+    return operands[0], keeps
 
 
 def read_operands(

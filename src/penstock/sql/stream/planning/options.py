@@ -39,6 +39,8 @@ class Optimization(Enum):
     WINDOWS_IN_AGGREGATES = "windows-in-aggregates"
     #: append-only joins that store rows as columns
     COLUMN_JOINS = "column-joins"
+    #: group aggregates with their state in columns
+    COLUMN_GROUPS = "column-groups"
     #: joins that find the previous row of an update by its key
     KEYED_JOINS = "keyed-joins"
     #: top-N and deduplication that store rows as columns

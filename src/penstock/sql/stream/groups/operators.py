@@ -13,17 +13,13 @@ these columns at once.
 `TableAggregateOperator` has the state of group aggregates; the last result of a group is a list of rows. A row that
 changes the list retracts all rows of the old list and emits all rows of the new one, as deletes and inserts. If state
 expires, an unchanged list is emitted again, which keeps its rows alive in downstream operators.
-
-`AggregateRule` plans group aggregates, and DISTINCT, which is a group without aggregates. `TableAggregateRule` plans
-table aggregates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,34 +27,22 @@ import pyarrow.compute as pc
 
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import UserCodeError
-from penstock.sql.analyzer.select import is_of_windows
 from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import ArrayType, DataType, MapType, MultisetType, RawType, RowType, VariantType
 from penstock.sql.logical.nodes import (
-    ALL,
     DELETE,
     INSERT,
-    INSERTS,
     UPDATE_AFTER,
     UPDATE_BEFORE,
-    Aggregate,
     AggregateCall,
-    ChangelogNormalize,
-    Changes,
-    Distinct,
-    Scan,
-    TableAggregate,
     UserAggregateCall,
 )
-from penstock.sql.stream.aggregates.accumulators import Accumulator, build_accumulator, check_unbounded
-from penstock.sql.stream.aggregates.functions import Bundled, BundledColumn, Rows
-from penstock.sql.stream.planning.options import Optimization
-from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, by_columns, name_columns
+from penstock.sql.stream.aggregates.accumulators import Accumulator, build_accumulator
+from penstock.sql.stream.aggregates.functions import Bundled, BundledColumn, Rows, read_batch_operands
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, pack_kinds
-from penstock.sql.stream.rows.state_ttl import BundlingOperator, EvaluatingOperator, MiniBatch, StreamSession, lasting
-from penstock.sql.stream.windows.plan import aggregate_changes, aggregate_stream
-from penstock.sql.typed import Constant, Field
+from penstock.sql.stream.rows.state_ttl import BundlingOperator, EvaluatingOperator, MiniBatch, StreamSession
+from penstock.sql.typed import Field
 from penstock.state.equality import canonical_column, canonical_values
 
 #: types whose columns Arrow cannot compare
@@ -185,7 +169,21 @@ COUNT, HELD, LAST = 0, 1, 2
 #: Below this number of rows, comparing columns takes longer than comparing rows.
 FEW_ROWS: Final = 64
 #: 1 for retracting row kinds, 0 for others.
-_GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
+GOES: Final = bytes(kind in (UPDATE_BEFORE, DELETE) for kind in range(256))
+
+
+def known_rows(kinds: bytes, groups: Any, counts: list[int]) -> Any:
+    """Return the indexes of the rows, except retractions from groups without rows. `counts`: of each group's rows."""
+    counts, goes, known = list(counts), kinds.translate(GOES), []
+    for row, group in enumerate(groups.tolist()):
+        if not goes[row]:
+            counts[group] += 1
+        elif counts[group] > 0:
+            counts[group] -= 1
+        else:
+            continue
+        known.append(row)
+    return np.array(known, np.int64)
 
 
 class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
@@ -241,7 +239,8 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         groups, keys = self._groups.numbered(records.columns)
         self._look(keys)
         if self.ttl_ms and self._retracts and records.kinds is not None:
-            known = self._known(records.kinds, groups, keys)
+            counts = [self._entries[key][COUNT] if key in self._entries else 0 for key in keys]
+            known = known_rows(records.kinds, groups, counts)
             if len(known) < len(records):
                 if not len(known):
                     return
@@ -265,20 +264,6 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         else:
             self._send_once(records, lives, before, [state[LAST] for state in states])
 
-    def _known(self, kinds: bytes, groups: Any, keys: list[Any]) -> Any:
-        """Return the indexes of the rows, except retractions from groups without rows."""
-        counts = [self._entries[key][COUNT] if key in self._entries else 0 for key in keys]
-        goes, known = kinds.translate(_GOES), []
-        for row, group in enumerate(groups.tolist()):
-            if not goes[row]:
-                counts[group] += 1
-            elif counts[group] > 0:
-                counts[group] -= 1
-            else:
-                continue
-            known.append(row)
-        return np.array(known, np.int64)
-
     def _new(self, key: Any) -> list[Any]:
         state = self._entries[key] = [0, [accumulator.create() for accumulator in self._accumulators], None]
         return state
@@ -293,7 +278,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
                 for state, count in zip(states, np.bincount(groups, minlength=len(states)).tolist(), strict=True):
                     state[COUNT] += count
             return Lives(groups)
-        goes = bytes(len(groups)) if kinds is None else kinds.translate(_GOES)
+        goes = bytes(len(groups)) if kinds is None else kinds.translate(GOES)
         counts = [state[COUNT] for state in states]
         alive = bytearray(len(groups))
         ends = []
@@ -315,7 +300,7 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         results = []
         for index, (call, accumulator) in enumerate(zip(self._calls, self._accumulators, strict=True)):
             call_states = [state[HELD][index] for state in states]
-            operands, keeps = self._operands(call, accumulator, records, decoded)
+            operands, keeps = read_batch_operands(call, accumulator, records.columns, self._types, decoded)
             results.append(
                 accumulator.running(Rows(groups, operands, keeps, lives.goes, lives.ends, keys), call_states)
             )
@@ -376,38 +361,11 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         keys: list[Any],
         call_states: list[Any],
     ) -> list[Any]:
-        operands, keeps = self._operands(call, accumulator, records, {})
+        operands, keeps = read_batch_operands(call, accumulator, records.columns, self._types, {})
         given = accumulator.running(
             Rows(lives.groups.tolist(), operands, keeps, lives.goes, lives.ends, keys), call_states
         )
         return [given[row] for row in lives.last_rows(len(call_states))]
-
-    def _operands(
-        self, call: AggregateCall, accumulator: Accumulator, records: ColumnBatch, decoded: dict[int, list[Any]]
-    ) -> tuple[Sequence[Any], list[bool] | None]:
-        """Return a call's operand in each row, and which rows pass its FILTER.
-
-        `decoded`: columns that the calls share.
-        """
-        rows = len(records)
-        keeps = None
-        if isinstance(call.condition, Field):
-            keeps = pc.fill_null(records.columns.column(call.condition.index), False).to_pylist()
-        columns: list[Sequence[Any]] = []
-        for operand in call.operands[: 1 if accumulator.takes_one else None]:
-            if isinstance(operand, Constant):
-                columns.append([operand.value] * rows)
-            else:
-                assert isinstance(operand, Field)
-                index = operand.index
-                if index not in decoded:
-                    decoded[index] = to_values(records.columns.column(index), self._types[index])
-                columns.append(decoded[index])
-        if not accumulator.takes_one:
-            return list(zip(*columns, strict=True)) if columns else [()] * rows, keeps
-        if keeps is not None and accumulator.skips_null:
-            return [value if keep else None for value, keep in zip(columns[0], keeps, strict=True)], None
-        return columns[0], keeps
 
     def _settle(
         self, keys: list[Any], states: list[list[Any]], lives: Lives, rows: list[int], values: list[list[Any]]
@@ -549,114 +507,3 @@ class TableAggregateOperator(GroupAggregateOperator):
             ]
             batch = pa.RecordBatch.from_arrays([*keys, *columns], self._names)
             self.output.collect(ColumnBatch(batch, None, pack_kinds(kinds)))
-
-
-#: nodes whose keys identify their rows
-_UNIQUE: Final = (Aggregate, Distinct, ChangelogNormalize, Scan)
-
-AggregateNode: TypeAlias = Aggregate | Distinct
-
-
-class AggregateRule(Rule[AggregateNode]):
-    """GROUP BY, DISTINCT and window aggregates."""
-
-    nodes = (Aggregate, Distinct)
-
-    def changes(self, node: AggregateNode, planning: Planning) -> Changes:
-        """See `Rule`."""
-        if is_distinct_already(node, planning):
-            return planning.changes(node.input)
-        grouped = _grouped(node)
-        if is_of_windows(grouped):
-            return aggregate_changes(grouped, planning)
-        if isinstance(node, Distinct):
-            return INSERTS if planning.changes(node.input) == INSERTS else ALL
-        return INSERTS | Changes.UPDATE if planning.changes(node.input) == INSERTS else ALL
-
-    def asks_before(self, node: AggregateNode, planning: Planning, wants_before: bool) -> bool:
-        """Require UPDATE_BEFORE for updates, because aggregates retract the values of a row."""
-        if is_distinct_already(node, planning):
-            return wants_before
-        return planning.updates(node.input)
-
-    def stream(self, node: AggregateNode, planning: Planning, wants_before: bool) -> Stream:
-        """See `Rule`."""
-        if is_distinct_already(node, planning):
-            return planning.stream(node.input, wants_before)
-        grouped = _grouped(node)
-        if is_of_windows(grouped):
-            return aggregate_stream(grouped, planning, wants_before)
-        inner = planning.stream(node.input, planning.changes(node.input) != INSERTS)
-        return _groups(grouped, inner, planning, wants_before)
-
-
-def _grouped(node: AggregateNode) -> Aggregate:
-    """Return DISTINCT as a group by all columns."""
-    if isinstance(node, Aggregate):
-        return node
-    keys = tuple(range(len(node.schema)))
-    return Aggregate(schema=node.schema, input=node.input, keys=keys, calls=(), state_ttl_ms=node.state_ttl_ms)
-
-
-def is_distinct_already(node: AggregateNode, planning: Planning) -> bool:
-    """Return whether the node is a DISTINCT whose input is distinct already: groups, or a table with a key."""
-    if not isinstance(node, Distinct) or not planning.options.allows(Optimization.DISTINCT_REMOVAL):
-        return False
-    rows = planning.extract_calc(node.input).input
-    return isinstance(rows, _UNIQUE) and bool(planning.upsert_keys.of(node.input))
-
-
-def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bool) -> Stream:
-    retracts = planning.changes(node.input) != INSERTS
-    for call in node.calls:
-        check_unbounded(call, retracts)
-    operator: Factory = partial(
-        GroupAggregateOperator,
-        node.keys,
-        node.calls,
-        node.input.schema.types,
-        name_columns(node.schema),
-        retracts,
-        wants_before,
-        planning.options.mini_batch,
-        planning.session,
-    )
-    limit = None if node.keys else 1
-    inputs = by_columns(inner, node.keys)
-    operator = lasting(operator, planning.options.lives(node.state_ttl_ms))
-    upstreams = planning.step("Group Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
-    return Stream(upstreams, node.schema, planning.changes(node), wants_before)
-
-
-class TableAggregateRule(Rule[TableAggregate]):
-    """Table aggregates, which return any number of rows for each group."""
-
-    nodes = (TableAggregate,)
-
-    def changes(self, node: TableAggregate, planning: Planning) -> Changes:
-        """See `Rule`."""
-        return INSERTS | Changes.DELETE
-
-    def asks_before(self, node: TableAggregate, planning: Planning, wants_before: bool) -> bool:
-        """Require UPDATE_BEFORE for updates, because aggregates retract the values of a row."""
-        return planning.updates(node.input)
-
-    def stream(self, node: TableAggregate, planning: Planning, wants_before: bool) -> Stream:
-        """See `Rule`."""
-        retracts = planning.changes(node.input) != INSERTS
-        check_unbounded(node.call, retracts)
-        inner = planning.stream(node.input, retracts)
-        operator: Factory = partial(
-            TableAggregateOperator,
-            node.keys,
-            node.call,
-            node.input.schema.types,
-            name_columns(node.schema),
-            retracts,
-            planning.session,
-        )
-        limit = None if node.keys else 1
-        inputs = by_columns(inner, node.keys)
-        operator = lasting(operator, planning.options.lives(None))
-        upstreams = planning.step("Group Table Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
-        return Stream(upstreams, node.schema, self.changes(node, planning), False)

@@ -1,0 +1,1 @@
+"""GROUP BY and DISTINCT of a changelog, and table aggregates."""
