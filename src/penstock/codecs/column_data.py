@@ -58,6 +58,10 @@ class ColumnData:
         """Return other columns of the same form, whose records are created in the same way."""
         return ColumnData(columns)
 
+    def take(self, records: Any) -> ColumnData:
+        """Return the records with these indices, a numpy array."""
+        return self.like(self.columns.take(pa.array(records)))
+
     def column(self, index: int) -> pa.Array:
         """Return one column."""
         return self.columns.column(index)

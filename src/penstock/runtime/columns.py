@@ -112,7 +112,7 @@ class ColumnBatch(Batch):
         """Return the records at the positions in a numpy array."""
         rowtimes = None if self.rowtimes is None else self.rowtimes[indices]
         kinds = None if self.kinds is None else np.frombuffer(self.kinds, np.uint8)[indices].tobytes()
-        return ColumnBatch(self.data.like(self.columns.take(pa.array(indices))), rowtimes, kinds)
+        return ColumnBatch(self.data.take(indices), rowtimes, kinds)
 
     def with_rowtimes(self, rowtimes: Any) -> ColumnBatch:
         """Return the same records with other timestamps."""

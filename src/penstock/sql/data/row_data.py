@@ -1,0 +1,119 @@
+"""Rows of a batch as tuples of internal values (`penstock.sql.data.arrow`), whose columns are built when they are read.
+
+A column of one row costs as much to build as a column of a hundred. Steps that compute few rows in Python hand over
+the tuples that they have. A consumer of tuples takes them as they are; a consumer of columns sees no difference.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.base.types import Row
+from penstock.codecs.column_data import ColumnData
+from penstock.sql.data.arrow import arrow_type, to_column
+from penstock.sql.data.types import DataType
+
+#: how many layouts of received rows are known
+_LAYOUTS_MAX: Final = 1 << 10
+
+
+class RowLayout:
+    """The names and types of the columns of rows. All batches of an operator share one."""
+
+    __slots__ = ("_pickled", "_schema", "names", "types")
+
+    def __init__(self, names: Sequence[str], types: Sequence[DataType]) -> None:
+        self.names = tuple(names)
+        self.types = tuple(types)
+        fields = [pa.field(name, arrow_type(kind)) for name, kind in zip(self.names, self.types, strict=True)]
+        # Rows without columns still exist, for consumers that count them.
+        self._schema = pa.schema(fields or [pa.field("c0", pa.null())])
+        self._pickled: bytes | None = None
+
+    def column(self, index: int, rows: Sequence[tuple[Any, ...]]) -> pa.Array:
+        """Return a column of these rows."""
+        return to_column(list(map(itemgetter(index), rows)), self.types[index])
+
+    def record_batch(self, arrays: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+        """Return these columns as an Arrow batch."""
+        return pa.RecordBatch.from_arrays(list(arrays) or [pa.nulls(rows)], schema=self._schema)
+
+    def pickled(self) -> bytes:
+        """Return the layout for another process."""
+        if self._pickled is None:
+            self._pickled = pickle.dumps((self.names, self.types), protocol=5)
+        return self._pickled
+
+
+class RowData(ColumnData):
+    """See the module docstring. `tuples` is read-only."""
+
+    __slots__ = ("_columns", "_known", "layout", "tuples")
+
+    def __init__(self, layout: RowLayout, tuples: list[tuple[Any, ...]]) -> None:
+        self.layout = layout
+        self.tuples = tuples
+        self._columns: pa.RecordBatch | None = None
+        self._known: dict[int, pa.Array] = {}
+        self._rows: list[Row] | None = None
+
+    __hash__ = None
+
+    def __len__(self) -> int:
+        return len(self.tuples)
+
+    def __getitem__(self, part: slice) -> RowData:
+        return RowData(self.layout, self.tuples[part])
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The columns, built and cached."""
+        if self._columns is None:
+            self._columns = self.cut()
+        return self._columns
+
+    def column(self, index: int) -> pa.Array:
+        """Return one column, building only that one."""
+        column = self._known.get(index)
+        if column is None:
+            column = self._known[index] = self.layout.column(index, self.tuples)
+        return column
+
+    def taken(self, index: int, records: Any) -> pa.Array:
+        """See `ColumnData`. Builds nothing else."""
+        tuples = self.tuples
+        return self.layout.column(index, [tuples[record] for record in records.tolist()])
+
+    def take(self, records: Any) -> RowData:
+        """See `ColumnData`. Builds no column."""
+        tuples = self.tuples
+        return RowData(self.layout, [tuples[record] for record in records.tolist()])
+
+    def cut(self) -> pa.RecordBatch:
+        """See `ColumnData`."""
+        known = self._known
+        if not self.layout.types:
+            return self.layout.record_batch([], len(self.tuples))
+        arrays = [
+            known[index] if index in known else self.layout.column(index, self.tuples)
+            for index in range(len(self.layout.types))
+        ]
+        return self.layout.record_batch(arrays, len(self.tuples))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_tuples, (self.layout.pickled(), self.tuples)
+
+
+@lru_cache(_LAYOUTS_MAX)
+def _known_layout(pickled: bytes) -> RowLayout:
+    return RowLayout(*pickle.loads(pickled))
+
+
+def _from_tuples(layout: bytes, tuples: list[tuple[Any, ...]]) -> RowData:
+    return RowData(_known_layout(layout), tuples)
