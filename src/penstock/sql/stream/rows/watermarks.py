@@ -30,6 +30,8 @@ from penstock.sql.typed import Constant, Field, FunctionCall, Typed
 #: the tag of the side output with the rows that leave the stream
 REJECTED_ROWS: Final = "null-time"
 _VALUE_CHARS_MAX: Final = 80
+#: the greatest of a few numbers is found sooner in Python than in NumPy
+_FEW: Final = 32
 
 
 class NullTimeError(TableRuntimeError):
@@ -44,10 +46,13 @@ class NullTimeError(TableRuntimeError):
 
 
 class TimedRows(NamedTuple):
-    """Rows with timestamps, their event times as a column, and the rejected rows or None."""
+    """Rows with timestamps, their event times as a column, and the rejected rows or None.
+
+    `times` is None if the timestamps are the event times and no other columns are needed (`RowTimes.needs_columns`).
+    """
 
     batch: ColumnBatch
-    times: pa.Array
+    times: pa.Array | None
     rejected: ColumnBatch | None
 
 
@@ -180,13 +185,20 @@ class RowTimes:
         #: the number of rows since the last watermark that was due by `gap`
         self._rows = 0
 
-    def follow(self, timed: ColumnBatch, columns: Columns) -> Iterator[tuple[ColumnBatch, int | None]]:
+    @property
+    def needs_columns(self) -> bool:
+        """Whether watermarks need more than timestamps: not if they trail event times in milliseconds."""
+        return self._delay_ms is None
+
+    def follow(self, timed: ColumnBatch, columns: Columns | None) -> Iterator[tuple[ColumnBatch, int | None]]:
         """Yield rows in parts, each with the watermark after it, or None where no watermark is due.
 
-        `columns`: the operands of the expression, for the same rows.
+        `columns`: the operands of the expression, for the same rows; None if the timestamps are the event times and
+        suffice.
         """
-        times, marks = columns[self._column], None
-        if not self._follows_time:
+        times = None if columns is None else columns[self._column]
+        marks = None
+        if columns is not None and not self._follows_time:
             (marks,) = self._evaluate(columns)
         start = 0
         for stop in self._cuts(len(timed)):
@@ -196,11 +208,16 @@ class RowTimes:
             start = stop
             yield part, None if self._rows else self._pending
 
-    def _follow(self, timed: ColumnBatch, times: pa.Array, marks: pa.Array | None, start: int, stop: int) -> None:
+    def _follow(
+        self, timed: ColumnBatch, times: pa.Array | None, marks: pa.Array | None, start: int, stop: int
+    ) -> None:
         """Record the highest watermark of the rows from `start` up to `stop`."""
-        if self._delay_ms is not None and times.type.unit == "ms":
-            self._pending = max(self._pending, int(timed.rowtimes[start:stop].max()) - self._delay_ms)
+        if self._delay_ms is not None and (times is None or times.type.unit == "ms"):
+            rowtimes = timed.rowtimes[start:stop]
+            highest_ms = max(rowtimes.tolist()) if len(rowtimes) <= _FEW else int(rowtimes.max())
+            self._pending = max(self._pending, highest_ms - self._delay_ms)
             return
+        assert times is not None, "only timestamps that are event times come without them"
         if marks is None:
             highest = self._of_latest(times.slice(start, stop - start))
         else:
@@ -273,7 +290,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         """Emit rows with their timestamps, followed by watermarks."""
         records = as_columns(batch, self.context.operator_name)
         try:
-            timed, _, rejected = self._null_times.take_out(records, records.columns.column(self._column))
+            timed, times, rejected = self._null_times.take_out(records, records.data.column(self._column))
         except NullTimeError as error:
             raise UserCodeError(self.context.operator_name, error.record) from error
         if rejected is not None:
@@ -284,7 +301,9 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         if self._idle_ms:
             self._wake()
         try:
-            for part, watermark in self._times.follow(timed, Columns.of(timed.columns)):
+            suffices = not self._times.needs_columns and times is not None and times.type.unit == "ms"
+            columns = None if suffices else Columns.of(timed.columns)
+            for part, watermark in self._times.follow(timed, columns):
                 self.output.collect(part)
                 if watermark is not None:
                     self._advance(watermark)
