@@ -113,10 +113,13 @@ class TaskExecutor:
             self._early_credit[channel] = self._early_credit.get(channel, 0) + credit
 
     def step(self) -> bool:
-        """Run one step of every task. Return True if any of them did work: call again."""
+        """Run one step of every task that has something to do. Return True if any of them did work: call again."""
         worked = ended = False
+        now_ms = self._clock.now_ms() if self._tasks else 0
         begun_ms = self._clock.steady_ms() if self._tasks else 0
         for task in self._tasks:
+            if task.is_resting(now_ms):
+                continue
             result = task.step()
             ended_ms = self._clock.steady_ms()
             task.times.stepped(begun_ms, ended_ms, task.is_back_pressured(result))
@@ -127,7 +130,8 @@ class TaskExecutor:
                 ended = True
         if ended:
             self._forget_ended()
-        self._report_metrics()
+        if self._metrics_interval_ms is not None and now_ms >= self._metrics_due_ms and self._tasks:
+            self._report_metrics(now_ms, self._metrics_interval_ms)
         return worked
 
     def next_deadline(self) -> int | None:
@@ -251,17 +255,13 @@ class TaskExecutor:
         if ended and self._cycles is not None:
             self._cycles.note()
 
-    def _report_metrics(self) -> None:
-        if self._metrics_interval_ms is None:
-            return
-        now = self._clock.now_ms()
-        if now >= self._metrics_due_ms and self._tasks:
-            if self._metrics_due_ms:
-                # The worker wakes up for reports as it does for mail, so the delay of a report equals that of mail.
-                self._mailbox_latency.update(now - self._metrics_due_ms)
-            self._metrics_due_ms = now + self._metrics_interval_ms
-            latency = self._mailbox_latency.figures()
-            for task in self._tasks:
-                task.times.mailbox_latency = latency
-                if task.phase is not Phase.CREATED:
-                    self._master.send(task.metrics())
+    def _report_metrics(self, now_ms: int, interval_ms: int) -> None:
+        if self._metrics_due_ms:
+            # The worker wakes up for reports as it does for mail, so the delay of a report equals that of mail.
+            self._mailbox_latency.update(now_ms - self._metrics_due_ms)
+        self._metrics_due_ms = now_ms + interval_ms
+        latency = self._mailbox_latency.figures()
+        for task in self._tasks:
+            task.times.mailbox_latency = latency
+            if task.phase is not Phase.CREATED:
+                self._master.send(task.metrics())

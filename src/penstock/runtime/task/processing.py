@@ -242,6 +242,23 @@ class ProcessingLoop:
             return Step.WORKED
         return Step.IDLE if takes_input else Step.BLOCKED
 
+    def is_resting(self, now_ms: int) -> bool:
+        """Return whether a step would find nothing to do: no input, no due timer, no call, and nothing to flush."""
+        gate, source = self._gate, self.source
+        if (
+            gate.has_data
+            or gate.overtaking
+            or self.chain.waiting
+            or (source is not None and not source.is_resting(now_ms))
+        ):
+            return False
+        for partition in self._partitions.values():
+            # A task that waits for its consumers is stepped, because its times count that.
+            if partition.has_open_data or not partition.is_available:
+                return False
+        deadline = self.next_deadline()
+        return deadline is None or deadline > now_ms
+
     def next_deadline(self) -> int | None:
         """Return when (ms) a step is needed even if nothing arrives."""
         may, earliest = self._life.may, self._flush_at_ms

@@ -217,12 +217,18 @@ class StreamTask:
             self._fail(error)
             return Step.WORKED
 
+    def is_resting(self, now_ms: int) -> bool:
+        """Return whether a step would find nothing to do; it would cost several times as much to find out."""
+        loop = self._loop
+        return loop is not None and not self.mail and self.life.phase is Phase.PROCESSING and loop.is_resting(now_ms)
+
     def next_deadline(self) -> int | None:
         """Return when (ms) a step is needed even if nothing arrives."""
         return None if self._loop is None else self._loop.next_deadline()
 
     def metrics(self) -> protocol.TaskMetrics:
         """Return the task's progress so far."""
+        self.times.waited(self._clock.steady_ms())
         contexts = [] if self.chain is None else self.chain.contexts
         accumulators = [(name, pickled(a)) for context in contexts for name, a in context.accumulators.items()]
         source, loop = self.source, self._loop
