@@ -74,6 +74,9 @@ class ColumnData:
         """Return the columns, without caching them if they have to be created."""
         return self.columns
 
+    def compute(self) -> None:
+        """Compute the values that nothing has computed yet."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         message = pickle.PickleBuffer(self.columns.serialize())
         return _from_message, (self.columns.schema.serialize().to_pybytes(), message)
@@ -140,6 +143,10 @@ class ChosenColumns(ColumnData):
         column = self._known.get(index)
         array: Any = self._whole[index]
         return array.take(pa.array(self._numbers[records])) if column is None else column.take(pa.array(records))
+
+    def compute(self) -> None:
+        """See `ColumnData`."""
+        _ = self.columns
 
     def _chosen(self, array: Any) -> pa.Array:
         return array.take(pa.array(self._numbers)) if self._mask is None else array.filter(self._mask)
