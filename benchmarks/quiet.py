@@ -2,7 +2,8 @@
 
 The job is a source, several maps and a sink, each a vertex of its own, at parallelism 1. The source emits a few events
 a second. The processes are watched for some seconds once the job runs: on the local target this one, which runs the
-tasks too; on Spark the workers, and this one with the job master.
+tasks too; on Spark the workers, Spark's JVM, and this one with the job master. For each process the benchmark shows the
+share of a core, and how often one of its threads woke up.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import logging
 import os
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -41,8 +43,35 @@ class _Passing:
         return value
 
 
-def run(target: str, vertices: int, per_second: float, seconds: float) -> dict[str, float]:
-    """Return the share of one core (0 to 1) that each process takes."""
+class Figures(NamedTuple):
+    """What a process does per second: the share of one core (0 to 1) that it takes, and the wake-ups of its threads."""
+
+    share: float
+    wakeups: float
+
+
+def count_wakeups(process: int) -> int:
+    """Return how often threads of a process have waited so far."""
+    waits = 0
+    for status in Path(f"/proc/{process}/task").glob("*/status"):
+        with suppress(OSError):  # the thread has ended
+            waits += int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return waits
+
+
+def find_jvms() -> list[int]:
+    """Return the processes of Java below this one."""
+    jvms = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # the process has ended
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if name == "java" and int(rest.split()[1]) == os.getpid():
+                jvms.append(int(stat.parent.name))
+    return jvms
+
+
+def run(target: str, vertices: int, per_second: float, seconds: float) -> dict[str, Figures]:
+    """Return the figures of each process."""
     with tempfile.TemporaryDirectory(prefix="penstock-quiet-") as folder:
         configuration = Configuration()
         configuration.set_string("execution.target", target)
@@ -62,16 +91,19 @@ def run(target: str, vertices: int, per_second: float, seconds: float) -> dict[s
                 assert time.monotonic() < begun + START_SECONDS_MAX, "no event came"
                 time.sleep(0.1)
             time.sleep(3)
-            watched = {os.getpid(), *map(int, os.listdir(folder))}
-            before = {process: processor_seconds(process) for process in watched}
+            workers = [int(name) for name in os.listdir(folder) if int(name) != os.getpid()]
+            watched = {"program": os.getpid(), **{f"worker {process}": process for process in sorted(workers)}}
+            watched |= {f"JVM {process}": process for process in find_jvms()}
+            before = {process: (processor_seconds(process), count_wakeups(process)) for process in watched.values()}
             begun = time.monotonic()
             time.sleep(seconds)
             passed = time.monotonic() - begun
             return {
-                "program" if process == os.getpid() else f"worker {process}": (
-                    (processor_seconds(process) - before[process]) / passed
+                name: Figures(
+                    (processor_seconds(process) - before[process][0]) / passed,
+                    (count_wakeups(process) - before[process][1]) / passed,
                 )
-                for process in sorted(watched)
+                for name, process in watched.items()
             }
         finally:
             job.end()
@@ -87,10 +119,10 @@ def main(target: str, vertices: int, per_second: float, seconds: float, json_pat
     """See the module docstring."""
     logging.basicConfig(level=logging.WARNING)
     figures = run(target, vertices, per_second, seconds)
-    for name, share in figures.items():
-        print(f"{name:20} {share:.2%} of a core")
+    for name, (share, wakeups) in figures.items():
+        print(f"{name:20} {share:6.2%} of a core, {wakeups:6.1f} wake-ups a second")
     if json_path is not None:
-        json_path.write_text(json.dumps(figures, indent=1))
+        json_path.write_text(json.dumps({name: each._asdict() for name, each in figures.items()}, indent=1))
 
 
 if __name__ == "__main__":

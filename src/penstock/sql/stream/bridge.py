@@ -27,10 +27,8 @@ from penstock.runtime.columns import ColumnBatch, as_columns, get_row_kinds
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.operators.watermarks import EVENT_TIME, AssignerError
 from penstock.runtime.records import Batch
-from penstock.sql.data.arrow import milliseconds, time_unit
-from penstock.sql.data.datetimes import MILLISECOND_NS
+from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
-from penstock.sql.data.types import LocalZonedTimestampType, TimestampType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator, columns_of_rows, is_pure
 from penstock.sql.expressions.row_program import ROWS_MAX, RowProgram, build_row_program
@@ -282,12 +280,8 @@ class SplitWatermarks(BatchWatermarks):
         self._evaluate = Evaluator([of_table.time], session)
         marks = Evaluator([of_table.watermark], session)
         self._row_times = watermarks.RowTimes(of_table.width, of_table.watermark, marks, of_table.gap)
-        kind = of_table.time.type
-        has_milliseconds = (
-            isinstance(kind, TimestampType | LocalZonedTimestampType) and time_unit(kind.precision) == "ms"
-        )
         self._program: RowProgram | None = None
-        if has_milliseconds and not self._row_times.needs_columns:
+        if watermarks.has_milliseconds(of_table.time.type) and not self._row_times.needs_columns:
             self._program = build_row_program(None, [of_table.time], session)
         self._null_times = of_table.null_times
         self.side_tag = watermarks.REJECTED_ROWS if of_table.null_times.is_rejecting else None
@@ -315,10 +309,7 @@ class SplitWatermarks(BatchWatermarks):
             times = [time for (time,) in program.project(records.data, range(len(records)))]
         except TableRuntimeError:
             return None  # the kernels report it
-        if None in times:
-            return None
-        rowtimes = np.array([time // MILLISECOND_NS for time in times], np.int64)
-        return watermarks.TimedRows(records.with_rowtimes(rowtimes), None, None)
+        return watermarks.assign_times(records, times)
 
     def left_out(self) -> ColumnBatch | None:
         """See `BatchWatermarks`."""

@@ -18,9 +18,11 @@ from penstock.runtime.columns import ColumnBatch, as_columns, describe_origin
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.watermarks import NULL_TIME_RECORDS
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.sql.data.arrow import milliseconds
+from penstock.sql.data.arrow import milliseconds, time_unit
+from penstock.sql.data.datetimes import MILLISECOND_NS
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import DayTimeIntervalType
+from penstock.sql.data.row_data import RowData
+from penstock.sql.data.types import DataType, DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.logical.nodes import DELETE, UPDATE_BEFORE
@@ -163,6 +165,22 @@ def _shown(value: pa.Scalar) -> Any:
     return shorten(str(value), _VALUE_CHARS_MAX)
 
 
+def assign_times(batch: ColumnBatch, times: Sequence[int | None]) -> TimedRows | None:
+    """Assign the event times (ns) of a few rows as timestamps; return None if any is NULL.
+
+    Their columns need to have milliseconds, and nothing else may need the column (`RowTimes.needs_columns`).
+    """
+    if None in times:
+        return None
+    milliseconds_of_rows = [time // MILLISECOND_NS for time in times if time is not None]
+    return TimedRows(batch.with_rowtimes(np.array(milliseconds_of_rows, np.int64)), None, None)
+
+
+def has_milliseconds(kind: DataType) -> bool:
+    """Return whether a column of this type has points in time in milliseconds."""
+    return isinstance(kind, TimestampType | LocalZonedTimestampType) and time_unit(kind.precision) == "ms"
+
+
 class RowTimes:
     """The times of rows, and the watermarks that follow them, for one stream or one split of a table.
 
@@ -289,10 +307,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit rows with their timestamps, followed by watermarks."""
         records = as_columns(batch, self.context.operator_name)
-        try:
-            timed, times, rejected = self._null_times.take_out(records, records.data.column(self._column))
-        except NullTimeError as error:
-            raise UserCodeError(self.context.operator_name, error.record) from error
+        timed, times, rejected = self._assign(records)
         if rejected is not None:
             self.context.count(NULL_TIME_RECORDS, len(rejected))
             self.output.collect_side(REJECTED_ROWS, rejected)
@@ -301,14 +316,25 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         if self._idle_ms:
             self._wake()
         try:
-            suffices = not self._times.needs_columns and times is not None and times.type.unit == "ms"
-            columns = None if suffices else Columns.of(timed.columns)
+            columns = None if times is None else Columns.of(timed.columns)
             for part, watermark in self._times.follow(timed, columns):
                 self.output.collect(part)
                 if watermark is not None:
                     self._advance(watermark)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(timed)} rows") from error
+
+    def _assign(self, records: ColumnBatch) -> TimedRows:
+        """Assign timestamps and reject rows."""
+        data, column = records.data, self._column
+        if isinstance(data, RowData) and not self._times.needs_columns and has_milliseconds(data.layout.types[column]):
+            timed = assign_times(records, [row[column] for row in data.tuples])
+            if timed is not None:
+                return timed
+        try:
+            return self._null_times.take_out(records, data.column(column))
+        except NullTimeError as error:
+            raise UserCodeError(self.context.operator_name, error.record) from error
 
     def _advance(self, watermark: int) -> None:
         if watermark > self._watermark:
