@@ -24,6 +24,7 @@ from penstock.common import Configuration, WatermarkStrategy
 from penstock.connectors.collect import DiscardingSink
 from penstock.datastream import DataStream, StreamExecutionEnvironment
 from penstock.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
+from penstock.runtime.connector import SourceReader, SourceReaderContext
 
 START_SECONDS_MAX = 60
 
@@ -41,6 +42,16 @@ class _Passing:
             self._has_said = True
             Path(self._path, str(os.getpid())).touch()
         return value
+
+
+class PolledSource(DataGeneratorSource[float]):
+    """Does not know when the next event is due, as a reader of a server does not: it is polled."""
+
+    def create_reader(self, context: SourceReaderContext) -> Any:
+        """Create a reader that is polled."""
+        reader: Any = super().create_reader(context)
+        reader.retry_after_ms = lambda: SourceReader.retry_after_ms(reader)
+        return reader
 
 
 class Figures(NamedTuple):
@@ -70,7 +81,7 @@ def find_jvms() -> list[int]:
     return jvms
 
 
-def run(target: str, vertices: int, per_second: float, seconds: float) -> dict[str, Figures]:
+def run(target: str, vertices: int, per_second: float, is_polled: bool, seconds: float) -> dict[str, Figures]:
     """Return the figures of each process."""
     with tempfile.TemporaryDirectory(prefix="penstock-quiet-") as folder:
         configuration = Configuration()
@@ -79,7 +90,8 @@ def run(target: str, vertices: int, per_second: float, seconds: float) -> dict[s
         env.set_parallelism(1)
         env.disable_operator_chaining()
         limit = RateLimiterStrategy.per_second(per_second)
-        source = DataGeneratorSource(float, count=1_000_000, rate_limiter_strategy=limit)
+        make = PolledSource if is_polled else DataGeneratorSource
+        source = make(float, count=1_000_000, rate_limiter_strategy=limit)
         stream: DataStream = env.from_source(source, WatermarkStrategy.no_watermarks(), "events")
         for _ in range(vertices - 2):
             stream = stream.map(_Passing(folder).map)
@@ -113,12 +125,15 @@ def run(target: str, vertices: int, per_second: float, seconds: float) -> dict[s
 @click.option("--target", default="local", show_default=True, help="local or spark")
 @click.option("--vertices", default=10, show_default=True)
 @click.option("--rate", "per_second", default=1.0, show_default=True, help="events a second")
+@click.option("--polled", "is_polled", is_flag=True, help="the source does not know when the next event is due")
 @click.option("--seconds", default=20.0, show_default=True, help="how long to watch")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="write the figures here")
-def main(target: str, vertices: int, per_second: float, seconds: float, json_path: Path | None) -> None:
+def main(
+    target: str, vertices: int, per_second: float, is_polled: bool, seconds: float, json_path: Path | None
+) -> None:
     """See the module docstring."""
     logging.basicConfig(level=logging.WARNING)
-    figures = run(target, vertices, per_second, seconds)
+    figures = run(target, vertices, per_second, is_polled, seconds)
     for name, (share, wakeups) in figures.items():
         print(f"{name:20} {share:6.2%} of a core, {wakeups:6.1f} wake-ups a second")
     if json_path is not None:

@@ -43,7 +43,7 @@ class Waiting(StreamOperator):
 
 
 def is_resting(rig: Rig) -> bool:
-    return rig.task.is_resting(rig.clock.now_ms())
+    return rig.clock.now_ms() < rig.task.rests_until_ms
 
 
 @pytest.fixture

@@ -242,8 +242,11 @@ class ProcessingLoop:
             return Step.WORKED
         return Step.IDLE if takes_input else Step.BLOCKED
 
-    def is_resting(self, now_ms: int) -> bool:
-        """Return whether a step would find nothing to do: no input, no due timer, no call, and nothing to flush."""
+    def rests_until(self, now_ms: int) -> int:
+        """Return before which time (ms) a step finds nothing to do, if nothing arrives; 0 if it may find something.
+
+        It finds something if there is input, a due timer, a pending call, or something to flush.
+        """
         gate, source = self._gate, self.source
         if (
             gate.has_data
@@ -251,13 +254,13 @@ class ProcessingLoop:
             or self.chain.waiting
             or (source is not None and not source.is_resting(now_ms))
         ):
-            return False
+            return 0
         for partition in self._partitions.values():
             # A task that waits for its consumers is stepped, because its times count that.
             if partition.has_open_data or not partition.is_available:
-                return False
+                return 0
         deadline = self.next_deadline()
-        return deadline is None or deadline > now_ms
+        return records.MAX_TIMESTAMP if deadline is None else deadline
 
     def next_deadline(self) -> int | None:
         """Return when (ms) a step is needed even if nothing arrives."""
