@@ -73,7 +73,7 @@ def check_forms(
     names = [f"c{index}" for index in range(len(types))]
     sources = [ColumnData(arrow_batch(rows, types)), RowData(RowLayout(names, types), rows)]
     for data in sources:
-        assert program.fits(data)
+        assert program.takes(data)
         given = results_by_program(program, data)
         title = f"{condition}: {', '.join(map(str, expressions))} from {type(data).__name__}"
         assert repr(given) == repr(expected), f"{title}\nkernels: {expected}\nprogram: {given}"

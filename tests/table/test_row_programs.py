@@ -243,7 +243,7 @@ def test_a_step_emits_the_same_rows_for_batches_of_any_size(
         columns = None if number % 8 == 0 else expressions
         given = _run(condition, columns, _cut(rows, size, of_arrow))
         with monkeypatch.context() as patch:
-            patch.setattr("penstock.sql.stream.calc.ROWS_MAX", 0)
+            patch.setattr(row_program, "ROWS_MAX", 0)
             expected = _run(condition, columns, _cut(rows, size, of_arrow=True))
         assert given == expected
 
@@ -278,8 +278,8 @@ def test_other_arrow_types_than_the_plan_expects_run_by_kernels() -> None:
     time = Field(kinds.TIME.type, 0, "c0")
     program = build_row_program(None, [time], SESSION)
     assert program is not None
-    assert program.fits(ColumnData(pa.RecordBatch.from_arrays([pa.array([1], pa.timestamp("ms"))], ["c0"])))
-    assert not program.fits(ColumnData(pa.RecordBatch.from_arrays([pa.array([1], pa.timestamp("us"))], ["c0"])))
+    assert program.takes(ColumnData(pa.RecordBatch.from_arrays([pa.array([1], pa.timestamp("ms"))], ["c0"])))
+    assert not program.takes(ColumnData(pa.RecordBatch.from_arrays([pa.array([1], pa.timestamp("us"))], ["c0"])))
 
 
 def test_a_repeated_part_is_computed_once_per_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 An expression has two forms, made from the same typed expression. Kernels (`penstock.sql.expressions.evaluator`) process
 a column at once; each costs microseconds, however few rows there are. A row program is one Python function for all
-conditions and all output columns, which costs less up to `ROWS_MAX` rows. The size of a batch decides, at each batch.
+conditions and all output columns, which costs less for a few rows (`ROWS_MAX`). The size of a batch decides, at each
+batch.
 
 **Which expressions.** `build_row_program` returns None unless all functions are deterministic and have scalar forms
 (`penstock.sql.functions.scalar_forms`). Such expressions run by kernels at every size.
@@ -51,8 +52,11 @@ from penstock.sql.functions.definition import Call, Session
 from penstock.sql.functions.registry import SCALAR_FUNCTIONS
 from penstock.sql.functions.scalar_forms import ScalarForm, cast_form, scalar_form, wrapped
 
-#: Batches of at most this many rows run by a row program.
-ROWS_MAX: Final = 24
+#: Arrow batches of at most this many rows run by a row program: reading a value costs a quarter of a microsecond. At 16
+#: rows the cheapest plan, a CASE over columns, costs as much by kernels; a plan with texts costs a tenth.
+ROWS_MAX: Final = 16
+#: The same for tuples, which are there already, and would have to become columns for kernels.
+TUPLES_MAX: Final = 128
 #: Nested blocks of the generated code; Python allows a hundred.
 _DEPTH_MAX: Final = 60
 
@@ -322,10 +326,12 @@ class RowProgram:
         self._read = {field.index: arrow_type(field.type) for field in fields}
         self._schema: pa.Schema | None = None
 
-    def fits(self, data: ColumnData) -> bool:
-        """Return whether the columns of a batch have the types that the program reads."""
+    def takes(self, data: ColumnData) -> bool:
+        """Return whether a batch is small enough, and its columns have the types that the program reads."""
         if isinstance(data, RowData):
-            return True
+            return len(data) <= TUPLES_MAX
+        if len(data) > ROWS_MAX:
+            return False
         schema = data.columns.schema
         if self._schema is not None and schema.equals(self._schema):
             return True

@@ -31,7 +31,7 @@ from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator, columns_of_rows, is_pure
-from penstock.sql.expressions.row_program import ROWS_MAX, RowProgram, build_row_program
+from penstock.sql.expressions.row_program import RowProgram, build_row_program
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import DELETE, INSERTS, SHORT, ArrowRows, Changes, Node, RowSchema, Scan, Values
@@ -290,7 +290,7 @@ class SplitWatermarks(BatchWatermarks):
     def assign(self, batch: Any) -> ColumnBatch:
         """See `BatchWatermarks`."""
         records = as_columns(batch, "a table")
-        self._timed = self._assign_few(records) if len(records) <= ROWS_MAX else None
+        self._timed = self._assign_few(records)
         if self._timed is not None:
             return self._timed.batch
         (times,) = self._evaluate(Columns.of(records.columns))
@@ -301,9 +301,9 @@ class SplitWatermarks(BatchWatermarks):
         return timed.batch
 
     def _assign_few(self, records: ColumnBatch) -> watermarks.TimedRows | None:
-        """Compute the times of a few rows in Python; return None for rows with a NULL event time or an error."""
+        """Compute the times of a few rows in Python; return None if there are more, or NULL, or an error."""
         program = self._program
-        if program is None or not program.fits(records.data):
+        if program is None or not program.takes(records.data):
             return None
         try:
             times = [time for (time,) in program.project(records.data, range(len(records)))]

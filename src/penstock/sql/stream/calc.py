@@ -24,7 +24,7 @@ from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.expressions.builder import Correlation
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Condition, Evaluator, compile_expressions
-from penstock.sql.expressions.row_program import ROWS_MAX, RowProgram, build_row_program
+from penstock.sql.expressions.row_program import RowProgram, build_row_program
 from penstock.sql.logical.explain import calc_text
 from penstock.sql.logical.nodes import (
     INSERTS,
@@ -100,8 +100,10 @@ class CalcOperator(EvaluatingOperator):
         """Filter and compute a batch."""
         records = as_columns(batch, self.context.operator_name)
         program = self._program
-        is_small = program is not None and len(records) <= ROWS_MAX and program.fits(records.data)
-        computed = self._by_rows(program, records) if program is not None and is_small else self._by_kernels(records)
+        if program is not None and program.takes(records.data):
+            computed = self._by_rows(program, records)
+        else:
+            computed = self._by_kernels(records)
         if computed is not None:
             self.output.collect(computed)
 
