@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,8 +21,10 @@ from tests.table.row_forms import Rows, arrow_batch, check_forms
 
 from penstock.base.errors import PenstockError
 from penstock.codecs.column_data import ColumnData
-from penstock.runtime.columns import ColumnBatch
+from penstock.runtime.columns import ColumnBatch, ColumnKey
 from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.records import Batch
+from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.expressions import row_program
 from penstock.sql.expressions.row_program import ROWS_MAX, build_row_program
@@ -315,3 +318,28 @@ def test_rows_travel_and_are_sliced_as_rows() -> None:
 def _shown(columns: pa.RecordBatch) -> list[str]:
     """The rows as text, in which NaN is equal to itself."""
     return list(map(repr, columns.to_pylist()))
+
+
+@pytest.mark.parametrize("size", [1, 2, 16, 17, 40])
+@pytest.mark.parametrize("keys", [("c0",), ("c1",), ("c0", "c1"), ("c4",)])
+def test_rows_go_to_the_channels_that_columns_go_to(size: int, keys: tuple[str, ...]) -> None:
+    """D4: whether a few keys are looked up in Python or many by kernels."""
+    rows = _rows(Chance("channels"), size)
+    ways: list[list[tuple[int, list[str]]]] = []
+    layout = RowLayout([column.name for column in _COLUMNS], _TYPES)
+    for data in (RowData(layout, rows), ColumnData(arrow_batch(rows, _TYPES))):
+        partitioner = HashPartitioner(ColumnKey(keys))
+        partitioner.set_up(0, 3, 128)
+        ways.append([(channel, _shown(part.columns)) for channel, part in partitioner.split(ColumnBatch(data))])  # type: ignore[attr-defined]
+    assert ways[0] == ways[1]
+    assert sorted(text for _, part in ways[0] for text in part) == sorted(_shown(arrow_batch(rows, _TYPES)))
+    expected = partitioner_of_values(rows, keys)
+    assert {channel: len(part) for channel, part in ways[0]} == expected
+
+
+def partitioner_of_values(rows: Rows, keys: tuple[str, ...]) -> dict[int, int]:
+    """How many rows each channel gets by the hash of single records."""
+    partitioner = HashPartitioner(ColumnKey(keys))
+    partitioner.set_up(0, 3, 128)
+    values = ColumnData(arrow_batch(rows, _TYPES)).rows()
+    return dict(Counter(channel for channel, part in partitioner.split(Batch(values)) for _ in range(len(part))))

@@ -62,6 +62,12 @@ class ColumnData:
         """Return the records with these indices, a numpy array."""
         return self.like(self.columns.take(pa.array(records)))
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        names: list[str] = self.columns.schema.names
+        return names
+
     def column(self, index: int) -> pa.Array:
         """Return one column."""
         return self.columns.column(index)
@@ -125,6 +131,11 @@ class ChosenColumns(ColumnData):
             self._known = dict(enumerate(self._columns.columns))
             self._whole = [None] * len(self._names)
         return self._columns
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        return self._names
 
     @property
     def is_cut(self) -> bool:

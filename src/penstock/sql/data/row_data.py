@@ -131,6 +131,11 @@ class RowData(ColumnData):
             self._columns = self.cut()
         return self._columns
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        return self.layout.names
+
     def column(self, index: int) -> pa.Array:
         """Return one column. The first one is built alone; who asks for a second one asks for more."""
         column = self._known.get(index)

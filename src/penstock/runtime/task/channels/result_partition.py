@@ -327,7 +327,7 @@ class HashPartitioner(SelectingPartitioner):
         if self._column_routes is None:
             return super().channels_of_columns(batch)
         try:
-            return self._column_routes.select_channels(batch.columns)
+            return self._column_routes.select_channels(batch.data)
         except (TypeError, StateError) as error:
             raise UserCodeError(self._consumer, None, KEY_SELECTOR) from error
 
