@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,30 @@ def test_each_row_has_the_number_of_its_key(kind: str) -> None:
     rows = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     assert [keys[code] for code in codes.tolist()] == rows
     assert len(keys) == len(set(rows))
+
+
+FEW: list[list[pa.Array]] = [
+    [pa.array([2, None, 2, 1], pa.int32())],
+    [pa.array([True, False, None, True])],
+    [pa.array(["b", "", None, "b"]), pa.array([b"x", b"x", None, b"x"])],
+    [pa.array([1, 2, None, 1], pa.timestamp("ms")), pa.array([1, 1, 1, 1], pa.date32())],
+    [pa.array([Decimal("1.50"), Decimal("-0.01"), None, Decimal("1.50")], pa.decimal128(10, 2))],
+    [pa.array([math.nan, None, math.nan, 0.0])],
+    [pa.array([[1], [1], None, [1]])],
+    [pa.array([7], pa.int64()), pa.array(["x"])],
+]
+
+
+@pytest.mark.parametrize("columns", FEW, ids=lambda columns: ", ".join(str(column.type) for column in columns))
+def test_a_few_rows_have_the_numbers_that_kernels_give_them(
+    columns: list[pa.Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D4: numbers, keys, and the order of keys, which are the order of state."""
+    codes, keys = distinct_keys(columns)
+    monkeypatch.setattr("penstock.state.key_columns._FEW", 0)
+    expected_codes, expected_keys = distinct_keys(columns)
+    assert codes.tolist() == expected_codes.tolist()
+    assert repr(keys) == repr(expected_keys)
 
 
 def part(first: int, *keys: int) -> bytes:

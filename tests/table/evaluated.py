@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.table.functions import Row, results, session_of, typed_sql
+from tests.table.row_forms import check_forms
 
 from penstock.sql.data.arrow import to_column, to_values
 from penstock.sql.data.types import DataType
@@ -33,5 +34,6 @@ def column(sql: str, types: Mapping[str, DataType] | None = None, **columns: lis
     session = session_of()
     (found,) = typed_sql(sql, Row(list(columns), kinds, [None] * len(kinds)), session)
     arrays = [to_column(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]
+    check_forms(None, [found], list(zip(*columns.values(), strict=True)), kinds, session)
     (array,) = Evaluator([found], session)(Columns(arrays, len(arrays[0])))
     return to_values(array, found.type)

@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 import click
 from tests.table import table_api_text
 from tests.table.flink_values import UnknownTypeError, alike, calcite_type, held, parse_type, shortened, type_of_value
+from tests.table.row_forms import check_forms
 from tests.table.running import Rows, run
 
 from penstock.base.errors import PenstockError
@@ -162,7 +163,9 @@ def in_any_reading(check: Callable[[dict[str, Any], Row, table_api_text.Reading]
 
 
 def results(found: list[Typed], row: Row, session: Session) -> list[Any]:
-    """What they give for the row."""
+    """What they give for the row, by kernels; and check that row programs give the same."""
+    for one in found:
+        check_forms(None, [one], [tuple(row.values)], row.types, session)
     columns = Evaluator(found, session)(row.columns())
     return [to_values(column, one.type)[0] for column, one in zip(columns, found, strict=True)]
 

@@ -58,6 +58,16 @@ class ColumnData:
         """Return other columns of the same form, whose records are created in the same way."""
         return ColumnData(columns)
 
+    def take(self, records: Any) -> ColumnData:
+        """Return the records with these indices, a numpy array."""
+        return self.like(self.columns.take(pa.array(records)))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        names: list[str] = self.columns.schema.names
+        return names
+
     def column(self, index: int) -> pa.Array:
         """Return one column."""
         return self.columns.column(index)
@@ -69,6 +79,9 @@ class ColumnData:
     def cut(self) -> pa.RecordBatch:
         """Return the columns, without caching them if they have to be created."""
         return self.columns
+
+    def compute(self) -> None:
+        """Compute the values that nothing has computed yet."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         message = pickle.PickleBuffer(self.columns.serialize())
@@ -120,6 +133,11 @@ class ChosenColumns(ColumnData):
         return self._columns
 
     @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        return self._names
+
+    @property
     def is_cut(self) -> bool:
         """Whether the longer columns have been released."""
         return self._columns is not None
@@ -136,6 +154,10 @@ class ChosenColumns(ColumnData):
         column = self._known.get(index)
         array: Any = self._whole[index]
         return array.take(pa.array(self._numbers[records])) if column is None else column.take(pa.array(records))
+
+    def compute(self) -> None:
+        """See `ColumnData`."""
+        _ = self.columns
 
     def _chosen(self, array: Any) -> pa.Array:
         return array.take(pa.array(self._numbers)) if self._mask is None else array.filter(self._mask)

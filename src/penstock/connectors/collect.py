@@ -189,9 +189,9 @@ class _DiscardingWriter(SinkWriter[Any, Any]):
         """Drop all records."""
 
     def write_columns(self, data: ColumnData, rowtimes: Any) -> None:
-        """Drop all records. The columns are still computed, as for any sink."""
-        _ = data.columns
+        """Drop all records. Their values are still computed, as for any sink."""
+        data.compute()
 
     def write_changes(self, data: ColumnData, kinds: bytes, rowtimes: Any) -> None:
-        """Drop all records. The columns are still computed, as for any sink."""
-        _ = data.columns
+        """Drop all records. Their values are still computed, as for any sink."""
+        data.compute()

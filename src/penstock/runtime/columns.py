@@ -112,7 +112,7 @@ class ColumnBatch(Batch):
         """Return the records at the positions in a numpy array."""
         rowtimes = None if self.rowtimes is None else self.rowtimes[indices]
         kinds = None if self.kinds is None else np.frombuffer(self.kinds, np.uint8)[indices].tobytes()
-        return ColumnBatch(self.data.like(self.columns.take(pa.array(indices))), rowtimes, kinds)
+        return ColumnBatch(self.data.take(indices), rowtimes, kinds)
 
     def with_rowtimes(self, rowtimes: Any) -> ColumnBatch:
         """Return the same records with other timestamps."""
@@ -237,6 +237,8 @@ _NUMBERED: Final = re.compile("f[0-9]+")
 #: Integer keys below this have their channels in a table.
 _TABLE_MAX: Final = 1 << 20
 _UNKNOWN: Final = -1
+#: The keys of so few records are looked up without the table.
+_FEW: Final = 16
 
 
 class ColumnKey:
@@ -293,12 +295,15 @@ class ColumnKey:
         Raises:
             TypeError: if a column is missing.
         """
-        schema = columns.schema
-        positions = [schema.get_field_index(name) for name in self.names]
-        if min(positions) < 0:
-            missing = [name for name, position in zip(self.names, positions, strict=True) if position < 0]
-            raise WrongTypeError(f"there is no column {missing[0]!r} to key by; there are {', '.join(schema.names)}")
-        return [canonical_column(columns.column(position)) for position in positions]
+        return self.select(ColumnData(columns))
+
+    def select(self, data: ColumnData) -> list[Any]:
+        """Do the same for records, without computing other columns."""
+        names = data.names
+        for name in self.names:
+            if names.count(name) != 1:
+                raise WrongTypeError(f"there is no column {name!r} to key by; there are {', '.join(names)}")
+        return [canonical_column(data.column(names.index(name))) for name in self.names]
 
 
 class ColumnRoutes:
@@ -313,10 +318,10 @@ class ColumnRoutes:
         #: channel by key, -1 for keys not seen yet
         self._table = np.full(0, _UNKNOWN, np.int16)
 
-    def select_channels(self, columns: pa.RecordBatch) -> Any:
+    def select_channels(self, data: ColumnData) -> Any:
         """Return the channels of the records as a numpy array."""
-        of_key = self._key.select_columns(columns)
-        if len(of_key) == 1 and pa.types.is_integer(of_key[0].type) and not of_key[0].null_count:
+        of_key = self._key.select(data)
+        if len(data) > _FEW and len(of_key) == 1 and pa.types.is_integer(of_key[0].type) and not of_key[0].null_count:
             numbers = of_key[0].to_numpy()
             if len(numbers) and numbers.min() >= 0 and (highest := int(numbers.max())) < _TABLE_MAX:
                 return self._in_table(numbers, highest)

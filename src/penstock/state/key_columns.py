@@ -40,6 +40,8 @@ _FIRST: Final = b"penstock.first_row"
 _END: Final = b"penstock.end_row"
 #: the column with the numbers of rows
 ROW_NUMBER: Final = "row_number"
+#: with at most this many rows, kernels take longer than a dictionary
+_FEW: Final = 16
 
 
 def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -47,6 +49,8 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
 
     The columns must be in canonical form (`penstock.state.equality`), or equal keys may get several numbers.
     """
+    if len(columns[0]) <= _FEW and all(map(_is_hashable, columns)):
+        return _distinct_few(columns)
     parts = [_distinct(column) for column in columns]
     codes, keys = parts[0]
     if len(parts) == 1:
@@ -59,6 +63,20 @@ def distinct_keys(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         keys = [(*keys[pair // size], values[pair % size]) for pair in encoded.dictionary.to_pylist()]
     return codes, keys
+
+
+def _is_hashable(column: Any) -> bool:
+    """Return whether the values of a column are dictionary keys in Python: not NaN, nor lists."""
+    return isinstance(column, pa.Array) and not (pa.types.is_floating(column.type) or pa.types.is_nested(column.type))
+
+
+def _distinct_few(columns: Sequence[pa.Array]) -> tuple[Any, list[Any]]:
+    """Do the same for a few rows, without kernels."""
+    lists = [column.to_pylist() for column in columns]
+    numbers: dict[Any, int] = {}
+    values = lists[0] if len(lists) == 1 else zip(*lists, strict=True)
+    codes = [numbers.setdefault(value, len(numbers)) for value in values]
+    return np.array(codes, np.int64), list(numbers)
 
 
 def _distinct(column: Any) -> tuple[Any, list[Any]]:

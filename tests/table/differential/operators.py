@@ -49,6 +49,12 @@ THRESHOLDS: Final = (
     Threshold("penstock.sql.expressions.columns", "_FEW", _NEVER, 1),
     Threshold("penstock.sql.functions.conditions", "_MANY", _NEVER, 1),
     Threshold("penstock.sql.functions.definition", "_FEW", _NEVER, 0),
+    Threshold("penstock.sql.expressions.row_program", "ROWS_MAX", _NEVER, 0),
+    Threshold("penstock.sql.expressions.row_program", "TUPLES_MAX", _NEVER, 0),
+    Threshold("penstock.sql.stream.rows.watermarks", "_FEW", _NEVER, 0),
+    Threshold("penstock.state.key_columns", "_FEW", _NEVER, 0),
+    Threshold("penstock.runtime.columns", "_FEW", _NEVER, 0),
+    Threshold("penstock.runtime.task.channels.result_partition", "_FEW", _NEVER, 0),
     # How many rows are put together before they are sent, or before rows that have left are removed.
     Threshold("penstock.sql.stream.over.operators", "_BATCH_ROWS", 1, _NEVER),
     Threshold("penstock.sql.stream.rows.columns", "ROWS_GONE_MAX", 1, _NEVER),

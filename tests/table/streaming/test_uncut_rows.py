@@ -25,6 +25,13 @@ from penstock.sql.stream.rows.state_ttl import StreamSession
 from penstock.sql.typed import Constant, Field, Typed
 from penstock.testing import OneInputOperatorHarness
 
+
+@pytest.fixture(autouse=True)
+def with_kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few rows would be computed in Python, and leave nothing to cut."""
+    monkeypatch.setattr("penstock.sql.expressions.row_program.ROWS_MAX", 0)
+
+
 TEXT = VarCharType()
 SIDE = [IntType(), TEXT]
 NUMBER, WORD = Field(IntType(), 0), Field(TEXT, 1)

@@ -7,7 +7,7 @@ to worker directly, over ZeroMQ (`worker_endpoint`, `data_links`).
 **A worker's loop** (`worker`) alternates on one thread: it handles the input from sockets and background
 threads, then steps each task. With nothing to do it waits in one poll for sockets, a wake-up by a thread, or
 the next deadline of its tasks. A source reader without records is polled again after 10 ms, and after 50 ms
-once it has been silent for 100 polls, unless it knows a better time. Connections are checked every 20 ms at
+once it has been silent for 10 polls, unless it knows a better time. Connections are checked every 20 ms at
 most, because a broken one delivers nothing anyway. Garbage collections skip the modules of a fresh worker.
 
 **The death of a worker** is noticed when its Spark job ends, when its connection ends, or by missing

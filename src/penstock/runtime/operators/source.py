@@ -267,7 +267,7 @@ class SourceOperator(StreamOperator):
 
     def emit_next(self, records_max: int) -> Emitted:
         """Poll the reader once and emit the records that it returns."""
-        if self._is_ahead() or (self._retry_at_ms is not None and self.context.now_ms() < self._retry_at_ms):
+        if self.is_resting(self.context.now_ms()):
             return Emitted.NOTHING
         result = self.reader.poll_next(records_max)
         if result is InputStatus.NOTHING_AVAILABLE:
@@ -351,6 +351,10 @@ class SourceOperator(StreamOperator):
         idle_at_ms = self.watermarks.idle_deadline_ms()
         if idle_at_ms is not None and idle_at_ms < self._retry_at_ms:
             self._retry_at_ms = max(idle_at_ms, now + 1)
+
+    def is_resting(self, now_ms: int) -> bool:
+        """Return whether the reader is not polled now: it had nothing a moment ago, or it is held back."""
+        return self._is_ahead() or (self._retry_at_ms is not None and now_ms < self._retry_at_ms)
 
     def next_timer_ms(self) -> int | None:
         """Return when to poll again after the reader had nothing, call the generators, or report the watermark."""

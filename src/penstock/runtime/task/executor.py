@@ -1,5 +1,8 @@
 """A worker without its process: hosts the tasks of one slot and connects their channels (E2).
 
+A task that found nothing to do rests until its next deadline, or until mail or a buffer arrives: it is not stepped.
+Everything that can give it work comes through here. Operators that wait for calls never rest.
+
 Buffers between tasks of the same executor are passed by reference; all others go to the network port. Credits and
 buffers are addressed by channel id, which includes the attempt, so late messages of an earlier attempt are dropped.
 
@@ -13,7 +16,7 @@ from typing import Final
 from penstock.base.metrics import SlidingHistogram
 from penstock.runtime import ports, protocol
 from penstock.runtime.graph import ExecutionState
-from penstock.runtime.records import Buffer
+from penstock.runtime.records import MAX_TIMESTAMP, Buffer
 from penstock.runtime.task.channels.input_gate import InputChannel, InputGate
 from penstock.runtime.task.channels.result_partition import ResultPartition, Subpartition
 from penstock.runtime.task.operator_chain import VertexProgram
@@ -90,6 +93,7 @@ class TaskExecutor:
             task = next((t for t in self._tasks if t.execution == message.execution), None)
             if task is not None:
                 task.mail.append(message)
+                task.rests_until_ms = 0
             elif isinstance(message, protocol.CancelTask):
                 self._master.send(protocol.TaskStateChanged(message.execution, ExecutionState.CANCELED.value))
             elif isinstance(message, protocol.TriggerCheckpoint):
@@ -103,9 +107,10 @@ class TaskExecutor:
         task = self._consumers.get(channel)
         if task is not None:
             task.gate.on_buffer(channel, buffer)
+            task.rests_until_ms = 0
 
     def on_credit(self, channel: protocol.ChannelId, credit: int) -> None:
-        """Pass credit to its task; keep it for a task that is not deployed yet."""
+        """Pass credit to its task, which sends what waits for it; keep it for a task that is not deployed yet."""
         subpartition = self._producers.get(channel)
         if subpartition is not None:
             subpartition.grant(credit)
@@ -113,26 +118,34 @@ class TaskExecutor:
             self._early_credit[channel] = self._early_credit.get(channel, 0) + credit
 
     def step(self) -> bool:
-        """Run one step of every task. Return True if any of them did work: call again."""
+        """Run one step of every task that has something to do. Return True if any of them did work: call again."""
         worked = ended = False
+        now_ms = self._clock.now_ms() if self._tasks else 0
         begun_ms = self._clock.steady_ms() if self._tasks else 0
         for task in self._tasks:
+            if now_ms < task.rests_until_ms:
+                continue
+            task.rests_until_ms = 0
             result = task.step()
             ended_ms = self._clock.steady_ms()
             task.times.stepped(begun_ms, ended_ms, task.is_back_pressured(result))
             begun_ms = ended_ms
             if result is Step.WORKED:
                 worked = True
+            elif result is Step.IDLE:
+                task.rest(now_ms)
             if task.life.is_over:
                 ended = True
         if ended:
             self._forget_ended()
-        self._report_metrics()
+        if self._metrics_interval_ms is not None and now_ms >= self._metrics_due_ms and self._tasks:
+            self._report_metrics(now_ms, self._metrics_interval_ms)
         return worked
 
     def next_deadline(self) -> int | None:
         """Return when (ms) to step again if nothing arrives earlier."""
-        times = [t for task in self._tasks if (t := task.next_deadline()) is not None]
+        times = [t for task in self._tasks if (t := task.rests_until_ms or task.next_deadline()) is not None]
+        times = [t for t in times if t < MAX_TIMESTAMP]
         if self._tasks and self._metrics_interval_ms is not None:
             times.append(self._metrics_due_ms)
         return min(times) if times else None
@@ -251,17 +264,13 @@ class TaskExecutor:
         if ended and self._cycles is not None:
             self._cycles.note()
 
-    def _report_metrics(self) -> None:
-        if self._metrics_interval_ms is None:
-            return
-        now = self._clock.now_ms()
-        if now >= self._metrics_due_ms and self._tasks:
-            if self._metrics_due_ms:
-                # The worker wakes up for reports as it does for mail, so the delay of a report equals that of mail.
-                self._mailbox_latency.update(now - self._metrics_due_ms)
-            self._metrics_due_ms = now + self._metrics_interval_ms
-            latency = self._mailbox_latency.figures()
-            for task in self._tasks:
-                task.times.mailbox_latency = latency
-                if task.phase is not Phase.CREATED:
-                    self._master.send(task.metrics())
+    def _report_metrics(self, now_ms: int, interval_ms: int) -> None:
+        if self._metrics_due_ms:
+            # The worker wakes up for reports as it does for mail, so the delay of a report equals that of mail.
+            self._mailbox_latency.update(now_ms - self._metrics_due_ms)
+        self._metrics_due_ms = now_ms + interval_ms
+        latency = self._mailbox_latency.figures()
+        for task in self._tasks:
+            task.times.mailbox_latency = latency
+            if task.phase is not Phase.CREATED:
+                self._master.send(task.metrics())

@@ -221,7 +221,7 @@ def user_traceback(error: BaseException) -> str:
 
 
 class TaskTimes:
-    """Totals in ms, as of the last step. A step itself always counts as busy."""
+    """Totals in ms, as of the last step or report. A step itself always counts as busy."""
 
     __slots__ = (
         "_longest_ms",
@@ -259,6 +259,10 @@ class TaskTimes:
         if not is_back_pressured:
             self._wait_ms = 0
         self._since_ms, self.is_back_pressured = ended_ms, is_back_pressured
+
+    def waited(self, now_ms: int) -> None:
+        """Account for the wait until now (steady-clock time), which goes on."""
+        self.stepped(now_ms, now_ms, self.is_back_pressured)
 
     def take_longest_back_pressure(self) -> int:
         """Return and reset the longest wait for the consumers (ms), as of the last step."""

@@ -242,6 +242,26 @@ class ProcessingLoop:
             return Step.WORKED
         return Step.IDLE if takes_input else Step.BLOCKED
 
+    def rests_until(self, now_ms: int) -> int:
+        """Return before which time (ms) a step finds nothing to do, if nothing arrives; 0 if it may find something.
+
+        It finds something if there is input, a due timer, a pending call, or something to flush.
+        """
+        gate, source = self._gate, self.source
+        if (
+            gate.has_data
+            or gate.overtaking
+            or self.chain.waiting
+            or (source is not None and not source.is_resting(now_ms))
+        ):
+            return 0
+        for partition in self._partitions.values():
+            # A task that waits for its consumers is stepped, because its times count that.
+            if partition.has_open_data or not partition.is_available:
+                return 0
+        deadline = self.next_deadline()
+        return records.MAX_TIMESTAMP if deadline is None else deadline
+
     def next_deadline(self) -> int | None:
         """Return when (ms) a step is needed even if nothing arrives."""
         may, earliest = self._life.may, self._flush_at_ms

@@ -170,6 +170,8 @@ class StreamTask:
         self.life = TaskLife()
         self.ending = Ending(self.settings.checkpointing)
         self.mail: deque[protocol.ToWorker] = deque()
+        #: before this time (ms) a step finds nothing to do, unless mail or a buffer has arrived since it was set
+        self.rests_until_ms = 0
         self.times = TaskTimes(clock.steady_ms())
         self._mails = 0
         self._initialization_ms = 0
@@ -217,12 +219,19 @@ class StreamTask:
             self._fail(error)
             return Step.WORKED
 
+    def rest(self, now_ms: int) -> None:
+        """Set `rests_until_ms` after a step that found nothing to do."""
+        loop = self._loop
+        is_open = loop is not None and not self.mail and self.life.phase is Phase.PROCESSING
+        self.rests_until_ms = loop.rests_until(now_ms) if loop is not None and is_open else 0
+
     def next_deadline(self) -> int | None:
         """Return when (ms) a step is needed even if nothing arrives."""
         return None if self._loop is None else self._loop.next_deadline()
 
     def metrics(self) -> protocol.TaskMetrics:
         """Return the task's progress so far."""
+        self.times.waited(self._clock.steady_ms())
         contexts = [] if self.chain is None else self.chain.contexts
         accumulators = [(name, pickled(a)) for context in contexts for name, a in context.accumulators.items()]
         source, loop = self.source, self._loop

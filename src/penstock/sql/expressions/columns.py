@@ -227,6 +227,8 @@ def _case_by_rows(conditions: Sequence[Part], values: Sequence[Part], otherwise:
     pieces: list[pa.Array] = []
     rest = _numbers(columns.rows)
     for condition, value in zip(conditions, values, strict=True):
+        if positions and not len(rest):
+            break  # a condition of constants alone would fail without a row that needs it
         left = columns.take(rest)
         holds = arrow.to_full_array(pc.fill_null(condition.run(left), False), left.rows)
         _add(positions, pieces, rest.filter(holds), value, columns)
@@ -245,6 +247,8 @@ def coalesce(parts: Sequence[Part]) -> Callable[[Columns], arrow.Datum]:
         pieces: list[pa.Array] = []
         rest = _numbers(columns.rows)
         for part in parts:
+            if pieces and not len(rest):
+                break  # an operand of constants alone would fail without a row that needs it
             left = columns.take(rest)
             values = arrow.to_full_array(part.run(left), left.rows)
             valid = values.is_valid() if part is not parts[-1] else arrow.to_full_array(pa.scalar(True), left.rows)

@@ -161,9 +161,10 @@ def _is_known(expression: typed.Typed) -> bool:
     return True
 
 
-def _has_zero(value: object) -> bool:
+def has_zero(value: object) -> bool:
+    """Return whether a constant is or contains a floating-point zero."""
     if isinstance(value, list | tuple):
-        return any(map(_has_zero, value))
+        return any(map(has_zero, value))
     return isinstance(value, float) and not value
 
 
@@ -178,8 +179,8 @@ def _is_worth_it(expression: typed.Typed) -> bool:
         return False
     parts = list(expression.walk())
     # The two zeros are equal, but give different quotients.
-    has_zero = any(isinstance(part, typed.Constant) and _has_zero(part.value) for part in parts)
-    return is_stable(expression) and not has_zero and any(isinstance(part, typed.Field) for part in parts)
+    is_signed = any(isinstance(part, typed.Constant) and has_zero(part.value) for part in parts)
+    return is_stable(expression) and not is_signed and any(isinstance(part, typed.Field) for part in parts)
 
 
 def _to_split(expression: typed.Typed) -> Split | None:
@@ -327,7 +328,7 @@ def _compile_uncached(expression: typed.Typed, session: Session, known: _Repeate
         return Part(_calling(part_kernel(expression.index), [parts], False), parts.can_fail)
     if not isinstance(expression, typed.FunctionCall):
         raise UnsupportedError(f"{type(expression).__name__} is no expression of single values")
-    path = _path(expression)
+    path = column_path(expression)
     if path is not None:
         return Part(lambda columns: columns.field(path), False)
     function = SCALAR_FUNCTIONS.get(expression.function)
@@ -351,14 +352,14 @@ def _compile_uncached(expression: typed.Typed, session: Session, known: _Repeate
     return Part(_calling(kernel, operands, function.takes_rows), fails or function.may_fail(call))
 
 
-def _path(expression: typed.Typed) -> tuple[int, ...] | None:
+def column_path(expression: typed.Typed) -> tuple[int, ...] | None:
     """Return the index of a column and of the fields read from it; None for other expressions."""
     if isinstance(expression, typed.Field):
         return (expression.index,)
     if not isinstance(expression, typed.FunctionCall) or expression.function != "FIELD":
         return None
     row, index = expression.operands
-    path = _path(row)
+    path = column_path(row)
     if path is None or not isinstance(index, typed.Constant) or not isinstance(index.value, int):
         return None
     return (*path, index.value)

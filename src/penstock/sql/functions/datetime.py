@@ -202,7 +202,7 @@ def _by_sign(years: datetimes.Numbers, span: int) -> datetimes.Numbers:
 
 
 #: parts of a day number
-_OF_DAY: Final[dict[str, Callable[[datetimes.Numbers], datetimes.Numbers]]] = {
+PARTS_OF_DAY: Final[dict[str, Callable[[datetimes.Numbers], datetimes.Numbers]]] = {
     "YEAR": moments.to_years,
     "ISOYEAR": moments.iso_year,
     "QUARTER": lambda days: moments.to_months(days) % 12 // 3 + 1,
@@ -218,7 +218,7 @@ _OF_DAY: Final[dict[str, Callable[[datetimes.Numbers], datetimes.Numbers]]] = {
 }
 _HOUR_NS: Final = 3_600 * datetimes.SECOND_NS
 #: parts of a time of day: nanoseconds in the unit and in the next larger one
-_OF_TIME: Final = {
+PARTS_OF_TIME: Final = {
     "HOUR": (_HOUR_NS, datetimes.DAY_NS),
     "MINUTE": (60 * datetimes.SECOND_NS, _HOUR_NS),
     "SECOND": (datetimes.SECOND_NS, 60 * datetimes.SECOND_NS),
@@ -243,10 +243,10 @@ def _has_part(data_type: DataType, unit: str) -> bool:
     if isinstance(data_type, YearMonthIntervalType):
         return unit in _OF_MONTHS or unit in ("QUARTER", "MILLENNIUM")
     if isinstance(data_type, DayTimeIntervalType):
-        return unit in _OF_TIME or unit in ("DAY", "WEEK", "EPOCH")
+        return unit in PARTS_OF_TIME or unit in ("DAY", "WEEK", "EPOCH")
     if isinstance(data_type, TimeType):
-        return unit in _OF_TIME or unit == "EPOCH"
-    return isinstance(data_type, TIMES) and (unit in _OF_DAY or unit in _OF_TIME or unit == "EPOCH")
+        return unit in PARTS_OF_TIME or unit == "EPOCH"
+    return isinstance(data_type, TIMES) and (unit in PARTS_OF_DAY or unit in PARTS_OF_TIME or unit == "EPOCH")
 
 
 def _extracted(call: definition.Operands, index: int) -> DataType | None:
@@ -283,13 +283,13 @@ def _part(unit: str, data_type: DataType) -> Callable[[datetimes.Numbers], datet
         )
     if isinstance(data_type, DayTimeIntervalType):
         size, greater = {"DAY": (datetimes.DAY_NS, 0), "WEEK": (7 * datetimes.DAY_NS, 0)}.get(
-            unit, _OF_TIME.get(unit, (1, 0))
+            unit, PARTS_OF_TIME.get(unit, (1, 0))
         )
         return partial(_of_milliseconds, size, greater)
-    if unit in _OF_DAY:
-        of_day = _OF_DAY[unit]
+    if unit in PARTS_OF_DAY:
+        of_day = PARTS_OF_DAY[unit]
         return lambda numbers: of_day(datetimes.days_and_nanos(numbers, per_number)[0])
-    size, greater = _OF_TIME[unit]
+    size, greater = PARTS_OF_TIME[unit]
     return lambda numbers: datetimes.days_and_nanos(numbers, per_number)[1] % greater // size
 
 
@@ -336,6 +336,9 @@ _SHORT: Final = {
     "MINUTE": ("MINUTE", "Returns the minute of the hour, from 0 to 59."),
     "SECOND": ("SECOND", "Returns the second of the minute, from 0 to 59."),
 }
+
+#: the unit of each function that is named after one
+SHORT_PARTS: Final = {name: unit for name, (unit, _) in _SHORT.items()}
 
 TEMPORAL_PARTS_FUNCTIONS: tuple[definition.ScalarFunction, ...] = (
     definition.scalar(

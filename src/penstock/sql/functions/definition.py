@@ -420,9 +420,31 @@ def per_value(function: Callable[..., object], takes_null: bool = False) -> Call
     return bind
 
 
+class ValueKernel:
+    """A kernel, and the Python function that gives the same for single values.
+
+    `takes_null`: whether the function is called with NULL. Otherwise any NULL gives NULL.
+    """
+
+    __slots__ = ("_kernel", "function", "takes_null")
+
+    def __init__(self, kernel: Kernel, function: Callable[..., object], takes_null: bool = False) -> None:
+        self._kernel = kernel
+        self.function = function
+        self.takes_null = takes_null
+
+    def __call__(self, *columns: Datum) -> Datum:
+        """Run the kernel."""
+        return self._kernel(*columns)
+
+    def made_faster(self, kernel: Kernel) -> ValueKernel:
+        """Return a faster kernel with the same results."""
+        return ValueKernel(kernel, self.function, self.takes_null)
+
+
 def value_kernel(
     function: Callable[..., object], types: Sequence[DataType], result: DataType, takes_null: bool = False
-) -> Kernel:
+) -> ValueKernel:
     """Return the kernel of a Python function of single values."""
 
     def checked(*operands: object) -> object:
@@ -461,7 +483,7 @@ def value_kernel(
         ]
         return to_column([checked(*operands) for operands in zip(*listed, strict=True)], result)
 
-    return kernel
+    return ValueKernel(kernel, function, takes_null)
 
 
 #: with fewer rows, distinct values are not looked for

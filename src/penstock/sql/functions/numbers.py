@@ -48,10 +48,10 @@ def decimal_kernel(operator: str, data_type: DataType, other: DataType, result: 
     """Return the kernel of an operator for decimals and integers. The result may also be an integer."""
     left, right = type_rules.as_decimal(data_type), type_rules.as_decimal(other)
     wide = type_rules.as_decimal(result)
-    if operator in _PLAIN and _has_all_digits(operator, left, right):
+    if operator in _PLAIN and has_all_digits(operator, left, right):
         return _plain(operator, left, right)
     make = _WIDE[operator](left, right, wide)
-    by_value = definition.value_kernel(_BY_VALUE[operator](wide), (left, right), wide)
+    by_value = definition.value_kernel(BY_VALUE[operator](wide), (left, right), wide)
     target = arrow_type(result)
 
     def kernel(first: Datum, second: Datum) -> Datum:
@@ -97,7 +97,7 @@ def _with_room(column: Datum) -> Datum:
 _PLAIN: Final[dict[str, Callable[[Datum, Datum], Datum]]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 
 
-def _has_all_digits(operator: str, left: DecimalType, right: DecimalType) -> bool:
+def has_all_digits(operator: str, left: DecimalType, right: DecimalType) -> bool:
     """Return whether the type of the result has all digits of every result."""
     if operator == "*":
         return left.precision + right.precision < PRECISION_MAX
@@ -246,7 +246,7 @@ def _remainder(dividend: Decimal, other: Decimal) -> Decimal:
     return _EXACT.remainder(dividend, other)
 
 
-_BY_VALUE: Final[dict[str, Callable[[DecimalType], Callable[..., object]]]] = {
+BY_VALUE: Final[dict[str, Callable[[DecimalType], Callable[..., object]]]] = {
     "+": _by_value(_EXACT.add),
     "-": _by_value(_EXACT.subtract),
     "*": _by_value(_EXACT.multiply),

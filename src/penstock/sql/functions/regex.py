@@ -39,7 +39,7 @@ def _contains(call: definition.Call) -> Kernel:
     re2_pattern = linear(pattern) if isinstance(pattern, str) and pattern and _known(pattern) is not None else None
     if re2_pattern is None:
         return general
-    return lambda texts, *operands: pc.match_substring_regex(texts, re2_pattern)
+    return general.made_faster(lambda texts, *operands: pc.match_substring_regex(texts, re2_pattern))
 
 
 def _extract_group(call: definition.Call) -> Kernel:
@@ -56,7 +56,7 @@ def _extract_group(call: definition.Call) -> Kernel:
             return general(texts, *operands)
         return pc.struct_field(pc.extract_regex(texts, re2_pattern), GROUP)
 
-    return kernel
+    return general.made_faster(kernel)
 
 
 def _count(text: str, pattern: str) -> int | None:
@@ -376,10 +376,9 @@ def _type(reader: _Reader) -> Callable[[definition.Operands], DataType]:
 
 
 def _like(call: definition.Call) -> Kernel:
+    general = definition.value_kernel(_is_like, call.types, call.result)
     constants = _constants(call.operands)
-    if constants is not None:
-        return _like_constant(like_pattern(*constants))
-    return definition.value_kernel(_is_like, call.types, call.result)
+    return general if constants is None else general.made_faster(_like_constant(like_pattern(*constants)))
 
 
 def _like_constant(pattern: LikePattern) -> Kernel:

@@ -36,7 +36,7 @@ def _in_case(
             plain = is_ascii.as_py() if isinstance(is_ascii, pa.Scalar) else pc.all(is_ascii).as_py()
             return ascii_kernel(column) if plain is not False else general(column)
 
-        return kernel
+        return general.made_faster(kernel)
 
     return bind
 
@@ -60,12 +60,17 @@ def _trim(side: str) -> Callable[[definition.Call], Kernel]:
 
     def bind(call: definition.Call) -> Kernel:
         fast, slow = _TRIMS[side]
-        characters = call.value(1) if len(call.types) > 1 else " "
+        if len(call.types) == 1:
+            return definition.value_kernel(lambda text: slow(text, " "), call.types, call.result).made_faster(
+                lambda column: fast(column, " ")
+            )
+        general = definition.value_kernel(slow, call.types, call.result)
+        characters = call.value(1)
         if not isinstance(characters, str):
-            return definition.value_kernel(slow, call.types, call.result)
+            return general
         if not characters:
-            return lambda column, *operands: column
-        return lambda column, *operands: fast(column, characters)
+            return general.made_faster(lambda column, *operands: column)
+        return general.made_faster(lambda column, *operands: fast(column, characters))
 
     return bind
 
@@ -261,10 +266,11 @@ def _repeat(column: Datum, times: Datum) -> Datum:
 
 
 def _replace(call: definition.Call) -> Kernel:
+    general = definition.value_kernel(str.replace, call.types, call.result)
     old, new = call.value(1), call.value(2)
     if not isinstance(old, str) or not isinstance(new, str) or not old:
-        return definition.value_kernel(str.replace, call.types, call.result)
-    return lambda column, *operands: pc.replace_substring(column, old, new)
+        return general
+    return general.made_faster(lambda column, *operands: pc.replace_substring(column, old, new))
 
 
 def _translate(text: str | None, before: str | None, after: str | None) -> str | None:
@@ -375,18 +381,19 @@ def _part(text: str, start: int, length: int = types.LENGTH_MAX) -> str | None:
 
 def _substring(call: definition.Call) -> Kernel:
     start, length = call.value(1), call.value(2) if len(call.types) > 2 else types.LENGTH_MAX
+    general = definition.value_kernel(_part, call.types, call.result)
     if not isinstance(start, int) or not isinstance(length, int) or length < 0:
-        return definition.value_kernel(_part, call.types, call.result)
+        return general
     if start >= 0:
         begin = max(start - 1, 0)
-        return lambda column, *operands: _slice(column, begin, begin + length)
+        return general.made_faster(lambda column, *operands: _slice(column, begin, begin + length))
     stop = start + length if start + length < 0 else None
 
     def from_end(column: Datum, *operands: Datum) -> Datum:
         is_too_short = pc.less(pc.utf8_length(column), -start)
         return pc.if_else(is_too_short, "", _slice(column, start, stop))
 
-    return from_end
+    return general.made_faster(from_end)
 
 
 def _slice(column: Datum, begin: int, end: int | None) -> Datum:
@@ -395,16 +402,18 @@ def _slice(column: Datum, begin: int, end: int | None) -> Datum:
 
 def _left(call: definition.Call) -> Kernel:
     length = call.value(1)
+    general = definition.value_kernel(lambda text, count: text[: max(count, 0)], call.types, call.result)
     if not isinstance(length, int):
-        return definition.value_kernel(lambda text, count: text[: max(count, 0)], call.types, call.result)
-    return lambda column, other: _slice(column, 0, max(length, 0))
+        return general
+    return general.made_faster(lambda column, other: _slice(column, 0, max(length, 0)))
 
 
 def _right(call: definition.Call) -> Kernel:
     length = call.value(1)
+    general = definition.value_kernel(lambda text, count: text[-count:] if count > 0 else "", call.types, call.result)
     if not isinstance(length, int) or length <= 0:
-        return definition.value_kernel(lambda text, count: text[-count:] if count > 0 else "", call.types, call.result)
-    return lambda column, other: _slice(column, -length, None)
+        return general
+    return general.made_faster(lambda column, other: _slice(column, -length, None))
 
 
 # --- where a part is -------------------------------------------------------------------------------------------------
@@ -439,9 +448,10 @@ def _instr(text: str, part: str, start: int = 1, occurrence: int = 1) -> int:
 def _at_end(kernel: Callable[..., Datum], function: Callable[[Any, Any], bool]) -> Callable[[definition.Call], Kernel]:
     def bind(call: definition.Call) -> Kernel:
         part = call.value(1)
+        general = definition.value_kernel(function, call.types, call.result)
         if not isinstance(part, str | bytes):
-            return definition.value_kernel(function, call.types, call.result)
-        return lambda column, other: kernel(column, part)
+            return general
+        return general.made_faster(lambda column, other: kernel(column, part))
 
     return bind
 
@@ -508,7 +518,7 @@ def _split_index(call: definition.Call) -> Kernel:
             return general(column, *operands)
         return take(pc.split_pattern(column, separator, max_splits=index + 1))
 
-    return kernel
+    return general.made_faster(kernel)
 
 
 def _up_to_count(text: Any, separator: Any, count: int) -> Any:

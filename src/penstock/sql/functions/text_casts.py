@@ -50,7 +50,7 @@ from penstock.sql.data.types import (
     YearMonthIntervalType,
 )
 from penstock.sql.functions.bitmaps import bitmap_text
-from penstock.sql.functions.definition import Session, value_kernel
+from penstock.sql.functions.definition import Session, ValueKernel, value_kernel
 from penstock.sql.functions.numbers import double_text, float_text
 from penstock.sql.functions.type_rules import INTEGERS
 from penstock.sql.functions.value_casts import cut_time, cut_timestamp_kernel, decimal_kernel, fitted
@@ -74,7 +74,7 @@ def from_text_kernel(source: DataType, to: DataType, session: Session, is_try: b
     fast = _FAST.get(type(to))
     if fast is None and isinstance(to, IntegralType):
         fast = _fast_integer
-    return slow if fast is None else _fast_or(slow, *fast(to, session))
+    return slow if fast is None else slow.made_faster(_fast_or(slow, *fast(to, session)))
 
 
 def reader(to: DataType, session: Session) -> Callable[[str], object]:
@@ -286,9 +286,13 @@ _FLOAT: Final = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?")
 
 def text_kernel(source: DataType, to: DataType, session: Session) -> Kernel:
     """Return the kernel of a cast to CHAR, VARCHAR or STRING."""
-    convert = _whole_text(source, session)
+    convert, convert_value = _whole_text(source, session), build_text_cast(source, session.zone)
     fit = fit_text(source, to, session)
-    return convert if fit is None else lambda column: fit(convert(column))
+    if fit is None:
+        return ValueKernel(convert, convert_value)
+    assert isinstance(to, CharType | VarCharType)
+    length, width = to.length, to.length if isinstance(to, CharType) else 0
+    return ValueKernel(lambda column: fit(convert(column)), lambda value: convert_value(value)[:length].ljust(width))
 
 
 def fit_text(source: DataType, to: DataType, session: Session) -> Kernel | None:

@@ -31,6 +31,7 @@ from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator, columns_of_rows, is_pure
+from penstock.sql.expressions.row_program import RowProgram, build_row_program
 from penstock.sql.logical import nodes as logical
 from penstock.sql.logical.explain import node_text
 from penstock.sql.logical.nodes import DELETE, INSERTS, SHORT, ArrowRows, Changes, Node, RowSchema, Scan, Values
@@ -240,7 +241,7 @@ class SourceWatermarkOperator(StreamOperator):
         """Emit the rows with their timestamps."""
         records = as_columns(batch, self.context.operator_name)
         try:
-            timed = self._null_times.take_out(records, records.columns.column(self._column))
+            timed = self._null_times.take_out(records, records.data.column(self._column))
         except watermarks.NullTimeError as error:
             raise UserCodeError(self.context.operator_name, error.record) from error
         self.output.collect(timed.batch)
@@ -279,6 +280,9 @@ class SplitWatermarks(BatchWatermarks):
         self._evaluate = Evaluator([of_table.time], session)
         marks = Evaluator([of_table.watermark], session)
         self._row_times = watermarks.RowTimes(of_table.width, of_table.watermark, marks, of_table.gap)
+        self._program: RowProgram | None = None
+        if watermarks.has_milliseconds(of_table.time.type) and not self._row_times.needs_columns:
+            self._program = build_row_program(None, [of_table.time], session)
         self._null_times = of_table.null_times
         self.side_tag = watermarks.REJECTED_ROWS if of_table.null_times.is_rejecting else None
         self._timed: watermarks.TimedRows | None = None
@@ -286,12 +290,26 @@ class SplitWatermarks(BatchWatermarks):
     def assign(self, batch: Any) -> ColumnBatch:
         """See `BatchWatermarks`."""
         records = as_columns(batch, "a table")
+        self._timed = self._assign_few(records)
+        if self._timed is not None:
+            return self._timed.batch
         (times,) = self._evaluate(Columns.of(records.columns))
         try:
-            self._timed = self._null_times.take_out(records, times)
+            timed = self._timed = self._null_times.take_out(records, times)
         except watermarks.NullTimeError as error:
             raise AssignerError(error.record, EVENT_TIME) from error
-        return self._timed.batch
+        return timed.batch
+
+    def _assign_few(self, records: ColumnBatch) -> watermarks.TimedRows | None:
+        """Compute the times of a few rows in Python; return None if there are more, or NULL, or an error."""
+        program = self._program
+        if program is None or not program.takes(records.data):
+            return None
+        try:
+            times = [time for (time,) in program.project(records.data, range(len(records)))]
+        except TableRuntimeError:
+            return None  # the kernels report it
+        return watermarks.assign_times(records, times)
 
     def left_out(self) -> ColumnBatch | None:
         """See `BatchWatermarks`."""
@@ -300,6 +318,8 @@ class SplitWatermarks(BatchWatermarks):
     def follow(self, batch: Any) -> Iterable[tuple[ColumnBatch, int | None]]:
         """See `BatchWatermarks`. The batch must be the one whose times were computed last."""
         assert self._timed is not None
+        if self._timed.times is None:
+            return self._row_times.follow(batch, None)
         return self._row_times.follow(batch, Columns([*batch.columns.columns, self._timed.times], len(batch)))
 
 

@@ -20,9 +20,11 @@ from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.records import Batch
 from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.expressions.builder import Correlation
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Condition, Evaluator, compile_expressions
+from penstock.sql.expressions.row_program import RowProgram, build_row_program
 from penstock.sql.logical.explain import calc_text
 from penstock.sql.logical.nodes import (
     INSERTS,
@@ -89,14 +91,21 @@ class CalcOperator(EvaluatingOperator):
         computed = [part for part, column in zip(selected, self._columns, strict=False) if column is None]
         self._has_columns = len(computed) < len(expressions)
         self._compute_others = Evaluator((), session, computed)
+        self._program = build_row_program(self._condition, expressions, session)
+        #: of the rows that the program computes
+        types = [expression.type for expression in expressions]
+        self._layout = RowLayout(self._names if types else (), types)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Filter and compute a batch."""
         records = as_columns(batch, self.context.operator_name)
-        try:
-            self._compute(records)
-        except TableRuntimeError as error:
-            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
+        program = self._program
+        if program is not None and program.takes(records.data):
+            computed = self._by_rows(program, records)
+        else:
+            computed = self._by_kernels(records)
+        if computed is not None:
+            self.output.collect(computed)
 
     def resume_event_time(self, watermark: int) -> None:
         """Do nothing: as in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
@@ -106,16 +115,43 @@ class CalcOperator(EvaluatingOperator):
         self._watermark = timestamp
         super().process_watermark(timestamp)
 
-    def _compute(self, records: ColumnBatch) -> None:
+    def _by_rows(self, program: RowProgram, records: ColumnBatch) -> ColumnBatch | None:
+        """Filter and compute a few rows. Returns None if no row is left."""
+        data, rowtimes, kinds = records.data, records.rowtimes, records.kinds
+        try:
+            chosen = program.choose(data)
+            if chosen is not None and not chosen:
+                return None
+            rows = range(len(records)) if chosen is None else chosen
+            is_whole = len(rows) == len(records)
+            if self._expressions is None:
+                return records if is_whole else records.take(np.array(chosen))
+            tuples = program.project(data, rows)
+        except TableRuntimeError:
+            # Which error comes first does not depend on the size of a batch.
+            return self._by_kernels(records)
+        if not is_whole:
+            rowtimes = None if rowtimes is None else rowtimes[rows]
+            kinds = None if kinds is None else bytes([kinds[row] for row in rows])
+        computed = ColumnBatch(RowData(self._layout, tuples), rowtimes, kinds)
+        if is_whole:
+            computed.origin = records.origin
+        return computed
+
+    def _by_kernels(self, records: ColumnBatch) -> ColumnBatch | None:
+        """Filter and compute a batch. Returns None if no row is left."""
         columns = Columns.of(records.columns)
-        if self._where is not None:
-            columns = self._where.chosen(columns)
-            if not columns.rows:
-                return
-        computed = self._computed(records, columns)
+        try:
+            if self._where is not None:
+                columns = self._where.chosen(columns)
+                if not columns.rows:
+                    return None
+            computed = self._computed(records, columns)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
         if columns.numbers is None:
             computed.origin = records.origin
-        self.output.collect(computed)
+        return computed
 
     def _computed(self, records: ColumnBatch, columns: Columns) -> ColumnBatch:
         """Return the batch of the chosen rows. Columns that no expression reads are not cut."""

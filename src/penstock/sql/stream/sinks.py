@@ -33,11 +33,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.codecs.arrow_columns import get_map_keys
+from penstock.codecs.column_data import ColumnData
 from penstock.plan.transformation import Upstream
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.records import Batch
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
+from penstock.sql.data.row_data import RowData
 from penstock.sql.data.types import (
     LENGTH_MAX,
     ArrayType,
@@ -79,6 +81,17 @@ class Constraint:
     name: str
     type: DataType
     is_length: bool
+
+    def holds_in_tuples(self, data: ColumnData) -> bool:
+        """Return whether rows that are tuples satisfy the constraint; False in other cases, which kernels decide."""
+        if len(self.path) > 1 or not isinstance(data, RowData):
+            return False
+        index = self.path[0]
+        if not self.is_length:
+            return all(row[index] is not None for row in data.tuples)
+        length: int = self.type.length  # type: ignore[attr-defined]
+        lengths = [len(row[index]) for row in data.tuples if row[index] is not None]
+        return all(map(length.__eq__ if isinstance(self.type, CharType | BinaryType) else length.__ge__, lengths))
 
 
 def collect_constraints(schema: nodes.RowSchema, nested: str, length: str) -> tuple[Constraint, ...]:
@@ -138,7 +151,9 @@ class ConstraintOperator(StreamOperator):
         """Emit the rows that satisfy the constraints."""
         records = as_columns(batch, self.context.operator_name)
         for constraint in self._constraints:
-            column = records.columns.column(constraint.path[0])
+            if constraint.holds_in_tuples(records.data):
+                continue
+            column = records.data.column(constraint.path[0])
             if constraint.is_length:
                 records = self._of_length(constraint, records, column)
                 continue

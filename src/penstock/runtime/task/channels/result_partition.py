@@ -37,6 +37,8 @@ ROUTES_MAX = 1 << 18
 _MASK = (1 << 64) - 1
 #: With more channels, one pass over the records is faster than one pass per channel.
 MASKED_CHANNELS_MAX: Final = 8
+#: Up to this many records of columns are split without kernels.
+_FEW: Final = 16
 #: For each channel, a table that maps the channel's byte to 1 and all others to 0.
 _MASKS: Final = [bytes(int(byte == channel) for byte in range(256)) for channel in range(MASKED_CHANNELS_MAX)]
 
@@ -137,11 +139,24 @@ class SelectingPartitioner(Partitioner):
 
 def _split_columns(batch: ColumnBatch, chosen: Any, channels: int) -> list[tuple[int, Batch]]:
     """Sort the records by channel in one go, and cut them where the next channel begins."""
+    if len(batch) <= _FEW:
+        return _split_few(batch, chosen.tolist())
     chosen = chosen.astype(np.uint16)  # numpy sorts this type by radix
     ends = np.cumsum(np.bincount(chosen, minlength=channels)).tolist()
     ordered = batch.take(np.argsort(chosen, kind="stable"))
     return [
         (channel, ordered.slice(begin, end)) for channel, (begin, end) in enumerate(pairwise([0, *ends])) if begin < end
+    ]
+
+
+def _split_few(batch: ColumnBatch, chosen: list[int]) -> list[tuple[int, Batch]]:
+    """Split a few records, which mostly go to one channel."""
+    used = sorted(set(chosen))
+    if len(used) == 1:
+        return [(used[0], batch)]
+    return [
+        (channel, batch.take(np.array([index for index, other in enumerate(chosen) if other == channel])))
+        for channel in used
     ]
 
 
@@ -312,7 +327,7 @@ class HashPartitioner(SelectingPartitioner):
         if self._column_routes is None:
             return super().channels_of_columns(batch)
         try:
-            return self._column_routes.select_channels(batch.columns)
+            return self._column_routes.select_channels(batch.data)
         except (TypeError, StateError) as error:
             raise UserCodeError(self._consumer, None, KEY_SELECTOR) from error
 

@@ -33,6 +33,7 @@ from penstock.runtime.columns import ColumnBatch, ColumnKey, as_columns
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 from penstock.sql.data.arrow import arrow_type, to_column, to_values
+from penstock.sql.data.row_data import RowData
 from penstock.sql.data.types import (
     ArrayType,
     BinaryType,
@@ -141,6 +142,9 @@ class RowEquality:
 
 def to_tuples(records: ColumnBatch, types: Sequence[DataType]) -> list[tuple[Any, ...]]:
     """Return the rows of a batch."""
+    if isinstance(records.data, RowData):
+        rows = records.data.tuples
+        return list(rows) if len(types) == len(records.data.layout.types) else [row[: len(types)] for row in rows]
     columns = [to_values(column, kind) for column, kind in zip(records.columns.columns, types, strict=False)]
     return list(zip(*columns, strict=True)) if columns else [()] * len(records)
 

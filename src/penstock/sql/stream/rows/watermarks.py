@@ -18,9 +18,11 @@ from penstock.runtime.columns import ColumnBatch, as_columns, describe_origin
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.watermarks import NULL_TIME_RECORDS
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
-from penstock.sql.data.arrow import milliseconds
+from penstock.sql.data.arrow import milliseconds, time_unit
+from penstock.sql.data.datetimes import MILLISECOND_NS
 from penstock.sql.data.errors import TableRuntimeError
-from penstock.sql.data.types import DayTimeIntervalType
+from penstock.sql.data.row_data import RowData
+from penstock.sql.data.types import DataType, DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
 from penstock.sql.logical.nodes import DELETE, UPDATE_BEFORE
@@ -30,6 +32,8 @@ from penstock.sql.typed import Constant, Field, FunctionCall, Typed
 #: the tag of the side output with the rows that leave the stream
 REJECTED_ROWS: Final = "null-time"
 _VALUE_CHARS_MAX: Final = 80
+#: the greatest of a few numbers is found sooner in Python than in NumPy
+_FEW: Final = 32
 
 
 class NullTimeError(TableRuntimeError):
@@ -44,10 +48,13 @@ class NullTimeError(TableRuntimeError):
 
 
 class TimedRows(NamedTuple):
-    """Rows with timestamps, their event times as a column, and the rejected rows or None."""
+    """Rows with timestamps, their event times as a column, and the rejected rows or None.
+
+    `times` is None if the timestamps are the event times and no other columns are needed (`RowTimes.needs_columns`).
+    """
 
     batch: ColumnBatch
-    times: pa.Array
+    times: pa.Array | None
     rejected: ColumnBatch | None
 
 
@@ -158,6 +165,22 @@ def _shown(value: pa.Scalar) -> Any:
     return shorten(str(value), _VALUE_CHARS_MAX)
 
 
+def assign_times(batch: ColumnBatch, times: Sequence[int | None]) -> TimedRows | None:
+    """Assign the event times (ns) of a few rows as timestamps; return None if any is NULL.
+
+    Their columns need to have milliseconds, and nothing else may need the column (`RowTimes.needs_columns`).
+    """
+    if None in times:
+        return None
+    milliseconds_of_rows = [time // MILLISECOND_NS for time in times if time is not None]
+    return TimedRows(batch.with_rowtimes(np.array(milliseconds_of_rows, np.int64)), None, None)
+
+
+def has_milliseconds(kind: DataType) -> bool:
+    """Return whether a column of this type has points in time in milliseconds."""
+    return isinstance(kind, TimestampType | LocalZonedTimestampType) and time_unit(kind.precision) == "ms"
+
+
 class RowTimes:
     """The times of rows, and the watermarks that follow them, for one stream or one split of a table.
 
@@ -180,13 +203,20 @@ class RowTimes:
         #: the number of rows since the last watermark that was due by `gap`
         self._rows = 0
 
-    def follow(self, timed: ColumnBatch, columns: Columns) -> Iterator[tuple[ColumnBatch, int | None]]:
+    @property
+    def needs_columns(self) -> bool:
+        """Whether watermarks need more than timestamps: not if they trail event times in milliseconds."""
+        return self._delay_ms is None
+
+    def follow(self, timed: ColumnBatch, columns: Columns | None) -> Iterator[tuple[ColumnBatch, int | None]]:
         """Yield rows in parts, each with the watermark after it, or None where no watermark is due.
 
-        `columns`: the operands of the expression, for the same rows.
+        `columns`: the operands of the expression, for the same rows; None if the timestamps are the event times and
+        suffice.
         """
-        times, marks = columns[self._column], None
-        if not self._follows_time:
+        times = None if columns is None else columns[self._column]
+        marks = None
+        if columns is not None and not self._follows_time:
             (marks,) = self._evaluate(columns)
         start = 0
         for stop in self._cuts(len(timed)):
@@ -196,11 +226,16 @@ class RowTimes:
             start = stop
             yield part, None if self._rows else self._pending
 
-    def _follow(self, timed: ColumnBatch, times: pa.Array, marks: pa.Array | None, start: int, stop: int) -> None:
+    def _follow(
+        self, timed: ColumnBatch, times: pa.Array | None, marks: pa.Array | None, start: int, stop: int
+    ) -> None:
         """Record the highest watermark of the rows from `start` up to `stop`."""
-        if self._delay_ms is not None and times.type.unit == "ms":
-            self._pending = max(self._pending, int(timed.rowtimes[start:stop].max()) - self._delay_ms)
+        if self._delay_ms is not None and (times is None or times.type.unit == "ms"):
+            rowtimes = timed.rowtimes[start:stop]
+            highest_ms = max(rowtimes.tolist()) if len(rowtimes) <= _FEW else int(rowtimes.max())
+            self._pending = max(self._pending, highest_ms - self._delay_ms)
             return
+        assert times is not None, "only timestamps that are event times come without them"
         if marks is None:
             highest = self._of_latest(times.slice(start, stop - start))
         else:
@@ -272,10 +307,7 @@ class WatermarkAssignerOperator(EvaluatingOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit rows with their timestamps, followed by watermarks."""
         records = as_columns(batch, self.context.operator_name)
-        try:
-            timed, _, rejected = self._null_times.take_out(records, records.columns.column(self._column))
-        except NullTimeError as error:
-            raise UserCodeError(self.context.operator_name, error.record) from error
+        timed, times, rejected = self._assign(records)
         if rejected is not None:
             self.context.count(NULL_TIME_RECORDS, len(rejected))
             self.output.collect_side(REJECTED_ROWS, rejected)
@@ -284,12 +316,25 @@ class WatermarkAssignerOperator(EvaluatingOperator):
         if self._idle_ms:
             self._wake()
         try:
-            for part, watermark in self._times.follow(timed, Columns.of(timed.columns)):
+            columns = None if times is None else Columns.of(timed.columns)
+            for part, watermark in self._times.follow(timed, columns):
                 self.output.collect(part)
                 if watermark is not None:
                     self._advance(watermark)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(timed)} rows") from error
+
+    def _assign(self, records: ColumnBatch) -> TimedRows:
+        """Assign timestamps and reject rows."""
+        data, column = records.data, self._column
+        if isinstance(data, RowData) and not self._times.needs_columns and has_milliseconds(data.layout.types[column]):
+            timed = assign_times(records, [row[column] for row in data.tuples])
+            if timed is not None:
+                return timed
+        try:
+            return self._null_times.take_out(records, data.column(column))
+        except NullTimeError as error:
+            raise UserCodeError(self.context.operator_name, error.record) from error
 
     def _advance(self, watermark: int) -> None:
         if watermark > self._watermark:
