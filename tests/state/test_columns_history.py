@@ -32,7 +32,9 @@ class Subtask:
         if handle is not None:
             self.states.restore("rows", map(storage.read, handle.files), GROUPS, GROUPS, 128, True)
             self.histories.confirmed.keyed["op", "rows"] = handle
-            values = self.states.take("rows", "rows").column("key").to_pylist()
+            restored = self.states.take("rows", "rows")
+            assert restored is not None
+            values = restored.column("key").to_pylist()
             self.base = self.states.first_number("rows", len(values))
             self.add(values)
 

@@ -136,6 +136,7 @@ def taken_out(null_times: NullTimes) -> tuple[list[tuple[str, int | None]], list
     found = null_times.take_out(batch, batch.columns.column(0))
     stays = shown(found.batch)
     times = [time for _, time in stays]
+    assert found.times is not None
     assert found.times.cast(pa.int64()).to_pylist() == times
     assert found.batch.rowtimes.tolist() == [MIN_TIMESTAMP if time is None else time for time in times]
     assert found.rejected is not None
