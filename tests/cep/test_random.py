@@ -15,8 +15,9 @@ from tests.effort import tries
 from tests.simulation.planting import around
 
 from penstock.runtime.patterns.automaton import Trees
-from penstock.runtime.patterns.matcher import Memory, SkipStrategy
 from penstock.runtime.patterns.matcher import Skip as SkipType
+from penstock.runtime.patterns.matcher import SkipStrategy
+from penstock.runtime.patterns.memory import Memory
 
 
 def wrong(seeds: Sequence[int], with_restarts: bool) -> dict[int, list[str]]:

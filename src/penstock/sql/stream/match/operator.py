@@ -25,7 +25,8 @@ from penstock.base.errors import UnsupportedError
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
-from penstock.runtime.patterns.matcher import NO_LINK, Found, Memory, SkipError
+from penstock.runtime.patterns.matcher import Found, SkipError
+from penstock.runtime.patterns.memory import NO_LINK, Memory
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
