@@ -27,7 +27,7 @@ than `within_ms` or have waited too long for their next event; pending ones beco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -197,7 +197,8 @@ class Matcher:
     Args:
         pattern: the pattern to find.
         strategy: which partial matches a match discards.
-        simple: the conditions whose answers are in the symbols of events, see `moves`.
+        simple: the conditions whose answers are in the symbols of events, see `Moves`.
+        partly: those of them that a symbol answers in part.
         partials_max: how many partial matches a key may have; None for any number.
         tells_timed_out: whether the events of partial matches that time out matter.
     """
@@ -208,13 +209,14 @@ class Matcher:
         strategy: SkipStrategy = SkipStrategy(),
         *,
         simple: Sequence[int] = (),
+        partly: Collection[int] = (),
         partials_max: int | None = None,
         tells_timed_out: bool = True,
     ) -> None:
         self.pattern = pattern
         self.strategy = strategy
         self.automaton = build_automaton(pattern)
-        self.moves = Moves(self.automaton, simple)
+        self.moves = Moves(self.automaton, simple, partly)
         self._conditions = self.automaton.conditions()
         self._windows = self.automaton.windows
         self._has_windows = any(window is not None for window in self._windows)

@@ -22,7 +22,7 @@ be offered to any, as long as nobody looks at its time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Final, TypeAlias
 
 from penstock.runtime.patterns.automaton import FINAL, Action, Automaton, Node, Question, Trees, Ways
@@ -41,13 +41,16 @@ class Moves(dict[Hashable, Row]):
     Args:
         automaton: the automaton.
         simple: the conditions whose answers are in symbols, in the order of their bits or items.
+        partly: those of them of which a symbol has only a part, without which they do not hold; if the part holds, the
+            rest has to be asked for.
     """
 
-    def __init__(self, automaton: Automaton, simple: Sequence[int] = ()) -> None:
+    def __init__(self, automaton: Automaton, simple: Sequence[int] = (), partly: Collection[int] = ()) -> None:
         super().__init__()
         self.trees = Trees(automaton)
         self._automaton = automaton
         self._simple = tuple(simple)
+        self._partly = frozenset(partly)
         #: the states that a partial match can be in between two events
         self._resting = sorted(
             {step.target for steps in automaton.steps for step in steps if step.action is not Action.PROCEED}
@@ -66,9 +69,10 @@ class Moves(dict[Hashable, Row]):
         if symbol == UNKNOWN:
             return {}
         if isinstance(symbol, int):
-            return {number: bool(symbol >> bit & 1) for bit, number in enumerate(self._simple)}
+            symbol = tuple(bool(symbol >> bit & 1) for bit in range(len(self._simple)))
         assert isinstance(symbol, tuple), symbol
-        return dict(zip(self._simple, symbol, strict=True))
+        answers = zip(self._simple, symbol, strict=True)
+        return {number: answer for number, answer in answers if not (answer and number in self._partly)}
 
     def _node(self, state: int, known: dict[int, bool]) -> Node:
         """Return the first node of a state's tree that these answers do not decide."""

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from penstock.runtime.patterns.matcher import Matcher
 from penstock.runtime.patterns.moves import UNKNOWN
 
 Indices = npt.NDArray[np.intp]
+Symbol = TypeVar("Symbol")
 #: the events of a key for the matcher, each with its time and its symbol
 Offered: TypeAlias = "list[tuple[int, Any, int]]"
 #: later than any time
@@ -84,7 +85,7 @@ class Sieve:
         events = due.events if indices is None else pick(due.events, indices.tolist())
         rest = None if answers is None else self._conditions.evaluate(self._rest, events)
         if answers is None or rest is None:
-            return _dealt(due, indices, repeat(UNKNOWN))
+            return deal(due, indices, repeat(UNKNOWN))
         symbols = np.zeros(len(events), np.int64)
         for number, column in (*answers.items(), *rest.items()):
             if number in self._bits:
@@ -92,7 +93,7 @@ class Sieve:
         if self._drops_idle:
             kept = np.flatnonzero(symbols)
             indices, symbols = (kept if indices is None else indices[kept]), symbols[kept]
-        return _dealt(due, indices, symbols)
+        return deal(due, indices, symbols.tolist())
 
     def _find_active(self, due: DueEvents, columns: Sequence[Answers], active: Collection[Any]) -> Indices:
         """Return the events of keys with a started match, and of others from their first event that may begin one."""
@@ -116,8 +117,13 @@ class Sieve:
         )
 
 
-def _dealt(due: DueEvents, indices: Indices | None, symbols: Any) -> dict[Any, Offered]:
-    """Return the events at these indices, or all, by key and in the order of their times."""
+def deal(
+    due: DueEvents, indices: Indices | None, symbols: Iterable[Symbol]
+) -> dict[Any, list[tuple[int, Any, Symbol]]]:
+    """Return events by key and in the order of their times, each with its time and its symbol.
+
+    `indices`: of the events, which `symbols` belong to; None for all events.
+    """
     keys, times, events = due.keys, due.times, due.events
     if indices is not None:
         times = times[indices]
@@ -125,15 +131,12 @@ def _dealt(due: DueEvents, indices: Indices | None, symbols: Any) -> dict[Any, O
         order = np.argsort(times, kind="stable")
         indices = order if indices is None else indices[order]
         times = times[order]
-        if isinstance(symbols, np.ndarray):
-            symbols = symbols[order]
+        if not isinstance(symbols, repeat):
+            symbols = pick(list(symbols), order.tolist())
     if indices is not None:
         chosen = indices.tolist()
         keys, events = pick(keys, chosen), pick(events, chosen)
-    rows: Iterable[tuple[int, Any, int]] = zip(
-        times.tolist(), events, symbols.tolist() if isinstance(symbols, np.ndarray) else symbols, strict=False
-    )
-    by_key: defaultdict[Any, Offered] = defaultdict(list)
-    for key, row in zip(keys, rows, strict=True):
+    by_key: defaultdict[Any, list[tuple[int, Any, Symbol]]] = defaultdict(list)
+    for key, row in zip(keys, zip(times.tolist(), events, symbols, strict=False), strict=True):
         by_key[key].append(row)
     return by_key
