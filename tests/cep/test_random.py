@@ -125,8 +125,8 @@ def miss_that_a_stop_was_reached(original: Any, trees: Any, state: int, known: A
     return [found for found in original(trees, state, known) if found[1].target not in trees._automaton.stops]
 
 
-def let_no_match_time_out_at_an_event(original: Any, matcher: Any, memory: Any, events: Any, listener: Any) -> None:
-    original(matcher, memory, events, replace(listener, expire=lambda memory, time_ms: None))
+def let_no_match_time_out_at_an_event(original: Any, matcher: Any, sequences: Any, listener: Any) -> None:
+    original(matcher, sequences, replace(listener, expire=lambda memory, time_ms: None))
 
 
 def leave_out_keys_with_a_started_match(original: Any, sieve: Any, due: Any, columns: Any, active: Any) -> Any:

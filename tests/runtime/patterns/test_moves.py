@@ -39,7 +39,7 @@ class Recorder:
     def run(self, events: list[tuple[int, tuple[int, str]]]) -> None:
         """Give it events."""
         memory = Memory(self.data, self.events)
-        self.matcher.run(memory, [(time, event, self._symbol(event[1])) for time, event in events], self.listener)
+        self.matcher.run([(memory, [(time, event, self._symbol(event[1])) for time, event in events])], self.listener)
         memory.validate()
 
     def advance(self, time_ms: int) -> None:

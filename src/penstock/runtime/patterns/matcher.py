@@ -30,7 +30,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.base.errors import OperationError
 from penstock.runtime.patterns.automaton import FINAL, Question, Ways, build_automaton
@@ -39,6 +40,8 @@ from penstock.runtime.patterns.moves import UNKNOWN, Holds, Moves
 from penstock.runtime.patterns.pattern import Pattern
 
 _STATE, _LINK, _FIRST, _FIRST_MS, _LAST_MS = range(5)
+#: an event with its time (ms) and its symbol
+TimedEvent: TypeAlias = tuple[int, Any, Hashable]
 #: later than any time, even with a window's length subtracted
 _NEVER: Final = 1 << 79
 
@@ -298,87 +301,90 @@ class Matcher:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def run(self, memory: Memory, events: Iterable[tuple[int, Any, Hashable]], listener: Listener) -> None:
-        """Process events that follow all earlier ones, each with its time and its symbol.
+    def run(self, sequences: Iterable[tuple[Memory, Iterable[TimedEvent]]], listener: Listener) -> None:
+        """Process events that follow all earlier ones of their keys. `sequences`: the memory of a key, and its events.
 
         Raises `SkipError` if a match cannot skip as configured.
         """
-        data, links, release = memory.data, memory.links, memory.release
         table, most, is_plain = self.moves, self._partials_max, not self._has_windows
-        within, partials = self._within, data[PARTIALS]
-        deadline = self._deadline(partials)
-        for time_ms, event, symbol in events:
-            if deadline <= time_ms:
-                listener.expire(memory, time_ms)
-                partials = data[PARTIALS]
-                deadline = self._deadline(partials)
-            moves, begin, known = table[symbol]
-            if begin is None:
-                for partial in partials:
-                    if moves[partial[0]] is not None:
-                        break
-                else:
-                    continue
-            number = data[NEXT]
-            link = first_link = next(reversed(links), NO_LINK) + 1
-            living: list[Stored] = []
-            complete: list[Stored] = []
-            holds: Holds | None = None
-            for partial in partials:
-                move = moves[partial[0]]
-                if move is None:
-                    living.append(partial)
-                elif move.__class__ is tuple:
-                    if not move:
-                        release(partial[1])
-                        continue
-                    target, stage = move
-                    links[link] = [partial[1], stage, number, 1]
-                    moved = (target, link, partial[2], partial[3], time_ms)
-                    link += 1
-                    if target:
-                        living.append(moved)
+        within, skips = self._within, self.strategy.skip is not Skip.NO_SKIP
+        for memory, events in sequences:
+            data, links, release = memory.data, memory.links, memory.release
+            partials = data[PARTIALS]
+            deadline = before = self._deadline(partials) if partials else _NEVER
+            for time_ms, event, symbol in events:
+                if deadline <= time_ms:
+                    listener.expire(memory, time_ms)
+                    partials = data[PARTIALS]
+                    deadline = self._deadline(partials)
+                moves, begin, known = table[symbol]
+                if begin is None:
+                    for partial in partials:
+                        if moves[partial[0]] is not None:
+                            break
                     else:
-                        complete.append(moved)
-                else:
-                    if move.__class__ is Question:
-                        if holds is None:
-                            known = dict(known)
-                            holds = listener.ask(memory, event, time_ms, known)
-                        move = table.decide(partial[0], move, partial[1], known, holds)
-                    if move.stays:
-                        living.append(partial)
                         continue
-                    link = self._go(memory, partial, move, number, link, time_ms, living, complete)
-                    release(partial[1])
-            if begin is not None:
-                if begin.__class__ is tuple:
-                    target, stage = begin
-                    links[link] = [NO_LINK, stage, number, 1]
-                    (living if target else complete).append((target, link, number, time_ms, time_ms))
-                    link += 1
-                else:
-                    if begin.__class__ is Question:
-                        if holds is None:
-                            known = dict(known)
-                            holds = listener.ask(memory, event, time_ms, known)
-                        begin = table.decide(self._start, begin, NO_LINK, known, holds)
-                    first = (self._start, NO_LINK, number, time_ms, None)
-                    link = self._go(memory, first, begin, number, link, time_ms, living, complete)
-            if link != first_link:
-                memory.keep_event(number, event, time_ms, link - first_link)
-                data[NEXT] = number + 1
-            data[PARTIALS] = partials = living
-            if complete or data[WAITING]:
-                matches: list[dict[str, list[Any]]] = []
-                self._complete(memory, complete, matches)
-                if matches:
-                    listener.match(matches, time_ms)
-                partials = data[PARTIALS]
-            if most is not None and len(partials) + len(data[WAITING]) > most:
-                listener.overflow(memory, event, time_ms)
-                partials = data[PARTIALS]
-            deadline = partials[0][3] + within if is_plain and partials else self._deadline(partials)
+                number = data[NEXT]
+                link = first_link = next(reversed(links), NO_LINK) + 1
+                living: list[Stored] = []
+                complete: list[Stored] = []
+                holds: Holds | None = None
+                for partial in partials:
+                    move = moves[partial[0]]
+                    if move is None:
+                        living.append(partial)
+                    elif move.__class__ is tuple:
+                        if not move:
+                            release(partial[1])
+                            continue
+                        target, stage = move
+                        links[link] = [partial[1], stage, number, 1]
+                        moved = (target, link, partial[2], partial[3], time_ms)
+                        link += 1
+                        if target:
+                            living.append(moved)
+                        else:
+                            complete.append(moved)
+                    else:
+                        if move.__class__ is Question:
+                            if holds is None:
+                                known = dict(known)
+                                holds = listener.ask(memory, event, time_ms, known)
+                            move = table.decide(partial[0], move, partial[1], known, holds)
+                        if move.stays:
+                            living.append(partial)
+                            continue
+                        link = self._go(memory, partial, move, number, link, time_ms, living, complete)
+                        release(partial[1])
+                if begin is not None:
+                    if begin.__class__ is tuple:
+                        target, stage = begin
+                        links[link] = [NO_LINK, stage, number, 1]
+                        (living if target else complete).append((target, link, number, time_ms, time_ms))
+                        link += 1
+                    else:
+                        if begin.__class__ is Question:
+                            if holds is None:
+                                known = dict(known)
+                                holds = listener.ask(memory, event, time_ms, known)
+                            begin = table.decide(self._start, begin, NO_LINK, known, holds)
+                        first = (self._start, NO_LINK, number, time_ms, None)
+                        link = self._go(memory, first, begin, number, link, time_ms, living, complete)
+                if link != first_link:
+                    memory.keep_event(number, event, time_ms, link - first_link)
+                    data[NEXT] = number + 1
+                data[PARTIALS] = partials = living
+                if complete or (skips and data[WAITING]):
+                    matches: list[dict[str, list[Any]]] = []
+                    self._complete(memory, complete, matches)
+                    if matches:
+                        listener.match(matches, time_ms)
+                    partials = data[PARTIALS]
+                if most is not None and len(partials) + len(data[WAITING]) > most:
+                    listener.overflow(memory, event, time_ms)
+                    partials = data[PARTIALS]
+                deadline = partials[0][3] + within if is_plain and partials else self._deadline(partials)
+            memory.deadline_ms = deadline if deadline < before and deadline < _NEVER else None
 
     def _go(
         self,
@@ -431,7 +437,7 @@ class Matcher:
             answers.update(known or {})
             return holds
 
-        self.run(memory, [(time_ms, event, UNKNOWN)], Listener(_refuse, take, _refuse, share))
+        self.run([(memory, [(time_ms, event, UNKNOWN)])], Listener(_refuse, take, _refuse, share))
         return found
 
     def find_transitions(self, memory: Memory, holds: Holds, known: dict[int, bool]) -> list[tuple[Partial, Ways]]:
@@ -465,8 +471,7 @@ class Matcher:
                 data[WAITING] = joined(data[WAITING], complete)
                 self._send(memory, matches)
             return
-        # Up to two are already in order.
-        for match in complete if len(complete) < 3 else ordered(complete):
+        for match in complete if _is_ordered(complete) else ordered(complete):
             matches.append(memory.events(match[_LINK]))
             memory.release(match[_LINK])
 
@@ -489,6 +494,11 @@ class Matcher:
 
 def _refuse(*_: Any) -> None:
     raise AssertionError("time has advanced to a single event, which has no limit")
+
+
+def _is_ordered(matches: Sequence[Stored]) -> bool:
+    """Return whether the queue keeps this order: that of two matches, or of matches with different first events."""
+    return len(matches) < 3 or all(one[_FIRST] < other[_FIRST] for one, other in pairwise(matches))
 
 
 def _last_ms(partial: Stored) -> int:

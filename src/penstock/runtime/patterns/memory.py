@@ -61,11 +61,19 @@ class Memory:
     Args:
         data: the stored memory.
         elsewhere: the storage of the events; None if they are in `data`.
+
+    Attributes:
+        deadline_ms: the matcher's note of when the first partial match times out, if that is earlier than before.
     """
 
-    __slots__ = ("counts", "data", "elsewhere", "links")
+    __slots__ = ("counts", "data", "deadline_ms", "elsewhere", "links")
 
     def __init__(self, data: list[Any], elsewhere: Elsewhere | None = None) -> None:
+        self.show(data, elsewhere)
+        self.deadline_ms: int | None = None
+
+    def show(self, data: list[Any], elsewhere: Elsewhere | None) -> None:
+        """Become the view of another memory."""
         self.data = data
         self.links: dict[int, list[Any]] = data[LINKS]
         self.counts: dict[int, Any] = data[EVENTS]
@@ -154,13 +162,18 @@ class Memory:
 
     def events(self, link: int) -> dict[str, list[Any]]:
         """Return the events up to a link by stage, each stage's in order of arrival."""
+        path, links, elsewhere = [], self.links, self.elsewhere
+        while link != NO_LINK:
+            entry = links[link]
+            path.append(entry)
+            link = entry[BEFORE]
         events: dict[str, list[Any]] = {}
-        event = self.event
-        for stage, number in self.path(link):
+        for _, stage, number, _ in reversed(path):
+            event = self.counts[number][VALUE] if elsewhere is None else elsewhere[number]
             if stage in events:
-                events[stage].append(event(number))
+                events[stage].append(event)
             else:
-                events[stage] = [event(number)]
+                events[stage] = [event]
         return events
 
     def collect_events(self, link: int, stage: str) -> list[Any]:

@@ -16,7 +16,7 @@ that are due go through the matcher in one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from types import GeneratorType
 from typing import Any, Final
@@ -35,7 +35,8 @@ from penstock.runtime.operators.patterns.waiting import WaitingEvents
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
 from penstock.runtime.patterns.automaton import Description, describe_pattern, differences, states_kept
 from penstock.runtime.patterns.matcher import Found, Listener, Matcher, SkipError
-from penstock.runtime.patterns.memory import Elsewhere, Memory
+from penstock.runtime.patterns.memory import PARTIALS, Elsewhere, Memory
+from penstock.runtime.patterns.memory import WAITING as WAITING_MATCHES
 from penstock.runtime.patterns.moves import Holds
 from penstock.runtime.ports import Clock
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
@@ -200,7 +201,10 @@ class PatternOperator(FunctionOperator):
         self._memories, self._mark = memories.entries(None), memories.mark
         self._events = keyed.map_state(MapStateDescriptor(EVENTS))
         #: if nothing ever leaves memory, the maps of events by key, which are used directly
-        self._maps = keyed.table(EVENTS) if memories.settle is None else None
+        self._maps: dict[Any, Any] | None = None
+        if memories.settle is None:
+            maps = keyed.table(EVENTS)
+            self._maps, self._mark_maps = maps.entries(None), maps.mark
         self._waiting = WaitingEvents(keyed.table(WAITING), self._search.compare)
         self._deadlines = TimerQueue(keyed.table(DEADLINES))
         self._results: list[Any] = []
@@ -266,47 +270,45 @@ class PatternOperator(FunctionOperator):
             # Each lookup may read the store, so every key is looked up once.
             active = {key for key in dict.fromkeys(due.keys) if key in self._memories}
         events_by_key = self._sieve.sift(due, active)
-        for key, events in events_by_key.items():
-            self._take(key, events)
+        self._matcher.run(self._open_each(events_by_key), self._listener)
         self._mark_all(events_by_key)
 
-    def _take(self, key: Any, events: Offered) -> None:
-        """Process events of one key."""
-        self.context.keyed.current_key = key
-        self._waiting.arrange(events)
-        data = self._memories.get(key)
-        memory, matcher = self._view(key, Memory.empty() if data is None else data), self._matcher
-        before = matcher.deadline_ms(memory)
-        matcher.run(memory, events, self._listener)
-        self._keep(key, memory)
-        deadline = matcher.deadline_ms(memory)
-        if deadline is not None and (before is None or deadline < before):
-            self._deadlines.register(deadline, key)
+    def _open_each(self, events_by_key: Mapping[Any, Offered]) -> Iterator[tuple[Memory, Offered]]:
+        """Yield the memory and the events of each key, and store the memory when the next one is asked for."""
+        keyed, arrange, register = self.context.keyed, self._waiting.arrange, self._deadlines.register
+        view = Memory(Memory.empty())
+        for key, events in events_by_key.items():
+            keyed.current_key = key
+            arrange(events)
+            self._show(view, key, self._memories.get(key) or Memory.empty())
+            yield view, events
+            self._keep(key, view)
+            if view.deadline_ms is not None:
+                register(view.deadline_ms, key)
 
-    def _view(self, key: Any, data: list[Any]) -> Memory:
-        """Return a view of a key's memory, whose events `_keep` stores if all state is in memory."""
-        if self._maps is None:
-            return Memory(data, self._events)
-        stored = self._maps.entries(None).get(key)
-        return Memory(data, {} if stored is None else stored)
+    def _show(self, view: Memory, key: Any, data: list[Any]) -> None:
+        """Show a key's memory, and its events, which `_keep` stores if all state is in memory."""
+        maps = self._maps
+        view.show(data, self._events if maps is None else maps.get(key) or {})
 
     def _keep(self, key: Any, memory: Memory) -> None:
         """Store a key's memory, or forget it if no match is in progress."""
-        if memory.is_empty:
-            self._memories.pop(key, None)
+        data, maps = memory.data, self._maps
+        if data[PARTIALS] or data[WAITING_MATCHES]:
+            self._memories[key] = data
         else:
-            self._memories[key] = memory.data
-        if self._maps is not None:
-            maps = self._maps.entries(None)
-            if memory.elsewhere:
-                maps[key] = memory.elsewhere
-            else:
-                maps.pop(key, None)
+            self._memories.pop(key, None)
+        if maps is None:
+            return
+        if memory.elsewhere:
+            maps[key] = memory.elsewhere
+        else:
+            maps.pop(key, None)
 
     def _mark_all(self, keys: Collection[Any]) -> None:
         self._mark(None, keys)
         if self._maps is not None:
-            self._maps.mark(None, keys)
+            self._mark_maps(None, keys)
 
     def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
         """Expire the partial matches of a key that have taken too long, and schedule its next deadline."""
@@ -314,7 +316,8 @@ class PatternOperator(FunctionOperator):
         if data is None:
             return
         self.context.keyed.current_key = key
-        memory = self._view(key, data)
+        memory = Memory(data)
+        self._show(memory, key, data)
         self._found(self._matcher.advance(memory, up_to), up_to)
         deadline = self._matcher.deadline_ms(memory)
         if deadline is not None:

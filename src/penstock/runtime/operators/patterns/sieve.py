@@ -34,8 +34,8 @@ Indices = npt.NDArray[np.intp]
 Symbol = TypeVar("Symbol")
 #: the events of a key for the matcher, each with its time and its symbol
 Offered: TypeAlias = "list[tuple[int, Any, int]]"
-#: later than any time
-_NEVER: Final = 1 << 64
+#: no event has a later time
+_LAST_MS: Final = (1 << 63) - 1
 
 
 @dataclass(slots=True)
@@ -97,24 +97,18 @@ class Sieve:
 
     def _find_active(self, due: DueEvents, columns: Sequence[Answers], active: Collection[Any]) -> Indices:
         """Return the events of keys with a started match, and of others from their first event that may begin one."""
-        begins = np.flatnonzero(columns[0] if len(columns) == 1 else np.logical_or.reduce(columns))
-        if not active and not len(begins):
-            return begins
         keys = due.keys
-        first_ms: dict[Any, int] = {}
-        for index, time_ms in zip(begins.tolist(), due.times[begins].tolist(), strict=True):
-            key = keys[index]
-            if time_ms < first_ms.get(key, _NEVER):
-                first_ms[key] = time_ms
-        get = first_ms.get
-        return np.array(
-            [
-                index
-                for index, (key, time_ms) in enumerate(zip(keys, due.times.tolist(), strict=True))
-                if key in active or time_ms >= get(key, _NEVER)
-            ],
-            np.intp,
-        )
+        is_offered = np.fromiter(map(active.__contains__, keys), np.bool_, len(keys))
+        begins = np.flatnonzero(columns[0] if len(columns) == 1 else np.logical_or.reduce(columns))
+        if len(begins):
+            first_ms: dict[Any, int] = {}
+            for key, time_ms in zip(pick(keys, begins.tolist()), due.times[begins].tolist(), strict=True):
+                if time_ms < first_ms.get(key, _LAST_MS):
+                    first_ms[key] = time_ms
+            others = np.flatnonzero(~is_offered)
+            begun = np.fromiter(map(first_ms.get, pick(keys, others.tolist()), repeat(_LAST_MS)), np.int64, len(others))
+            is_offered[others] = due.times[others] >= begun
+        return np.flatnonzero(is_offered)
 
 
 def deal(

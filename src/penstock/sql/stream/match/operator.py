@@ -138,11 +138,9 @@ class Matching:
 
     def _run(self, key: Any, memory: Memory, rows: Sequence[TimedRow], listener: Listener) -> None:
         """Process rows of one partition, and store its memory."""
-        before = self._matcher.deadline_ms(memory)
-        self._matcher.run(memory, rows, listener)
-        deadline = self._matcher.deadline_ms(memory)
-        if deadline is not None and (before is None or deadline < before):
-            self._register(deadline, key)
+        self._matcher.run([(memory, rows)], listener)
+        if memory.deadline_ms is not None:
+            self._register(memory.deadline_ms, key)
         if memory.is_empty:
             self._memories.pop(key, None)
         else:
