@@ -3,6 +3,7 @@ which is given each event."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -15,7 +16,9 @@ from tests.cep.searching import TIMED_OUT, letter, make_operator, opened, stage,
 
 from penstock.cep import AfterMatchSkipStrategy, IterativeCondition, Pattern, WithinType
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork
+from penstock.runtime.operators.patterns.pattern_operator import PatternOperator
 from penstock.runtime.patterns.matcher import Matcher
+from penstock.runtime.patterns.moves import Moves
 from penstock.runtime.records import MAX_WATERMARK
 from penstock.testing import trace_pattern
 
@@ -41,6 +44,10 @@ PATTERNS: dict[str, Callable[[], Pattern]] = {
     "iterative": lambda: then(then(stage("a"), "b").where(IterativeCondition.of(few)).one_or_more(), "c").within(7),
     "since last": lambda: then(then(stage("a"), "b").within(2, WithinType.PREVIOUS_AND_CURRENT), "c").within(9),
     "anything": lambda: Pattern.begin("a").next("b").where(letter("b")),
+    "skipping to first": lambda: (
+        Pattern.begin("a", AfterMatchSkipStrategy.skip_to_first("a")).where(letter("a")).one_or_more().consecutive()
+    ),
+    "consecutive": lambda: then(stage("a").one_or_more().consecutive(), "b"),
     "skipping": lambda: then(
         Pattern.begin("a", AfterMatchSkipStrategy.skip_past_last_event()).where(letter("a")).one_or_more(), "b"
     ).within(6),
@@ -90,3 +97,26 @@ def test_a_match_that_would_have_the_wrong_time_is_found() -> None:
     assert told("absent", events, 9) == wanted
     with mock.patch.object(Matcher, "minds_time", False):
         assert told("absent", events, 9) != wanted
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "planted"),
+    [
+        (Moves, "_after_idle", lambda moves, symbol: moves[symbol]),
+        (Matcher, "_settle", lambda matcher, memory: None),
+        (PatternOperator, "_is_unsettled", lambda operator, data: False),
+    ],
+    ids=["forgotten at the next event", "forgotten at the end of a batch", "not looked for in a key"],
+)
+def test_an_idle_event_that_is_forgotten_is_found(owner: Any, name: str, planted: Any) -> None:
+    chance = random.Random(1)
+    cases = []
+    for _ in range(60):
+        times = sorted(chance.choices(range(1, 12), k=6))
+        cases.append([("k", chance.choice(("a", "b", "", "")), time) for time in times])
+    patterns = ("strict", "greedy", "not next")
+    with one_by_one():
+        wanted = [told(pattern, case, 3) for pattern in patterns for case in cases]
+    assert [told(pattern, case, 3) for pattern in patterns for case in cases] == wanted
+    with mock.patch.object(owner, name, planted):
+        assert [told(pattern, case, 3) for pattern in patterns for case in cases] != wanted

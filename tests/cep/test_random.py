@@ -26,7 +26,7 @@ from penstock.runtime.patterns.automaton import Trees
 from penstock.runtime.patterns.matcher import Matcher, SkipStrategy
 from penstock.runtime.patterns.matcher import Skip as SkipType
 from penstock.runtime.patterns.memory import Memory
-from penstock.runtime.patterns.moves import Moves
+from penstock.runtime.patterns.moves import Idleness, Moves
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.testing import OneInputOperatorHarness
 
@@ -129,8 +129,8 @@ def let_no_match_time_out_at_an_event(original: Any, matcher: Any, sequences: An
     original(matcher, sequences, replace(listener, expire=lambda memory, time_ms: None))
 
 
-def leave_out_keys_with_a_started_match(original: Any, sieve: Any, due: Any, columns: Any, active: Any) -> Any:
-    return original(sieve, due, columns, ())
+def leave_out_keys_with_a_started_match(original: Any, sieve: Any, rows: Any, may_begin: Any, active: Any) -> Any:
+    return original(sieve, rows, may_begin, ())
 
 
 def forget_which_events_were_taken(original: Any, part: Any, up_to: int) -> Any:
@@ -156,8 +156,8 @@ def swap_the_answers_of_a_symbol(original: Any, moves: Any, symbol: Any) -> Any:
         (Trees, "_may_end", match_with_no_optional_end, 1),
         (Trees, "_allowed", miss_that_a_stop_was_reached, 220),
         (Matcher, "run", let_no_match_time_out_at_an_event, 1),
-        (Sieve, "_find_active", leave_out_keys_with_a_started_match, 1),
-        (Moves, "is_idle", lambda original, moves, symbol: True, 1),
+        (Sieve, "_leave_active", leave_out_keys_with_a_started_match, 1),
+        (Moves, "idleness", lambda original, moves: Idleness.NOTHING, 1),
         (Moves, "_known", swap_the_answers_of_a_symbol, 1),
         (Memory, "keep_event", count_one_reference_to_each_event, 1),
         (_Part, "take", forget_which_events_were_taken, 1),

@@ -15,8 +15,8 @@ from penstock.state.heap import HeapKeyedStateBackend
 
 def taken(events: WaitingEvents, up_to: int) -> list[tuple[Any, int, Any]]:
     """What is due, in the order in which it came."""
-    due = events.take(up_to)
-    return [] if due is None else list(zip(due.keys, due.times.tolist(), due.events, strict=True))
+    columns = [some.read() for some in events.take(up_to)]
+    return [row for some in columns for row in zip(some.keys, some.times.tolist(), some.events, strict=True)]
 
 
 def test_events_that_are_too_many_for_memory_wait_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:

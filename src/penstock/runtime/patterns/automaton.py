@@ -95,6 +95,10 @@ class Automaton:
         """Return, for each state, the conditions that an event may be tested on there and in the states after it."""
         return tuple(frozenset(self._asked(state)) for state in range(len(self.steps)))
 
+    def asked_conditions(self) -> set[int]:
+        """Return the conditions that any step evaluates."""
+        return {number for steps in self.steps for step in steps for number in step.conditions()}
+
     def needed_to_begin(self, simple: Collection[int]) -> list[int] | None:
         """Return conditions of which one holds for each event that begins a match; None if these do not suffice.
 

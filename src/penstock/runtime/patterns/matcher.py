@@ -27,7 +27,7 @@ than `within_ms` or have waited too long for their next event; pending ones beco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -36,12 +36,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from penstock.base.errors import OperationError
 from penstock.runtime.patterns.automaton import FINAL, Question, Ways, build_automaton
 from penstock.runtime.patterns.memory import LINK_REFERENCES, NEXT, NO_LINK, PARTIALS, WAITING, Memory, Partial, Stored
-from penstock.runtime.patterns.moves import UNKNOWN, Holds, Moves
+from penstock.runtime.patterns.moves import IDLE, UNKNOWN, Holds, Idleness, Moves
 from penstock.runtime.patterns.pattern import Pattern
 
 _STATE, _LINK, _FIRST, _FIRST_MS, _LAST_MS = range(5)
 #: an event with its time (ms) and its symbol
-TimedEvent: TypeAlias = tuple[int, Any, Hashable]
+TimedEvent: TypeAlias = tuple[int, Any, Any]
 #: later than any time, even with a window's length subtracted
 _NEVER: Final = 1 << 79
 
@@ -201,6 +201,7 @@ class Matcher:
         pattern: the pattern to find.
         strategy: which partial matches a match discards.
         simple: the conditions whose answers are in the symbols of events, see `Moves`.
+        twins: conditions that are the same as one of these, with that one.
         partly: those of them that a symbol answers in part.
         partials_max: how many partial matches a key may have; None for any number.
         tells_timed_out: whether the events of partial matches that time out matter.
@@ -212,6 +213,7 @@ class Matcher:
         strategy: SkipStrategy = SkipStrategy(),
         *,
         simple: Sequence[int] = (),
+        twins: Mapping[int, int] | None = None,
         partly: Collection[int] = (),
         partials_max: int | None = None,
         tells_timed_out: bool = True,
@@ -219,10 +221,10 @@ class Matcher:
         self.pattern = pattern
         self.strategy = strategy
         self.automaton = build_automaton(pattern)
-        self.moves = Moves(self.automaton, simple, partly)
+        self.moves = Moves(self.automaton, simple, twins, partly)
         self._conditions = self.automaton.conditions()
         self._windows = self.automaton.windows
-        self._has_windows = any(window is not None for window in self._windows)
+        self.has_windows = any(window is not None for window in self._windows)
         self._within = 2 * _NEVER if pattern.within_ms is None else pattern.within_ms
         self._partials_max = partials_max
         self._tells_timed_out = tells_timed_out
@@ -231,8 +233,24 @@ class Matcher:
     @property
     def minds_time(self) -> bool:
         """Whether the passing of time completes or releases matches."""
-        waits = self.strategy.skip is not Skip.NO_SKIP and (self.pattern.within_ms is not None or self._has_windows)
+        waits = self.strategy.skip is not Skip.NO_SKIP and (self.pattern.within_ms is not None or self.has_windows)
         return waits or bool(self.automaton.pending)
+
+    def idleness(self) -> Idleness:
+        """Return what an idle event does, as far as less may be done for it than for other events.
+
+        If time completes matches, the time of an idle event matters, unless timeouts depend only on when a match began.
+        Its step is not made with that of the next event if a window may end in between, if matches wait for the end of
+        partial matches, or if these are counted.
+        """
+        idleness = self.moves.idleness()
+        if idleness is Idleness.NOTHING and not (self.minds_time and self.has_windows):
+            return idleness
+        waits = self.strategy.skip is not Skip.NO_SKIP
+        is_step_alone = self.minds_time or self.has_windows or waits or self._partials_max is not None
+        if idleness is Idleness.ONCE and self.moves.knows_all and not is_step_alone:
+            return idleness
+        return Idleness.ALWAYS
 
     def candidates(self, memory: Memory) -> list[Candidate]:
         """Return the partial matches that an event is offered to, and the start."""
@@ -249,7 +267,7 @@ class Matcher:
     def _deadline(self, partials: Sequence[Stored]) -> int:
         if not partials:
             return _NEVER
-        if self._has_windows:
+        if self.has_windows:
             return min(map(self._due_ms, partials))
         deadline: int = partials[0][_FIRST_MS] + self._within
         return deadline
@@ -306,13 +324,28 @@ class Matcher:
 
         Raises `SkipError` if a match cannot skip as configured.
         """
-        table, most, is_plain = self.moves, self._partials_max, not self._has_windows
+        table, most, is_plain = self.moves, self._partials_max, not self.has_windows
         within, skips = self._within, self.strategy.skip is not Skip.NO_SKIP
         for memory, events in sequences:
             data, links, release = memory.data, memory.links, memory.release
             partials = data[PARTIALS]
-            deadline = before = self._deadline(partials) if partials else _NEVER
+            if not partials:
+                deadline = before = _NEVER
+            else:
+                deadline = before = partials[0][3] + within if is_plain else self._deadline(partials)
+            is_idle = False
             for time_ms, event, symbol in events:
+                if symbol == IDLE:
+                    is_idle = deadline > time_ms
+                    if is_idle:
+                        continue
+                    symbol = 0
+                elif is_idle:
+                    is_idle = False
+                    if deadline > time_ms:
+                        symbol += IDLE
+                    else:
+                        self._settle(memory)
                 if deadline <= time_ms:
                     listener.expire(memory, time_ms)
                     partials = data[PARTIALS]
@@ -384,7 +417,22 @@ class Matcher:
                     listener.overflow(memory, event, time_ms)
                     partials = data[PARTIALS]
                 deadline = partials[0][3] + within if is_plain and partials else self._deadline(partials)
+            if is_idle:
+                self._settle(memory)
             memory.deadline_ms = deadline if deadline < before and deadline < _NEVER else None
+
+    def _settle(self, memory: Memory) -> None:
+        """Make the step of an idle event, which takes nothing and completes nothing."""
+        moves, living = self.moves[0][0], []
+        for partial in memory.data[PARTIALS]:
+            move = moves[partial[_STATE]]
+            if move is None:
+                living.append(partial)
+                continue
+            if move:
+                self._go(memory, partial, move, NO_LINK, NO_LINK, 0, living, [])
+            memory.release(partial[_LINK])
+        memory.data[PARTIALS] = living
 
     def _go(
         self,
@@ -482,7 +530,7 @@ class Matcher:
         while waiting and (not partials or waiting[0][_FIRST] <= partials[0][_FIRST]):
             match = pop(waiting)
             path = memory.path(match[_LINK])
-            matches.append(memory.events(match[_LINK]))
+            matches.append(memory.read(path))
             remaining = strategy.kept(waiting, path, memory)
             if len(remaining) < len(waiting):
                 waiting = remaining

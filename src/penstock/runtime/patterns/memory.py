@@ -162,14 +162,14 @@ class Memory:
 
     def events(self, link: int) -> dict[str, list[Any]]:
         """Return the events up to a link by stage, each stage's in order of arrival."""
-        path, links, elsewhere = [], self.links, self.elsewhere
-        while link != NO_LINK:
-            entry = links[link]
-            path.append(entry)
-            link = entry[BEFORE]
+        return self.read(self.path(link))
+
+    def read(self, path: list[tuple[str, int]]) -> dict[str, list[Any]]:
+        """Return the events of a path by stage, each stage's in order of arrival."""
+        counts, elsewhere = self.counts, self.elsewhere
         events: dict[str, list[Any]] = {}
-        for _, stage, number, _ in reversed(path):
-            event = self.counts[number][VALUE] if elsewhere is None else elsewhere[number]
+        for stage, number in path:
+            event = counts[number][VALUE] if elsewhere is None else elsewhere[number]
             if stage in events:
                 events[stage].append(event)
             else:

@@ -24,7 +24,7 @@ from penstock.runtime.patterns.pattern import Pattern
 from penstock.runtime.ports import Clock
 
 #: How many conditions a symbol has room for: an integer of 64 bits.
-_SYMBOL_BITS: Final = 62
+_SYMBOL_BITS: Final = 61
 #: A column of answers.
 Answers = npt.NDArray[np.bool_]
 
@@ -126,8 +126,17 @@ class ConditionsAtWork:
         #: the event, the memory of its key, its time (None in processing time), and the answers of simple conditions,
         #: which grow as conditions are evaluated
         self.at_hand: tuple[Any, Memory, int | None, dict[int, bool]] = (None, Memory(Memory.empty()), None, {})
+        #: conditions that call the same function as an earlier one, with that one
+        self.twins: dict[int, int] = {}
         #: the conditions whose answers are in symbols, in the order of their bits
-        self.simple = [number for number, is_simple in enumerate(self._is_simple) if is_simple][:_SYMBOL_BITS]
+        self.simple: list[int] = []
+        first: dict[int, int] = {}
+        for number, (function, is_simple) in enumerate(zip(self._functions, self._is_simple, strict=True)):
+            if is_simple and id(function) in first:
+                self.twins[number] = first[id(function)]
+            elif is_simple and len(self.simple) < _SYMBOL_BITS:
+                self.simple.append(number)
+                first[id(function)] = number
 
     def evaluate(self, numbers: Sequence[int], events: Sequence[Any]) -> dict[int, Answers] | None:
         """Return the answers of simple conditions for all events.

@@ -16,8 +16,9 @@ that are due go through the matcher in one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from types import GeneratorType
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from penstock.runtime.operators.base import FunctionOperator, UserCodeError
 from penstock.runtime.operators.emitting import check_results, is_side_output, split_side_outputs
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork, PatternSearch, PatternSettings
-from penstock.runtime.operators.patterns.sieve import DueEvents, Offered, Sieve
+from penstock.runtime.operators.patterns.sieve import Columns, DueEvents, KeysAtWork, Offered, Sieve
 from penstock.runtime.operators.patterns.waiting import WaitingEvents
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
 from penstock.runtime.patterns.automaton import Description, describe_pattern, differences, states_kept
@@ -220,12 +221,17 @@ class PatternOperator(FunctionOperator):
             self._search.pattern,
             self._search.strategy,
             simple=self._conditions.simple,
+            twins=self._conditions.twins,
             partials_max=self._settings.partials_max,
             tells_timed_out=self._on_timed_out is not None,
         )
         self._sieve = Sieve(self._conditions, self._matcher)
-        self._listener = Listener(self._advance, self._match, self._limit, self._ask)
         self._carry_over(memories)
+        #: if all state is in memory, the keys with partial matches in unsettled states, if that matters
+        self._unsettled: set[Any] = set()
+        self._unsettled_states = self._matcher.moves.unsettled() if self._sieve.minds_idle else frozenset()
+        if self._unsettled_states and self._maps is not None:
+            self._unsettled.update(key for key, data in self._memories.items() if self._is_unsettled(data))
 
     def _carry_over(self, memories: KeyedTable) -> None:
         """Continue with partial matches that were stored for another pattern, if that is allowed."""
@@ -251,12 +257,12 @@ class PatternOperator(FunctionOperator):
 
     # --- matching ----------------------------------------------------------------------------------------------------
 
-    def _run(self, due: DueEvents | None, up_to: int) -> None:
+    def _run(self, due: Sequence[DueEvents], up_to: int) -> None:
         """Process events that are due, expire partial matches, and emit the results."""
         keyed = self.context.keyed
         try:
-            if due is not None:
-                self._take_all(due)
+            if due:
+                self._take_all(due, up_to)
             self._deadlines.fire(up_to, partial(self._expire, up_to))
         except SkipError as error:
             raise UserCodeError(self.context.operator_name, keyed.current_key, "the skip strategy") from error
@@ -264,27 +270,44 @@ class PatternOperator(FunctionOperator):
             keyed.current_key = NO_KEY
         self._send()
 
-    def _take_all(self, due: DueEvents) -> None:
+    def _take_all(self, due: Sequence[DueEvents], up_to: int) -> None:
         active: Collection[Any] = self._memories
         if self._maps is None:
             # Each lookup may read the store, so every key is looked up once.
-            active = {key for key in dict.fromkeys(due.keys) if key in self._memories}
-        events_by_key = self._sieve.sift(due, active)
-        self._matcher.run(self._open_each(events_by_key), self._listener)
+            keys = dict.fromkeys(chain.from_iterable(some.read_keys() for some in due))
+            active = {key for key in keys if key in self._memories}
+        unsettled = active if self._maps is None else self._unsettled
+        events_by_key = self._sieve.sift(due, KeysAtWork(active, self._deadlines.peek(up_to), unsettled))
+        listener = Listener(self._advance, self._match, self._limit, self._ask)
+        self._matcher.run(self._open_each(events_by_key), listener)
         self._mark_all(events_by_key)
 
     def _open_each(self, events_by_key: Mapping[Any, Offered]) -> Iterator[tuple[Memory, Offered]]:
         """Yield the memory and the events of each key, and store the memory when the next one is asked for."""
-        keyed, arrange, register = self.context.keyed, self._waiting.arrange, self._deadlines.register
-        view = Memory(Memory.empty())
+        keyed, memories, maps, register = self.context.keyed, self._memories, self._maps, self._deadlines.register
+        arrange = self._waiting.arrange if self._search.compare is not None else None
+        view, stored = Memory(Memory.empty()), self._events
         for key, events in events_by_key.items():
             keyed.current_key = key
-            arrange(events)
-            self._show(view, key, self._memories.get(key) or Memory.empty())
+            if arrange is not None:
+                arrange(events)
+            data = memories.get(key)
+            is_new = data is None
+            if data is None:
+                data = Memory.empty()
+            view.show(data, stored if maps is None else {} if is_new else maps.get(key) or {})
             yield view, events
+            if is_new and not data[PARTIALS] and not data[WAITING_MATCHES]:
+                continue
             self._keep(key, view)
+            if self._unsettled_states:
+                (self._unsettled.add if self._is_unsettled(data) else self._unsettled.discard)(key)
             if view.deadline_ms is not None:
                 register(view.deadline_ms, key)
+
+    def _is_unsettled(self, data: list[Any]) -> bool:
+        states = self._unsettled_states
+        return any(match[0] in states for match in data[PARTIALS])
 
     def _show(self, view: Memory, key: Any, data: list[Any]) -> None:
         """Show a key's memory, and its events, which `_keep` stores if all state is in memory."""
@@ -444,7 +467,7 @@ class EventTimePatternOperator(PatternOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Process the events that are due, and pass the watermark on."""
         self._watermark = timestamp
-        self._run(self._waiting.take(timestamp), timestamp)
+        self._run(self._waiting.take(timestamp, self._sieve.screen), timestamp)
         self.output.emit_watermark(timestamp)
 
     def end_keys(self) -> None:
@@ -468,7 +491,8 @@ class ProcessingTimePatternOperator(PatternOperator):
         if self._search.compare is not None:
             self._waiting.add_all(keys, [now_ms] * len(values), values)
             return
-        self._run(DueEvents(keys, np.full(len(values), now_ms, np.int64), values) if values else None, now_ms)
+        events = Columns(keys, np.full(len(values), now_ms, np.int64), values)
+        self._run([DueEvents(events, np.arange(len(values)))] if values else [], now_ms)
 
     def next_timer_ms(self) -> int | None:
         """Return when the next deadline is, or a millisecond after the earliest waiting events if that is earlier."""
@@ -478,7 +502,7 @@ class ProcessingTimePatternOperator(PatternOperator):
 
     def on_processing_time(self, now_ms: int) -> None:
         """Process waiting events, and expire partial matches that have taken too long."""
-        self._run(self._waiting.take(now_ms - 1), now_ms)
+        self._run(self._waiting.take(now_ms - 1, self._sieve.screen), now_ms)
 
     def quiesce_timers(self) -> None:
         """Cancel the deadlines of partial matches; `finish` processes the waiting events."""
@@ -486,9 +510,9 @@ class ProcessingTimePatternOperator(PatternOperator):
 
     def end_keys(self) -> None:
         """Process all events, and expire all partial matches that have a deadline."""
-        self._run(self._waiting.take(MAX_WATERMARK), MAX_WATERMARK)
+        self._run(self._waiting.take(MAX_WATERMARK, self._sieve.screen), MAX_WATERMARK)
         super().end_keys()
 
     def finish(self) -> None:
         """Process all waiting events."""
-        self._run(self._waiting.take(MAX_WATERMARK), self.context.now_ms())
+        self._run(self._waiting.take(MAX_WATERMARK, self._sieve.screen), self.context.now_ms())

@@ -15,9 +15,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from penstock.runtime.operators.patterns.sieve import DueEvents, Offered, pick
+from penstock.runtime.operators.patterns.sieve import Columns, DueEvents, Offered, Symbols
 from penstock.runtime.records import MIN_TIMESTAMP
 from penstock.state.backend import KeyedTable
 
@@ -27,48 +26,35 @@ LISTED_MAX: Final = 1 << 17
 
 @dataclass(slots=True)
 class _Part:
-    """Events that arrived together, with their times and keys, of which those up to `taken_ms` no longer wait.
+    """Events that arrived together, of which those up to `taken_ms` no longer wait.
 
     `first_ms`, `last_ms`: the earliest and the latest time of those that wait.
     """
 
-    times: npt.NDArray[np.int64]
-    keys: Sequence[Any]
-    events: Sequence[Any]
+    batch: Columns
     first_ms: int
     last_ms: int
     taken_ms: int = MIN_TIMESTAMP
 
     @classmethod
-    def of(cls, times: npt.NDArray[np.int64], keys: Sequence[Any], events: Sequence[Any]) -> _Part:
+    def of(cls, batch: Columns) -> _Part:
         """Create a part from at least one event."""
-        return cls(times, keys, events, int(times.min()), int(times.max()))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing was taken yet."""
-        return self.first_ms > self.taken_ms == MIN_TIMESTAMP
+        return cls(batch, int(batch.times.min()), int(batch.times.max()))
 
     def take(self, up_to: int) -> DueEvents:
         """Take the events up to a time, at least one of which waits."""
-        if self.is_whole and self.last_ms <= up_to:
-            return DueEvents(self.keys, self.times, self.events)
-        times = self.times
-        indices = np.flatnonzero((times <= up_to) & (times > self.taken_ms))
-        self.taken_ms = up_to
+        times = self.batch.times
+        is_due = times <= up_to
         if up_to < self.last_ms:
-            self.first_ms = int(times[times > up_to].min())
-        return self._chosen(indices)
+            self.first_ms = int(times[~is_due].min())
+        if self.taken_ms != MIN_TIMESTAMP:
+            is_due &= times > self.taken_ms
+        self.taken_ms = up_to
+        return DueEvents(self.batch, np.flatnonzero(is_due))
 
-    def waiting(self) -> DueEvents:
+    def waiting(self) -> Columns:
         """Return the events that wait."""
-        if self.is_whole:
-            return DueEvents(self.keys, self.times, self.events)
-        return self._chosen(np.flatnonzero(self.times > self.taken_ms))
-
-    def _chosen(self, indices: npt.NDArray[np.intp]) -> DueEvents:
-        chosen = indices.tolist()
-        return DueEvents(pick(self.keys, chosen), self.times[indices], pick(self.events, chosen))
+        return self.batch.chosen(np.flatnonzero(self.batch.times > self.taken_ms))
 
 
 class WaitingEvents:
@@ -96,7 +82,7 @@ class WaitingEvents:
         """Add waiting events."""
         if not events:
             return
-        self._parts.append(_Part.of(np.array(times, np.int64), keys, events))
+        self._parts.append(_Part.of(Columns(keys, np.array(times, np.int64), events)))
         self._listed += len(events)
         if self._listed > LISTED_MAX:
             self.store()
@@ -127,26 +113,31 @@ class WaitingEvents:
             waiting = part.waiting()
             yield from zip(waiting.keys, waiting.times.tolist(), waiting.events, strict=True)
 
-    def take(self, up_to: int) -> DueEvents | None:
-        """Remove and return all events up to a time; None if there are none."""
-        due = self._from_table(up_to)
-        left = []
-        for part in self._parts:
+    def take(self, up_to: int, screen: Callable[[Sequence[Any]], Symbols | None] | None = None) -> list[DueEvents]:
+        """Remove and return all events up to a time, in the order in which they arrived.
+
+        `screen`: returns the symbols of the events of a batch, or None; called if it has not returned any before.
+        """
+        due, left = [], []
+        stored = self._take_from_table(up_to)
+        for part in self._parts if stored is None else [stored, *self._parts]:
             if part.first_ms <= up_to:
+                if screen is not None and part.batch.symbols is None:
+                    self._screen(part, screen)
                 due.append(part.take(up_to))
             if part.last_ms > up_to:
                 left.append(part)
-        self._parts, self._listed = left, sum(len(part.events) for part in left)
-        if len(due) < 2:
-            return due[0] if due else None
-        keys: list[Any] = []
-        events: list[Any] = []
-        for some in due:
-            keys += some.keys
-            events += some.events
-        return DueEvents(keys, np.concatenate([some.times for some in due]), events)
+        self._parts, self._listed = left, sum(len(part.batch.events) for part in left)
+        return due
 
-    def _from_table(self, up_to: int) -> list[DueEvents]:
+    def _screen(self, part: _Part, screen: Callable[[Sequence[Any]], Symbols | None]) -> None:
+        """Note the symbols of the events of a part that wait."""
+        waiting = part.waiting()
+        waiting.symbols = screen(waiting.events)
+        if waiting.symbols is not None:
+            part.batch, part.taken_ms = waiting, MIN_TIMESTAMP
+
+    def _take_from_table(self, up_to: int) -> _Part | None:
         times: list[int] = []
         keys: list[Any] = []
         events: list[Any] = []
@@ -156,7 +147,7 @@ class WaitingEvents:
                 events += of_key
                 keys += [key] * len(of_key)
                 times += [time_ms] * len(of_key)
-        return [DueEvents(keys, np.array(times, np.int64), events)] if events else []
+        return _Part.of(Columns(keys, np.array(times, np.int64), events)) if events else None
 
     def arrange(self, events: Offered) -> None:
         """Put events of a key that have the same time into the order of the comparator, if there is one."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock.base.errors import UnsupportedError
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.operators.patterns.sieve import DueEvents, deal, pick
+from penstock.runtime.operators.patterns.sieve import Columns, deal, join_columns, pick
 from penstock.runtime.operators.patterns.waiting import WaitingEvents
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
 from penstock.runtime.patterns.matcher import Listener, SkipError
@@ -86,7 +86,6 @@ class Matching:
         #: the conditions under which a row begins a match
         start = self._matcher.candidates(Memory(Memory.empty()))[-1]
         self._begins = sorted(start.conditions)
-        self._listener = Listener(self._advance, self._match, _refuse, _refuse)
 
     def drain(self) -> list[Matched]:
         """Return the matches since the last call."""
@@ -102,7 +101,9 @@ class Matching:
                 number += 1
                 active = [(key, rows) for key, rows in active if number < len(rows)]
             return
-        changed = [key for key, rows in sequences.items() if self._take(key, rows)]
+        # Not kept, because it refers to this object: the state is free as soon as nobody else does.
+        listener = Listener(self._advance, self._match, _refuse, _refuse)
+        changed = [key for key, rows in sequences.items() if self._take(key, rows, listener)]
         self._mark(changed)
 
     def expire(self, time_ms: int, key: Any) -> None:
@@ -122,7 +123,7 @@ class Matching:
     def _may_begin(self, flags: Sequence[bool]) -> bool:
         return any(flags[number] for number in self._begins)
 
-    def _take(self, key: Any, rows: Sequence[TimedRow]) -> bool:
+    def _take(self, key: Any, rows: Sequence[TimedRow], listener: Listener) -> bool:
         """Process rows of one partition; returns whether any of them may have changed something."""
         stored = self._memories.get(key)
         if stored is None:
@@ -133,7 +134,7 @@ class Matching:
             memory = Memory(Memory.empty())
         else:
             memory = Memory(stored)
-        self._run(key, memory, rows, self._listener)
+        self._run(key, memory, rows, listener)
         return True
 
     def _run(self, key: Any, memory: Memory, rows: Sequence[TimedRow], listener: Listener) -> None:
@@ -270,9 +271,10 @@ class MatchOperator(EvaluatingOperator):
         """Process all rows up to a time, and discard partial matches that have timed out by then."""
         due = self._waiting.take(up_to)
         sequences: dict[Any, list[TimedRow]] = {}
-        if due is not None:
-            rows, flags = [row for row, _ in due.events], [answers for _, answers in due.events]
-            sequences = deal(DueEvents(due.keys, due.times, rows), None, flags)
+        if due:
+            waited = join_columns([some.read() for some in due])
+            rows, flags = [row for row, _ in waited.events], [answers for _, answers in waited.events]
+            sequences = deal(Columns(waited.keys, waited.times, rows), flags)
             if self._program.is_sorted_further:
                 sequences = {key: self._program.arrange(of_key) for key, of_key in sequences.items()}
         self._run(sequences, up_to)
