@@ -161,7 +161,7 @@ class TimedOut(NamedTuple):
     time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """The output: matches as events by stage, and partial matches that timed out."""
 
@@ -327,7 +327,7 @@ class Matcher:
         table, most, is_plain = self.moves, self._partials_max, not self.has_windows
         within, skips = self._within, self.strategy.skip is not Skip.NO_SKIP
         for memory, events in sequences:
-            data, links, release = memory.data, memory.links, memory.release
+            data, links, release, keep_event = memory.data, memory.links, memory.release, memory.keep_event
             partials = data[PARTIALS]
             if not partials:
                 deadline = before = _NEVER
@@ -404,7 +404,7 @@ class Matcher:
                         first = (self._start, NO_LINK, number, time_ms, None)
                         link = self._go(memory, first, begin, number, link, time_ms, living, complete)
                 if link != first_link:
-                    memory.keep_event(number, event, time_ms, link - first_link)
+                    keep_event(number, event, time_ms, link - first_link)
                     data[NEXT] = number + 1
                 data[PARTIALS] = partials = living
                 if complete or (skips and data[WAITING]):

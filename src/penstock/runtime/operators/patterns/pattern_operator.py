@@ -338,8 +338,13 @@ class PatternOperator(FunctionOperator):
         data = self._memories.get(key)
         if data is None:
             return
-        self.context.keyed.current_key = key
         memory = Memory(data)
+        deadline = self._matcher.deadline_ms(memory)
+        if deadline is not None and deadline > up_to and not data[WAITING_MATCHES]:
+            # The partial match that the timer was set for has ended otherwise.
+            self._deadlines.register(deadline, key)
+            return
+        self.context.keyed.current_key = key
         self._show(memory, key, data)
         self._found(self._matcher.advance(memory, up_to), up_to)
         deadline = self._matcher.deadline_ms(memory)
