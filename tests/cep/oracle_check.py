@@ -36,6 +36,7 @@ class Run(Told):
         make_harness: makes a harness, of a factory and a parallelism.
         chance: where it is restored, and into how many subtasks (on RocksDB into one: these harnesses do not deal its
             files out); None for nowhere.
+        in_batches: whether events between two watermarks come together, rather than one by one.
     """
 
     def __init__(
@@ -43,8 +44,11 @@ class Run(Told):
         case: Case,
         make_harness: MakeHarness,
         chance: random.Random | None = None,
+        in_batches: bool = False,
     ) -> None:
         super().__init__()
+        self._batches: dict[OneInputOperatorHarness, list[Any]] = {}
+        self._in_batches = in_batches
         self._case = case
         self._make = make_harness
         self._chance = chance
@@ -61,16 +65,25 @@ class Run(Told):
                 if self._chance is not None and self._chance.random() < 0.35:
                     self._restore(self._chance.choice((1, 1, 2, 3)))
                 if isinstance(one, int):
+                    self._give_batches()
                     self._watermark = max(one, self._watermark or 0)
                     for harness in self._harnesses:
                         harness.watermark(self._watermark)
                 else:
-                    self._owner(one[1].key).process(one[1], one[0])
+                    self._batches.setdefault(self._owner(one[1].key), []).append(one)
+                    if not self._in_batches:
+                        self._give_batches()
+            self._give_batches()
             for harness in self._harnesses:
                 harness.end()
             self._take()
         finally:
             self._close()
+
+    def _give_batches(self) -> None:
+        for harness, batch in self._batches.items():
+            harness.process_batch([event for _, event in batch], [time for time, _ in batch])
+        self._batches = {}
 
     def _owner(self, key: str) -> OneInputOperatorHarness:
         """The harness of the subtask that has that key."""
@@ -90,6 +103,7 @@ class Run(Told):
     def _restore(self, parallelism: int) -> None:
         if isinstance(self._harnesses[0].context.keyed, RocksDBKeyedStateBackend):
             parallelism = 1
+        self._give_batches()
         self._snapshots += 1
         snapshots = [harness.snapshot(self._snapshots) for harness in self._harnesses]
         self._take()

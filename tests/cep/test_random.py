@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
 from tests.cep.drawn import Case, draw_case
 from tests.cep.oracle.answers import answer
-from tests.cep.oracle.specifications import Stage
+from tests.cep.oracle.specifications import NO_SKIP, Contiguity, Not, Stage
+from tests.cep.oracle_check import Run
 from tests.cep.random import check_job, check_seed, main, on_backend
 from tests.effort import tries
 from tests.simulation.planting import around
 
+from penstock.runtime.operators.patterns.conditions import ConditionsAtWork
+from penstock.runtime.operators.patterns.sieve import Sieve
+from penstock.runtime.operators.patterns.waiting import _Part
 from penstock.runtime.patterns.automaton import Trees
-from penstock.runtime.patterns.matcher import Memory, SkipStrategy
+from penstock.runtime.patterns.matcher import Matcher, SkipStrategy
 from penstock.runtime.patterns.matcher import Skip as SkipType
+from penstock.runtime.patterns.memory import Memory
+from penstock.runtime.patterns.moves import Idleness, Moves
+from penstock.runtime.records import MIN_TIMESTAMP
+from penstock.testing import OneInputOperatorHarness
 
 
 def wrong(seeds: Sequence[int], with_restarts: bool) -> dict[int, list[str]]:
@@ -58,6 +70,43 @@ def has_matches(case: Case) -> bool:
     return any(answer(case.specification, events).matches for events in case.in_time().values())
 
 
+def relaxed(case: Case) -> Case:
+    """A similar case in which events that fit no stage change nothing, and watermarks are rare."""
+    parts = [
+        replace(part, link=Contiguity.RELAXED, least=1, most=1, is_optional=False, is_greedy=False, until=None)
+        if isinstance(part, Stage)
+        else replace(part, is_next=False)
+        for part in case.specification.parts
+        if isinstance(part, Not) or not part.parts
+    ]
+    if not parts or not isinstance(parts[0], Stage):
+        return case
+    specification = replace(case.specification, parts=tuple(parts))
+    if specification.skip.stage not in [None, *(stage.name for stage in specification.stages())]:
+        specification = replace(specification, skip=NO_SKIP)
+    inputs = [entry for place, entry in enumerate(case.inputs) if not isinstance(entry, int) or place % 3 == 0]
+    return replace(case, specification=specification, inputs=tuple(inputs))
+
+
+def told(case: Case, restart_seed: int, ask_all_at_once: Callable[[], bool]) -> list[Any]:
+    """What the operator tells of a case, key by key; conditions may be left to the matcher, which asks for each."""
+    run = Run(case, OneInputOperatorHarness, random.Random(restart_seed), True)
+    original = ConditionsAtWork.evaluate
+    with mock.patch.object(ConditionsAtWork, "evaluate", lambda *args: original(*args) if ask_all_at_once() else None):
+        run.run()
+    return [[row for row in rows if row[0] == key] for rows in (run.matches, run.time_outs) for key in "kl"]
+
+
+def test_it_does_not_matter_how_conditions_are_evaluated() -> None:
+    """All at once, one by one as after an error, or now so and now so; over restarts."""
+    for seed in range(3001, 3001 + tries(120)):
+        for case in (draw_case(seed), relaxed(draw_case(seed))):
+            wanted = told(case, seed, lambda: True)
+            assert told(case, seed, lambda: False) == wanted, str(case)
+            flips = iter(random.Random(seed).choices((True, False), k=1000))
+            assert told(case, seed, partial(next, flips)) == wanted, str(case)
+
+
 def keep_the_last_event_of_a_match(original: Any, strategy: Any, path: Any) -> Any:
     kept = original(strategy, path)
     return kept - 1 if strategy.skip is SkipType.PAST_LAST and kept else kept
@@ -76,6 +125,29 @@ def miss_that_a_stop_was_reached(original: Any, trees: Any, state: int, known: A
     return [found for found in original(trees, state, known) if found[1].target not in trees._automaton.stops]
 
 
+def let_no_match_time_out_at_an_event(original: Any, matcher: Any, sequences: Any, listener: Any) -> None:
+    original(matcher, sequences, replace(listener, expire=lambda memory, time_ms: None))
+
+
+def leave_out_keys_with_a_started_match(original: Any, sieve: Any, rows: Any, may_begin: Any, active: Any) -> Any:
+    return original(sieve, rows, may_begin, ())
+
+
+def forget_which_events_were_taken(original: Any, part: Any, up_to: int) -> Any:
+    due = original(part, up_to)
+    part.taken_ms = MIN_TIMESTAMP
+    return due
+
+
+def count_one_reference_to_each_event(original: Any, memory: Any, *args: Any) -> None:
+    original(memory, *args[:-1], 1)
+
+
+def swap_the_answers_of_a_symbol(original: Any, moves: Any, symbol: Any) -> Any:
+    known = original(moves, symbol)
+    return dict(zip(known, reversed(known.values()), strict=True))
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "mutate", "first"),
     [
@@ -83,6 +155,12 @@ def miss_that_a_stop_was_reached(original: Any, trees: Any, state: int, known: A
         (Memory, "collect_events", forget_what_a_stage_has_taken, 130),
         (Trees, "_may_end", match_with_no_optional_end, 1),
         (Trees, "_allowed", miss_that_a_stop_was_reached, 220),
+        (Matcher, "run", let_no_match_time_out_at_an_event, 1),
+        (Sieve, "_leave_active", leave_out_keys_with_a_started_match, 1),
+        (Moves, "idleness", lambda original, moves: Idleness.NOTHING, 1),
+        (Moves, "_known", swap_the_answers_of_a_symbol, 1),
+        (Memory, "keep_event", count_one_reference_to_each_event, 1),
+        (_Part, "take", forget_which_events_were_taken, 1),
     ],
 )
 def test_a_bug_in_the_engine_is_found(owner: Any, name: str, mutate: Any, first: int) -> None:

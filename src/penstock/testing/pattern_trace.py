@@ -27,7 +27,8 @@ from penstock.cep.pattern_stream import build_search
 from penstock.runtime.operators.function_context import RuntimeContext
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork
 from penstock.runtime.patterns.automaton import FINAL
-from penstock.runtime.patterns.matcher import Found, Matcher, Memory, Partial
+from penstock.runtime.patterns.matcher import Found, Matcher
+from penstock.runtime.patterns.memory import Memory, Partial
 from penstock.testing.operator_harness import OneInputOperatorHarness, VirtualClock, operator_factory_for
 
 _EVENT_CHARS_MAX = 60
@@ -131,7 +132,7 @@ class _Tracing:
         search = build_search(pattern)
         self._rich = [entry.condition for entry in search.conditions]
         self._matcher = Matcher(search.pattern, search.strategy)
-        self._conditions = ConditionsAtWork(search.conditions, self._matcher.automaton, "trace", VirtualClock())
+        self._conditions = ConditionsAtWork(search.conditions, "trace", VirtualClock())
         self._memory = Memory(Memory.empty())
 
     def open_conditions(self) -> None:

@@ -63,6 +63,7 @@ def check(table, steps):
             queue.delete(*step[1:])
             due.discard(step[1:])
         elif step[0] == "fire":
+            assert sorted(queue.peek(step[1])) == sorted(t for t in due if t[0] <= step[1])
             wanted = {t for t in due if t[0] <= step[1]}
             due -= wanted
             fire = partial(note, fired)

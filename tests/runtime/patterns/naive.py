@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from penstock.runtime.patterns.matcher import Holds, Matcher, Memory, SkipStrategy
+from penstock.runtime.patterns.matcher import Matcher, SkipStrategy
+from penstock.runtime.patterns.memory import Memory
+from penstock.runtime.patterns.moves import Holds
 from penstock.runtime.patterns.pattern import Contiguity, Pattern, Stage
 
 NO_SKIP = SkipStrategy()

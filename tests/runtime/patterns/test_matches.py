@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from tests.runtime.patterns.naive import holding, matches_of, naive_matches
 
-from penstock.runtime.patterns.matcher import NO_LINK, Matcher, Memory, Skip, SkipError, SkipStrategy, TimedOut
+from penstock.runtime.patterns.matcher import Matcher, Skip, SkipError, SkipStrategy, TimedOut
+from penstock.runtime.patterns.memory import NO_LINK, Memory
 from penstock.runtime.patterns.pattern import Contiguity, Group, Pattern, Stage, Times
 
 pytestmark = pytest.mark.slow

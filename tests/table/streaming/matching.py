@@ -41,11 +41,11 @@ def plan_node(clauses: str) -> MatchRecognize:
 class Matching:
     """The operator. Rows are (symbol, price), then the time in ms, and the tax, which is 1 unless it is there."""
 
-    def __init__(self, clauses: str) -> None:
+    def __init__(self, clauses: str, *snapshots: bytes) -> None:
         self.node = plan_node(clauses)
         self._checkpoint_id = 0
         self._clock = VirtualClock()
-        self.harnesses = self._opened(1)
+        self.harnesses = self._opened(1, *snapshots)
 
     def _opened(self, parallelism: int, *snapshots: bytes) -> list[OneInputOperatorHarness]:
         operator = match_operator(self.node, StreamSession())

@@ -140,6 +140,19 @@ class TimerQueue:
             self._table.drop(timestamp)
         return None
 
+    def peek(self, up_to: int) -> Iterator[tuple[int, Any]]:
+        """Yield (timestamp, item) for all items due at or before `up_to`, in no order; none may be added meanwhile."""
+        heap, indices = self._heap, [0]
+        while indices:
+            index = indices.pop()
+            if index < len(heap) and (timestamp := heap[index]) <= up_to:
+                indices += (2 * index + 1, 2 * index + 2)
+                item = self._lone.get(timestamp, _MISSING)
+                if item is not _MISSING:
+                    yield timestamp, item
+                for other in list(self._buckets.get(timestamp) or ()):
+                    yield timestamp, other
+
     def clear(self) -> None:
         """Remove all timers."""
         for timestamp in list(self._buckets):

@@ -10,9 +10,11 @@
   out.
 - Each state has a decision tree, which grows with the answers, for the order of its conditions. A simple
   condition is evaluated once for an event, an iterative one for each partial match.
-- The matcher (`matcher`) runs the events of one key through the automaton. All it keeps between events is a
-  list of plain values, its memory, which is keyed state. If several steps are possible, there are several
-  partial matches.
+- The trees become tables (`moves`): the answers of an event's simple conditions are its symbol, and for each symbol
+  there is a row with the move of each state.
+- The matcher (`matcher`) runs the events of each key through the automaton. All it keeps between events is a
+  list of plain values, its memory (`memory`), which is keyed state. If several steps are possible, there are
+  several partial matches.
 - The memory contains each event once, however many partial matches include it. A partial match knows only its
   last link; a link knows its event, its stage and the previous link. Flink's buffer has one node for an event
   in a stage, shared by paths, and needs version numbers to distinguish their edges. Here a link has one

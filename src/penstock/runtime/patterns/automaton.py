@@ -40,7 +40,7 @@ current ones. Conditions are functions and cannot be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
@@ -94,6 +94,25 @@ class Automaton:
     def conditions(self) -> tuple[frozenset[int], ...]:
         """Return, for each state, the conditions that an event may be tested on there and in the states after it."""
         return tuple(frozenset(self._asked(state)) for state in range(len(self.steps)))
+
+    def asked_conditions(self) -> set[int]:
+        """Return the conditions that any step evaluates."""
+        return {number for steps in self.steps for step in steps for number in step.conditions()}
+
+    def needed_to_begin(self, simple: Collection[int]) -> list[int] | None:
+        """Return conditions of which one holds for each event that begins a match; None if these do not suffice.
+
+        `simple`: the conditions to choose from.
+        """
+        numbers: dict[int, None] = {}
+        for state in sorted(self._onwards({self.start})):
+            for step in self.steps[state]:
+                if step.action is Action.TAKE:
+                    needed = [number for number, expected in step.guard if expected and number in simple]
+                    if not needed:
+                        return None
+                    numbers[needed[0]] = None
+        return list(numbers)
 
     def _asked(self, state: int) -> set[int]:
         steps = [step for source in self._onwards({state}) for step in self.steps[source]]

@@ -1,15 +1,4 @@
-"""The matcher of a pattern: its memory of one key, skip strategies, the order of matches, and the run of the automaton.
-
-`Memory` is a view of a matcher's memory of one key. The memory is plain lists and dictionaries, so that it can be
-stored as state:
-
-`[number of the next event, partial matches, complete matches that wait, links, events]`. Partial matches are (state,
-link, number of the first event, its time, time of the last event), in the order of their first events. Links are
-[previous link or -1, stage, event, references]. An event that no partial match takes has no number, and changes
-nothing.
-
-Events are [event, its time, references]. If they are kept elsewhere (`Elsewhere`), the memory has only their reference
-counts, and an event is written once and deleted once, whatever happens to the partial matches that include it.
+"""The matcher of a pattern: skip strategies, the order of matches, and the run of the automaton.
 
 `SkipStrategy` says which partial matches a match discards, and the order of output. With a skip strategy, a match waits
 while an earlier partial match exists, because that one would come first and might skip it. Among complete matches, the
@@ -20,11 +9,17 @@ Among matches with the same first event, the first may skip the others, so their
 keeps them in Java's `PriorityQueue`, a binary heap in a list, which orders equal items in its own way. To produce the
 same matches, this queue moves its items in the same way.
 
-`Matcher` runs the events of a key through an automaton and returns the matches. An event is offered to every partial
-match, in the order in which they began, and then to the start, which always exists. A partial match follows each step
-that its guards allow, so it may become several, or end. A step to the final state is a match. A partial match that
-could reach the final state without another event is a match and also continues. If a step leads to a stop, the partial
-match is discarded, except for matches that this event completes.
+`Matcher` runs the events of a key through an automaton and tells a `Listener` the matches. An event is offered to every
+partial match, in the order in which they began, and then to the start, which always exists. A partial match follows
+each step that its guards allow, so it may become several, or end. A step to the final state is a match. A partial match
+that could reach the final state without another event is a match and also continues. If a step leads to a stop, the
+partial match is discarded, except for matches that this event completes.
+
+`run` looks up where an event leads in the tables of `moves`. Nearly all moves are one of three: the partial match stays
+as it is, ends, or goes on to one state with the event. `run` makes these itself, on the plain lists of the memory; a
+partial match that goes on hands its reference to its last link over to the new one, so no reference is counted. All
+other moves, and questions to conditions that look at the partial match, take the long way. An event that changes
+nothing costs a look at each partial match.
 
 `advance` comes before each event, and whenever time advances without one. It removes partial matches that are older
 than `within_ms` or have waited too long for their next event; pending ones become matches.
@@ -32,205 +27,23 @@ than `within_ms` or have waited too long for their next event; pending ones beco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from penstock.base.errors import OperationError
-from penstock.runtime.patterns.automaton import FINAL, Automaton, Question, Trees, Way, Ways, build_automaton
+from penstock.runtime.patterns.automaton import FINAL, Question, Ways, build_automaton
+from penstock.runtime.patterns.memory import LINK_REFERENCES, NEXT, NO_LINK, PARTIALS, WAITING, Memory, Partial, Stored
+from penstock.runtime.patterns.moves import IDLE, UNKNOWN, Holds, Idleness, Moves
 from penstock.runtime.patterns.pattern import Pattern
 
-NO_LINK: Final = -1
-_NEXT, _PARTIALS, _WAITING, _LINKS, _EVENTS = range(5)
-_BEFORE, _STAGE, _EVENT, _LINK_REFERENCES = range(4)
-_VALUE, _TIME, _EVENT_REFERENCES = range(3)
-
-
-class Partial(NamedTuple):
-    """A partial match. `link`: the link of the last event; `first`: the number of the first event.
-
-    `last_ms`: the time of the last event; None if it was stored before this field existed.
-    """
-
-    state: int
-    link: int
-    first: int
-    first_ms: int
-    last_ms: int | None = None
-
-
-class Elsewhere(Protocol):
-    """External storage of events by number, such as map state."""
-
-    def __getitem__(self, number: int, /) -> Any: ...
-
-    def __setitem__(self, number: int, event: Any, /) -> None: ...
-
-    def __delitem__(self, number: int, /) -> None: ...
-
-
-class Memory:
-    """A view of the stored memory of one key, see the module docstring.
-
-    Args:
-        data: the stored memory.
-        elsewhere: the storage of the events; None if they are in `data`.
-        is_lazy: whether only `put_down` writes partial matches to `data`, which is faster for many events in a row.
-    """
-
-    __slots__ = ("_counts", "_elsewhere", "_held", "_is_lazy", "_links", "_partials", "_waiting")
-
-    def __init__(self, data: list[Any], elsewhere: Elsewhere | None = None, is_lazy: bool = False) -> None:
-        self._held = data
-        self._is_lazy = is_lazy
-        self._links: dict[int, list[Any]] = data[_LINKS]
-        self._counts: dict[int, Any] = data[_EVENTS]
-        self._elsewhere = elsewhere
-        self._partials: list[Partial] | None = None
-        self._waiting: list[Partial] | None = None
-
-    @staticmethod
-    def empty() -> list[Any]:
-        """Return the memory before the first event."""
-        return [0, [], [], {}, {}]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no match is in progress, so that the key may be forgotten."""
-        partials = self._held[_PARTIALS] if self._partials is None else self._partials
-        return not partials and not self._held[_WAITING]
-
-    @property
-    def partials(self) -> list[Partial]:
-        """Partial matches in the order of their first events."""
-        if self._partials is None:
-            self._partials = [Partial(*fields) for fields in self._held[_PARTIALS]]
-        return self._partials
-
-    def keep_partials(self, partials: list[Partial]) -> None:
-        """Replace the partial matches."""
-        self._partials = partials
-        if not self._is_lazy:
-            self.put_down()
-
-    def put_down(self) -> None:
-        """Write the current partial matches to the stored memory."""
-        if self._partials is not None:
-            self._held[_PARTIALS] = [tuple(partial) for partial in self._partials]
-
-    @property
-    def waiting(self) -> list[Partial]:
-        """Complete matches that an earlier match may still precede."""
-        if self._waiting is None:
-            self._waiting = [Partial(*fields) for fields in self._held[_WAITING]]
-        return self._waiting
-
-    def keep_waiting(self, matches: list[Partial]) -> None:
-        """Replace the waiting matches."""
-        self._waiting = matches
-        self._held[_WAITING] = [tuple(match) for match in matches]
-
-    @property
-    def number(self) -> int:
-        """The number of the next event to be taken."""
-        number: int = self._held[_NEXT]
-        return number
-
-    def use_number(self) -> None:
-        """Advance the number after an event has been taken."""
-        self._held[_NEXT] += 1
-
-    def add(self, before: int, stage: str, number: int, event: Any, time_ms: int) -> int:
-        """Add a link to an event, without references yet, and return it."""
-        counts = self._counts
-        if self._elsewhere is None:
-            known = counts.get(number)
-            if known is None:
-                known = counts[number] = [event, time_ms, 0]
-            known[_EVENT_REFERENCES] += 1
-        elif number in counts:
-            counts[number] += 1
-        else:
-            counts[number] = 1
-            self._elsewhere[number] = event
-        if before != NO_LINK:
-            self.refer(before)
-        # Numbers only grow from the first link in the dictionary to the last one, so this one is new.
-        link = next(reversed(self._links), NO_LINK) + 1
-        self._links[link] = [before, stage, number, 0]
-        return link
-
-    def refer(self, link: int) -> None:
-        """Add a reference to a link."""
-        self._links[link][_LINK_REFERENCES] += 1
-
-    def release(self, link: int) -> None:
-        """Remove a reference to a link, and delete links and events without references."""
-        while link != NO_LINK:
-            entry = self._links[link]
-            entry[_LINK_REFERENCES] -= 1
-            if entry[_LINK_REFERENCES] > 0:
-                return
-            del self._links[link]
-            self._drop(entry[_EVENT])
-            link = entry[_BEFORE]
-
-    def _drop(self, number: int) -> None:
-        """Remove a reference to an event."""
-        counts = self._counts
-        if self._elsewhere is None:
-            counts[number][_EVENT_REFERENCES] -= 1
-            if not counts[number][_EVENT_REFERENCES]:
-                del counts[number]
-        elif counts[number] > 1:
-            counts[number] -= 1
-        else:
-            del counts[number]
-            del self._elsewhere[number]
-
-    def event(self, number: int) -> Any:
-        """Return an event by its number."""
-        return self._counts[number][_VALUE] if self._elsewhere is None else self._elsewhere[number]
-
-    def path(self, link: int) -> list[tuple[str, int]]:
-        """Return the stages and numbers of events up to a link, in order."""
-        path = []
-        while link != NO_LINK:
-            before, stage, number, _ = self._links[link]
-            path.append((stage, number))
-            link = before
-        path.reverse()
-        return path
-
-    def events(self, link: int) -> dict[str, list[Any]]:
-        """Return the events up to a link by stage, each stage's in order of arrival."""
-        events: dict[str, list[Any]] = {}
-        for stage, number in self.path(link):
-            events.setdefault(stage, []).append(self.event(number))
-        return events
-
-    def collect_events(self, link: int, stage: str) -> list[Any]:
-        """Return the events of one stage up to a link, in order of arrival."""
-        numbers = []
-        while link != NO_LINK:
-            before, name, number, _ = self._links[link]
-            if name == stage:
-                numbers.append(number)
-            link = before
-        return [self.event(number) for number in reversed(numbers)]
-
-    def validate(self) -> None:
-        """Raise `AssertionError` if references are counted wrongly."""
-        references = [partial.link for partial in (*self.partials, *self.waiting)]
-        befores = [link_entry[_BEFORE] for link_entry in self._links.values() if link_entry[_BEFORE] != NO_LINK]
-        for link, entry in self._links.items():
-            assert entry[_LINK_REFERENCES] == (references + befores).count(link) > 0, (link, entry)
-        for number, entry in self._counts.items():
-            count = entry if self._elsewhere is not None else entry[_EVENT_REFERENCES]
-            assert count == sum(link_entry[_EVENT] == number for link_entry in self._links.values()), number
-        firsts = [partial.first for partial in self.partials]
-        assert firsts == sorted(firsts), firsts
+_STATE, _LINK, _FIRST, _FIRST_MS, _LAST_MS = range(5)
+#: an event with its time (ms) and its symbol
+TimedEvent: TypeAlias = tuple[int, Any, Any]
+#: later than any time, even with a window's length subtracted
+_NEVER: Final = 1 << 79
 
 
 class SkipError(OperationError):
@@ -257,17 +70,17 @@ class SkipStrategy:
     stage: str = ""
     fails_on_miss: bool = False
 
-    def kept(self, partials: Sequence[Partial], path: Sequence[tuple[str, int]], memory: Memory) -> list[Partial]:
+    def kept(self, partials: Sequence[Stored], path: Sequence[tuple[str, int]], memory: Memory) -> list[Stored]:
         """Return the partial matches that survive a match with this path; the others are released."""
         first_kept = self._first_kept(path)
         if first_kept is None:
             return list(partials)
         remaining = []
         for partial in partials:
-            if partial.first >= first_kept:
+            if partial[_FIRST] >= first_kept:
                 remaining.append(partial)
             else:
-                memory.release(partial.link)
+                memory.release(partial[_LINK])
         return remaining
 
     def _first_kept(self, path: Sequence[tuple[str, int]]) -> int | None:
@@ -289,9 +102,9 @@ class SkipStrategy:
         return target
 
 
-def joined(queue: list[Partial], matches: list[Partial]) -> list[Partial]:
+def joined(queue: list[Stored], matches: list[Stored]) -> list[Stored]:
     """Return a queue with added matches that completed together, in the order of their own queue as in Flink."""
-    together: list[Partial] = []
+    together: list[Stored] = []
     for match in matches:
         _push(together, match)
     merged = list(queue)
@@ -300,23 +113,23 @@ def joined(queue: list[Partial], matches: list[Partial]) -> list[Partial]:
     return merged
 
 
-def ordered(matches: list[Partial]) -> list[Partial]:
+def ordered(matches: list[Stored]) -> list[Stored]:
     """Return matches that completed together, in output order."""
     queue = joined([], matches)
     return [pop(queue) for _ in matches]
 
 
-def _push(queue: list[Partial], match: Partial) -> None:
+def _push(queue: list[Stored], match: Stored) -> None:
     """Add a match, moving it up until its parent began no later."""
     queue.append(match)
     index = len(queue) - 1
-    while index and queue[(index - 1) // 2].first > match.first:
+    while index and queue[(index - 1) // 2][_FIRST] > match[_FIRST]:
         queue[index] = queue[(index - 1) // 2]
         index = (index - 1) // 2
     queue[index] = match
 
 
-def pop(queue: list[Partial]) -> Partial:
+def pop(queue: list[Stored]) -> Stored:
     """Remove and return the first match; the last item takes its place and sinks."""
     first, last = queue[0], queue.pop()
     if queue:
@@ -324,17 +137,17 @@ def pop(queue: list[Partial]) -> Partial:
     return first
 
 
-def restore(queue: list[Partial]) -> None:
+def restore(queue: list[Stored]) -> None:
     """Restore the heap after items were removed from the middle."""
     for index in reversed(range(len(queue) // 2)):
         _sink(queue, index, queue[index])
 
 
-def _sink(queue: list[Partial], index: int, match: Partial) -> None:
+def _sink(queue: list[Stored], index: int, match: Stored) -> None:
     while (child := 2 * index + 1) < len(queue):
-        if child + 1 < len(queue) and queue[child].first > queue[child + 1].first:
+        if child + 1 < len(queue) and queue[child][_FIRST] > queue[child + 1][_FIRST]:
             child += 1
-        if match.first <= queue[child].first:
+        if match[_FIRST] <= queue[child][_FIRST]:
             break
         queue[index] = queue[child]
         index = child
@@ -348,16 +161,12 @@ class TimedOut(NamedTuple):
     time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """The output: matches as events by stage, and partial matches that timed out."""
 
     matches: list[dict[str, list[Any]]] = field(default_factory=list)
     timed_out: list[TimedOut] = field(default_factory=list)
-
-
-#: The output for an event that no partial match took; never added to.
-NOTHING: Final = Found()
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,9 +177,21 @@ class Candidate:
     conditions: frozenset[int]
 
 
-#: returns whether a condition, by number, holds for the current event, given the link of the last event taken
-Holds = Callable[[int, int], bool]
-_UNASKED: Final[dict[int, bool]] = {}
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What `Matcher.run` calls, always with the memory of the key up to date.
+
+    Attributes:
+        expire: advances time to that of the next event, by which a partial match has timed out.
+        match: takes the matches that an event of this time completes.
+        overflow: limits the partial matches of the key, of which there are too many after an event.
+        ask: returns what evaluates conditions for an event; may add answers that all partial matches share.
+    """
+
+    expire: Callable[[Memory, int], None]
+    match: Callable[[list[dict[str, list[Any]]], int], None]
+    overflow: Callable[[Memory, Any, int], None]
+    ask: Callable[[Memory, Any, int, dict[int, bool]], Holds]
 
 
 class Matcher:
@@ -378,88 +199,275 @@ class Matcher:
 
     Args:
         pattern: the pattern to find.
-        strategy: the skip strategy after a match.
+        strategy: which partial matches a match discards.
+        simple: the conditions whose answers are in the symbols of events, see `Moves`.
+        twins: conditions that are the same as one of these, with that one.
+        partly: those of them that a symbol answers in part.
+        partials_max: how many partial matches a key may have; None for any number.
+        tells_timed_out: whether the events of partial matches that time out matter.
     """
 
-    def __init__(self, pattern: Pattern, strategy: SkipStrategy) -> None:
+    def __init__(
+        self,
+        pattern: Pattern,
+        strategy: SkipStrategy = SkipStrategy(),
+        *,
+        simple: Sequence[int] = (),
+        twins: Mapping[int, int] | None = None,
+        partly: Collection[int] = (),
+        partials_max: int | None = None,
+        tells_timed_out: bool = True,
+    ) -> None:
         self.pattern = pattern
         self.strategy = strategy
-        self.automaton: Automaton = build_automaton(pattern)
+        self.automaton = build_automaton(pattern)
+        self.moves = Moves(self.automaton, simple, twins, partly)
         self._conditions = self.automaton.conditions()
-        self._trees = Trees(self.automaton)
         self._windows = self.automaton.windows
-        self._has_windows = any(window is not None for window in self._windows)
+        self.has_windows = any(window is not None for window in self._windows)
+        self._within = 2 * _NEVER if pattern.within_ms is None else pattern.within_ms
+        self._partials_max = partials_max
+        self._tells_timed_out = tells_timed_out
+        self._start = self.automaton.start
+
+    @property
+    def minds_time(self) -> bool:
+        """Whether the passing of time completes or releases matches."""
+        waits = self.strategy.skip is not Skip.NO_SKIP and (self.pattern.within_ms is not None or self.has_windows)
+        return waits or bool(self.automaton.pending)
+
+    def idleness(self) -> Idleness:
+        """Return what an idle event does, as far as less may be done for it than for other events.
+
+        If time completes matches, the time of an idle event matters, unless timeouts depend only on when a match began.
+        Its step is not made with that of the next event if a window may end in between, if matches wait for the end of
+        partial matches, or if these are counted.
+        """
+        idleness = self.moves.idleness()
+        if idleness is Idleness.NOTHING and not (self.minds_time and self.has_windows):
+            return idleness
+        waits = self.strategy.skip is not Skip.NO_SKIP
+        is_step_alone = self.minds_time or self.has_windows or waits or self._partials_max is not None
+        if idleness is Idleness.ONCE and self.moves.knows_all and not is_step_alone:
+            return idleness
+        return Idleness.ALWAYS
 
     def candidates(self, memory: Memory) -> list[Candidate]:
-        """Return the partial matches that receive the next event, the start last, with the conditions to test."""
-        candidates = [Candidate(partial.link, self._conditions[partial.state]) for partial in memory.partials]
-        return [*candidates, Candidate(NO_LINK, self._conditions[self.automaton.start])]
+        """Return the partial matches that an event is offered to, and the start."""
+        candidates = [Candidate(partial[_LINK], self._conditions[partial[_STATE]]) for partial in memory.data[PARTIALS]]
+        return [*candidates, Candidate(NO_LINK, self._conditions[self._start])]
 
     # --- time --------------------------------------------------------------------------------------------------------
 
     def deadline_ms(self, memory: Memory) -> int | None:
         """Return when the first partial match will time out; None if none ever will."""
-        within, partials = self.pattern.within_ms, memory.partials
-        if not partials:
-            return None
-        if not self._has_windows:
-            return None if within is None else partials[0].first_ms + within
-        return min((due for partial in partials if (due := self._due_ms(partial)) is not None), default=None)
+        deadline = self._deadline(memory.data[PARTIALS])
+        return None if deadline >= _NEVER else deadline
 
-    def _due_ms(self, partial: Partial) -> int | None:
+    def _deadline(self, partials: Sequence[Stored]) -> int:
+        if not partials:
+            return _NEVER
+        if self.has_windows:
+            return min(map(self._due_ms, partials))
+        deadline: int = partials[0][_FIRST_MS] + self._within
+        return deadline
+
+    def _due_ms(self, partial: Stored) -> int:
         """Return when a partial match will time out."""
-        within, window = self.pattern.within_ms, self._windows[partial.state]
-        since_first = None if within is None else partial.first_ms + within
-        if window is None:
-            return since_first
-        since_last = (partial.first_ms if partial.last_ms is None else partial.last_ms) + window
-        return since_last if since_first is None else min(since_first, since_last)
+        since_first: int = partial[_FIRST_MS] + self._within
+        window = self._windows[partial[_STATE]]
+        return since_first if window is None else min(since_first, _last_ms(partial) + window)
 
     def advance(self, memory: Memory, time_ms: int) -> Found:
         """Advance time to this point: remove timed-out partial matches, and return the matches that waited for it.
 
         Deadlines are handled in order, so the result does not depend on the times of these calls.
         """
-        result = Found()
-        deadline = self.deadline_ms(memory)
-        if memory.waiting and (deadline is None or deadline > time_ms):
-            self._send(memory, result)
-        while deadline is not None and deadline <= time_ms:
+        result, data = Found(), memory.data
+        deadline = self._deadline(data[PARTIALS])
+        if data[WAITING] and deadline > time_ms:
+            self._send(memory, result.matches)
+        while deadline <= time_ms:
             self._end_those_due(memory, deadline, result)
-            deadline = self.deadline_ms(memory)
+            deadline = self._deadline(data[PARTIALS])
         return result
 
     def _end_those_due(self, memory: Memory, time_ms: int, result: Found) -> None:
-        living: list[Partial] = []
-        complete: list[Partial] = []
-        for partial in memory.partials:
-            due = self._due_ms(partial)
-            if due is None or due > time_ms:
+        living: list[Stored] = []
+        complete: list[Stored] = []
+        pending, due_ms = self.automaton.pending, self._due_ms
+        for partial in memory.data[PARTIALS]:
+            if due_ms(partial) > time_ms:
                 living.append(partial)
-            elif partial.state in self.automaton.pending:
+            elif partial[_STATE] in pending:
                 complete.append(partial)
             else:
-                result.timed_out.append(TimedOut(memory.events(partial.link), self._late_ms(partial, time_ms)))
-                memory.release(partial.link)
-        memory.keep_partials(living)
-        self._complete(memory, complete, result)
+                if self._tells_timed_out:
+                    late_ms = self._late_ms(partial, time_ms)
+                    result.timed_out.append(TimedOut(memory.events(partial[_LINK]), late_ms))
+                memory.release(partial[_LINK])
+        memory.data[PARTIALS] = living
+        self._complete(memory, complete, result.matches)
 
-    def _late_ms(self, partial: Partial, time_ms: int) -> int:
+    def _late_ms(self, partial: Stored, time_ms: int) -> int:
         """Return when a partial match timed out: by its last event, or by its first one."""
-        window = self._windows[partial.state]
-        if window is not None:
-            last_ms = partial.first_ms if partial.last_ms is None else partial.last_ms
-            if time_ms - last_ms >= window:
-                return last_ms + window
-        assert self.pattern.within_ms is not None
-        return partial.first_ms + self.pattern.within_ms
+        window = self._windows[partial[_STATE]]
+        if window is not None and time_ms - _last_ms(partial) >= window:
+            return _last_ms(partial) + window
+        late_ms: int = partial[_FIRST_MS] + self._within
+        return late_ms
 
     # --- events ------------------------------------------------------------------------------------------------------
 
+    def run(self, sequences: Iterable[tuple[Memory, Iterable[TimedEvent]]], listener: Listener) -> None:
+        """Process events that follow all earlier ones of their keys. `sequences`: the memory of a key, and its events.
+
+        Raises `SkipError` if a match cannot skip as configured.
+        """
+        table, most, is_plain = self.moves, self._partials_max, not self.has_windows
+        within, skips = self._within, self.strategy.skip is not Skip.NO_SKIP
+        for memory, events in sequences:
+            data, links, release, keep_event = memory.data, memory.links, memory.release, memory.keep_event
+            partials = data[PARTIALS]
+            if not partials:
+                deadline = before = _NEVER
+            else:
+                deadline = before = partials[0][3] + within if is_plain else self._deadline(partials)
+            is_idle = False
+            for time_ms, event, symbol in events:
+                if symbol == IDLE:
+                    is_idle = deadline > time_ms
+                    if is_idle:
+                        continue
+                    symbol = 0
+                elif is_idle:
+                    is_idle = False
+                    if deadline > time_ms:
+                        symbol += IDLE
+                    else:
+                        self._settle(memory)
+                if deadline <= time_ms:
+                    listener.expire(memory, time_ms)
+                    partials = data[PARTIALS]
+                    deadline = self._deadline(partials)
+                moves, begin, known = table[symbol]
+                if begin is None:
+                    for partial in partials:
+                        if moves[partial[0]] is not None:
+                            break
+                    else:
+                        continue
+                number = data[NEXT]
+                link = first_link = next(reversed(links), NO_LINK) + 1
+                living: list[Stored] = []
+                complete: list[Stored] = []
+                holds: Holds | None = None
+                for partial in partials:
+                    move = moves[partial[0]]
+                    if move is None:
+                        living.append(partial)
+                    elif move.__class__ is tuple:
+                        if not move:
+                            release(partial[1])
+                            continue
+                        target, stage = move
+                        links[link] = [partial[1], stage, number, 1]
+                        moved = (target, link, partial[2], partial[3], time_ms)
+                        link += 1
+                        if target:
+                            living.append(moved)
+                        else:
+                            complete.append(moved)
+                    else:
+                        if move.__class__ is Question:
+                            if holds is None:
+                                known = dict(known)
+                                holds = listener.ask(memory, event, time_ms, known)
+                            move = table.decide(partial[0], move, partial[1], known, holds)
+                        if move.stays:
+                            living.append(partial)
+                            continue
+                        link = self._go(memory, partial, move, number, link, time_ms, living, complete)
+                        release(partial[1])
+                if begin is not None:
+                    if begin.__class__ is tuple:
+                        target, stage = begin
+                        links[link] = [NO_LINK, stage, number, 1]
+                        (living if target else complete).append((target, link, number, time_ms, time_ms))
+                        link += 1
+                    else:
+                        if begin.__class__ is Question:
+                            if holds is None:
+                                known = dict(known)
+                                holds = listener.ask(memory, event, time_ms, known)
+                            begin = table.decide(self._start, begin, NO_LINK, known, holds)
+                        first = (self._start, NO_LINK, number, time_ms, None)
+                        link = self._go(memory, first, begin, number, link, time_ms, living, complete)
+                if link != first_link:
+                    keep_event(number, event, time_ms, link - first_link)
+                    data[NEXT] = number + 1
+                data[PARTIALS] = partials = living
+                if complete or (skips and data[WAITING]):
+                    matches: list[dict[str, list[Any]]] = []
+                    self._complete(memory, complete, matches)
+                    if matches:
+                        listener.match(matches, time_ms)
+                    partials = data[PARTIALS]
+                if most is not None and len(partials) + len(data[WAITING]) > most:
+                    listener.overflow(memory, event, time_ms)
+                    partials = data[PARTIALS]
+                deadline = partials[0][3] + within if is_plain and partials else self._deadline(partials)
+            if is_idle:
+                self._settle(memory)
+            memory.deadline_ms = deadline if deadline < before and deadline < _NEVER else None
+
+    def _settle(self, memory: Memory) -> None:
+        """Make the step of an idle event, which takes nothing and completes nothing."""
+        moves, living = self.moves[0][0], []
+        for partial in memory.data[PARTIALS]:
+            move = moves[partial[_STATE]]
+            if move is None:
+                living.append(partial)
+                continue
+            if move:
+                self._go(memory, partial, move, NO_LINK, NO_LINK, 0, living, [])
+            memory.release(partial[_LINK])
+        memory.data[PARTIALS] = living
+
+    def _go(
+        self,
+        memory: Memory,
+        partial: Stored,
+        ways: Ways,
+        number: int,
+        link: int,
+        time_ms: int,
+        living: list[Stored],
+        complete: list[Stored],
+    ) -> int:
+        """Apply the transitions of a partial match, or of the start; `link` is the next one, and the result as well."""
+        before, first, first_ms = partial[_LINK], partial[_FIRST], partial[_FIRST_MS]
+        links = memory.links
+        for way in ways.ways:
+            if way.stage is None:
+                if before != NO_LINK:
+                    links[before][LINK_REFERENCES] += 1
+                    passed = (way.target, before, first, first_ms, _last_or_none(partial))
+                    (complete if way.target == FINAL else living).append(passed)
+                continue
+            if before != NO_LINK:
+                links[before][LINK_REFERENCES] += 1
+            links[link] = [before, way.stage, number, 1 + way.ends]
+            (complete if way.target == FINAL else living).append((way.target, link, first, first_ms, time_ms))
+            if way.ends:
+                complete.append((FINAL, link, first, first_ms, time_ms))
+            link += 1
+        return link
+
     def process(
-        self, memory: Memory, event: Any, time_ms: int, holds: Holds, known: dict[int, bool] = _UNASKED
+        self, memory: Memory, event: Any, time_ms: int, holds: Holds, known: dict[int, bool] | None = None
     ) -> Found:
-        """Process an event that follows all earlier ones. Raises `SkipError` if a match cannot skip as configured.
+        """Process one event without a symbol; time has advanced to it. See `run`.
 
         Args:
             memory: the memory of the key.
@@ -468,156 +476,85 @@ class Matcher:
             holds: evaluates conditions.
             known: answers that are the same for all partial matches; `holds` may add more of them.
         """
-        roots, answered = self._trees.roots, self._trees.answered
-        ways: list[Ways] = []
-        is_passed_over = True
-        # The same as `_ways` for each, without the calls: all partial matches ignore most events.
-        for state, link, _, _, _ in memory.partials:
-            node: Any = roots[state]
-            while node.__class__ is Question:
-                number = node.number
-                answer = known[number] if number in known else holds(number, link)
-                following = node.yes if answer else node.no
-                node = answered(state, node, answer) if following is None else following
-            ways.append(node)
-            if not node.stays:
-                is_passed_over = False
-        node = roots[self.automaton.start]
-        while node.__class__ is Question:
-            number = node.number
-            answer = known[number] if number in known else holds(number, NO_LINK)
-            following = node.yes if answer else node.no
-            node = answered(self.automaton.start, node, answer) if following is None else following
-        if is_passed_over and not node.takes:
-            return NOTHING
-        return self._taken(memory, event, time_ms, ways, node)
+        found = Found()
 
-    def patient_states(self, simple: Collection[int]) -> frozenset[int]:
-        """Return the states that ignore an event if none of these conditions holds.
+        def take(matches: list[dict[str, list[Any]]], _: int) -> None:
+            found.matches.extend(matches)
 
-        Empty if such an event could begin a match.
-        """
-        falling = dict.fromkeys(simple, False)
-        states = [
-            state
-            for state in range(len(self.automaton.steps))
-            if (ways := self._ways_if(state, falling)) and ways.stays
-        ]
-        start = self._ways_if(self.automaton.start, falling)
-        return frozenset(states if start is not None and not start.takes else ())
+        def share(_: Memory, __: Any, ___: int, answers: dict[int, bool]) -> Holds:
+            answers.update(known or {})
+            return holds
 
-    def _ways_if(self, state: int, known: dict[int, bool]) -> Ways | None:
-        """Return where an event leads, given only these answers; None if they are not enough."""
-        node = self._trees.roots[state]
-        while isinstance(node, Question):
-            if node.number not in known:
-                return None
-            following = node.yes if known[node.number] else node.no
-            node = self._trees.answered(state, node, known[node.number]) if following is None else following
-        return node
+        self.run([(memory, [(time_ms, event, UNKNOWN)])], Listener(_refuse, take, _refuse, share))
+        return found
 
     def find_transitions(self, memory: Memory, holds: Holds, known: dict[int, bool]) -> list[tuple[Partial, Ways]]:
         """Return where the current event would lead each partial match; for tracing a pattern."""
-        return [(partial, self._ways(partial.state, partial.link, holds, known)) for partial in memory.partials]
-
-    def _ways(self, state: int, link: int, holds: Holds, known: dict[int, bool]) -> Ways:
-        """Return where an event leads a partial match in a state."""
-        node = self._trees.roots[state]
-        while isinstance(node, Question):
-            answer = known[node.number] if node.number in known else holds(node.number, link)
-            following = node.yes if answer else node.no
-            node = self._trees.answered(state, node, answer) if following is None else following
-        return node
-
-    def _taken(self, memory: Memory, event: Any, time_ms: int, ways: list[Ways], start: Ways) -> Found:
-        """Apply the transitions to the partial matches and the start."""
-        result, number = Found(), memory.number
-        living: list[Partial] = []
-        complete: list[Partial] = []
-        for partial, its in zip(memory.partials, ways, strict=True):
-            if its.stays:
-                living.append(partial)
-                continue
-            for way in its.ways:
-                self._go(memory, partial, way, number, event, time_ms, living, complete)
-            memory.release(partial.link)
-        for way in start.ways:
-            if way.stage is not None:
-                first = Partial(self.automaton.start, NO_LINK, number, time_ms)
-                self._go(memory, first, way, number, event, time_ms, living, complete)
-        memory.keep_partials(living)
-        self._complete(memory, complete, result)
-        return result
-
-    def _go(
-        self,
-        memory: Memory,
-        partial: Partial,
-        way: Way,
-        number: int,
-        event: Any,
-        time_ms: int,
-        living: list[Partial],
-        complete: list[Partial],
-    ) -> None:
-        """Apply a transition to a partial match."""
-        _, link, first, first_ms, last_ms = partial
-        if way.stage is None:
-            if way.target == FINAL or link != NO_LINK:
-                memory.refer(link)
-                passed = Partial(way.target, link, first, first_ms, last_ms)
-                (complete if way.target == FINAL else living).append(passed)
-            return
-        if memory.number == number:
-            memory.use_number()
-        link = memory.add(link, way.stage, number, event, time_ms)
-        memory.refer(link)
-        (complete if way.target == FINAL else living).append(Partial(way.target, link, first, first_ms, time_ms))
-        if way.ends:
-            memory.refer(link)
-            complete.append(Partial(FINAL, link, first, first_ms, time_ms))
+        roots, decide = self.moves.trees.roots, self.moves.decide
+        return [
+            (partial, decide(partial.state, roots[partial.state], partial.link, known, holds))
+            for partial in memory.partials
+        ]
 
     def drop_oldest(self, memory: Memory, most: int) -> tuple[int, Found]:
         """Limit a key's partial matches to this number by dropping the oldest ones.
 
         Returns how many were dropped, and the matches that waited only for them.
         """
-        result, dropped = Found(), 0
-        while memory.partials and len(memory.partials) + len(memory.waiting) > most:
-            oldest, *remaining = memory.partials
-            memory.keep_partials(remaining)
-            memory.release(oldest.link)
+        result, dropped, data = Found(), 0, memory.data
+        while data[PARTIALS] and memory.size > most:
+            oldest, *data[PARTIALS] = data[PARTIALS]
+            memory.release(oldest[_LINK])
             dropped += 1
-            self._send(memory, result)
+            self._send(memory, result.matches)
         return dropped, result
 
     # --- matches -----------------------------------------------------------------------------------------------------
 
-    def _complete(self, memory: Memory, complete: list[Partial], result: Found) -> None:
+    def _complete(self, memory: Memory, complete: list[Stored], matches: list[dict[str, list[Any]]]) -> None:
         """Output complete matches, or let them wait for partial matches that began earlier."""
         if self.strategy.skip is not Skip.NO_SKIP:
-            if complete or memory.waiting:
-                memory.keep_waiting(joined(memory.waiting, complete))
-                self._send(memory, result)
+            data = memory.data
+            if complete or data[WAITING]:
+                data[WAITING] = joined(data[WAITING], complete)
+                self._send(memory, matches)
             return
-        # Up to two are already in order.
-        for match in complete if len(complete) < 3 else ordered(complete):
-            result.matches.append(memory.events(match.link))
-            memory.release(match.link)
+        for match in complete if _is_ordered(complete) else ordered(complete):
+            matches.append(memory.events(match[_LINK]))
+            memory.release(match[_LINK])
 
-    def _send(self, memory: Memory, result: Found) -> None:
+    def _send(self, memory: Memory, matches: list[dict[str, list[Any]]]) -> None:
         """Output the complete matches that no partial match can precede any more, and skip accordingly."""
-        waiting, partials, has_sent = list(memory.waiting), memory.partials, False
-        while waiting and (not partials or waiting[0].first <= partials[0].first):
-            match, has_sent = pop(waiting), True
-            path = memory.path(match.link)
-            result.matches.append(memory.events(match.link))
-            remaining = self.strategy.kept(waiting, path, memory)
+        data, strategy = memory.data, self.strategy
+        waiting, partials = list(data[WAITING]), data[PARTIALS]
+        while waiting and (not partials or waiting[0][_FIRST] <= partials[0][_FIRST]):
+            match = pop(waiting)
+            path = memory.path(match[_LINK])
+            matches.append(memory.read(path))
+            remaining = strategy.kept(waiting, path, memory)
             if len(remaining) < len(waiting):
                 waiting = remaining
                 restore(waiting)
-            partials = self.strategy.kept(partials, path, memory)
-            memory.release(match.link)
-        if has_sent:
-            memory.keep_waiting(waiting)
-            memory.keep_partials(partials)
+            partials = strategy.kept(partials, path, memory)
+            memory.release(match[_LINK])
+        data[WAITING], data[PARTIALS] = waiting, partials
+
+
+def _refuse(*_: Any) -> None:
+    raise AssertionError("time has advanced to a single event, which has no limit")
+
+
+def _is_ordered(matches: Sequence[Stored]) -> bool:
+    """Return whether the queue keeps this order: that of two matches, or of matches with different first events."""
+    return len(matches) < 3 or all(one[_FIRST] < other[_FIRST] for one, other in pairwise(matches))
+
+
+def _last_ms(partial: Stored) -> int:
+    """Return the time of the last event; of the first one if only that was stored."""
+    last_ms = _last_or_none(partial)
+    result: int = partial[_FIRST_MS] if last_ms is None else last_ms
+    return result
+
+
+def _last_or_none(partial: Stored) -> int | None:
+    return partial[_LAST_MS] if len(partial) > _LAST_MS else None

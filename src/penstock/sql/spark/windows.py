@@ -5,7 +5,7 @@ For MATCH_RECOGNIZE, Spark sorts the rows of each partition, and a step runs the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,7 @@ from penstock.sql.spark.kernels import BatchSession, Clocked, Edged, UserWork, W
 from penstock.sql.spark.planning import BatchPlanner, column, order_text, select
 from penstock.sql.spark.stored import group_text, literal_text, spark_type
 from penstock.sql.stream.match.operator import Matching, build_match_specification
-from penstock.sql.stream.match.program import Matched, MatchProgram, MatchSpecification, Offered
+from penstock.sql.stream.match.program import MatchProgram, MatchSpecification, TimedRow
 from penstock.sql.stream.rows.rows import RowKeys
 from penstock.sql.typed import Constant
 
@@ -233,25 +233,24 @@ class _Run:
         batch = pa.RecordBatch.from_arrays(list(columns), list(self._specification.names))
         first = self._specification.order[0].index
         times = _to_milliseconds(columns[first], self._specification.types[first])
-        sequences: dict[Any, list[tuple[int, Offered]]] = {}
-        for key, time_ms, row in zip(self._keys.of(batch), times, self._program.offered(batch), strict=True):
-            sequences.setdefault(key, []).append((time_ms, row))
+        sequences: dict[Any, list[TimedRow]] = {}
+        for key, time_ms, (row, flags) in zip(self._keys.of(batch), times, self._program.offered(batch), strict=True):
+            sequences.setdefault(key, []).append((time_ms, row, flags))
         ended = list(dict.fromkeys([*self._open, *sequences]))
         self._open = [ended.pop()]
-        return self._measured(lambda results: self._matching.take(sequences, results), ended)
+        return self._measured(sequences, ended)
 
     def finish(self) -> list[pa.Array]:
         """Return the matches that the end of the input completes."""
         ended, self._open = self._open, []
-        return self._measured(lambda results: None, ended)
+        return self._measured({}, ended)
 
-    def _measured(self, take: Callable[[list[Matched]], None], ended: Sequence[Any]) -> list[pa.Array]:
-        results: list[Matched] = []
+    def _measured(self, sequences: Mapping[Any, Sequence[TimedRow]], ended: Sequence[Any]) -> list[pa.Array]:
         try:
-            take(results)
+            self._matching.take(sequences)
             for key in ended:
-                self._matching.expire(MAX_WATERMARK, key, results)
+                self._matching.expire(MAX_WATERMARK, key)
                 self._memories.pop(key, None)
         except SkipError as error:
             raise TableRuntimeError(f"MATCH_RECOGNIZE: {error}") from error
-        return self._program.measured(results)
+        return self._program.measured(self._matching.drain())

@@ -3,21 +3,30 @@
 `PatternSearch` is pickled with the job.
 
 `ConditionsAtWork` evaluates the conditions. A simple condition looks at the event alone, so it is evaluated once for
-each event, however many partial matches need it, and not at all if none does. Simple conditions that can begin a match
-are evaluated for all events of a turn at once.
+each event, however many partial matches need it. `Sieve` evaluates it for many events at once, and their answers are
+the symbols of the events (`penstock.runtime.patterns.moves`). If it raises for one of them, it is evaluated again when
+a partial match needs it, and only then does the error count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock.runtime.operators.base import UserCodeError
-from penstock.runtime.patterns.automaton import Action, Automaton
-from penstock.runtime.patterns.matcher import NO_LINK, Memory, SkipStrategy
+from penstock.runtime.patterns.matcher import SkipStrategy
+from penstock.runtime.patterns.memory import NO_LINK, Memory
 from penstock.runtime.patterns.pattern import Pattern
 from penstock.runtime.ports import Clock
+
+#: How many conditions a symbol has room for: an integer of 64 bits.
+_SYMBOL_BITS: Final = 61
+#: A column of answers.
+Answers = npt.NDArray[np.bool_]
 
 
 class Condition(Protocol):
@@ -108,7 +117,7 @@ class ConditionContext:
 class ConditionsAtWork:
     """Answers the matcher's questions. Created when the operator opens, with opened conditions."""
 
-    def __init__(self, conditions: Sequence[Asked], automaton: Automaton, operator_name: str, clock: Clock) -> None:
+    def __init__(self, conditions: Sequence[Asked], operator_name: str, clock: Clock) -> None:
         self._conditions = conditions
         self._functions = [entry.condition.compiled() for entry in conditions]
         self._is_simple = [entry.condition.is_simple for entry in conditions]
@@ -117,63 +126,29 @@ class ConditionsAtWork:
         #: the event, the memory of its key, its time (None in processing time), and the answers of simple conditions,
         #: which grow as conditions are evaluated
         self.at_hand: tuple[Any, Memory, int | None, dict[int, bool]] = (None, Memory(Memory.empty()), None, {})
-        self._beginning = self._conditions_to_begin(automaton)
+        #: conditions that call the same function as an earlier one, with that one
+        self.twins: dict[int, int] = {}
+        #: the conditions whose answers are in symbols, in the order of their bits
+        self.simple: list[int] = []
+        first: dict[int, int] = {}
+        for number, (function, is_simple) in enumerate(zip(self._functions, self._is_simple, strict=True)):
+            if is_simple and id(function) in first:
+                self.twins[number] = first[id(function)]
+            elif is_simple and len(self.simple) < _SYMBOL_BITS:
+                self.simple.append(number)
+                first[id(function)] = number
 
-    def _conditions_to_begin(self, automaton: Automaton) -> list[int] | None:
-        """Return simple conditions; an event begins a match only if one of them holds. None if it may begin without."""
-        numbers: dict[int, None] = {}
-        waiting, seen = [automaton.start], {automaton.start}
-        while waiting:
-            for step in automaton.steps[waiting.pop()]:
-                if step.action is Action.PROCEED and step.target not in seen:
-                    seen.add(step.target)
-                    waiting.append(step.target)
-                elif step.action is Action.TAKE:
-                    needed = [number for number, expected in step.guard if expected and self._is_simple[number]]
-                    if not needed:
-                        return None
-                    numbers[needed[0]] = None
-        return list(numbers)
+    def evaluate(self, numbers: Sequence[int], events: Sequence[Any]) -> dict[int, Answers] | None:
+        """Return the answers of simple conditions for all events.
 
-    @property
-    def simple(self) -> list[int]:
-        """The numbers of the conditions that look only at the event."""
-        return [number for number, is_simple in enumerate(self._is_simple) if is_simple]
-
-    def may_begin(self, events: Sequence[Any]) -> list[Any] | None:
-        """Return for each event whether it may begin a match; None if only the matcher can decide."""
-        if self._beginning is None:
-            return None
-        columns = self._answers(self._beginning, events)
-        return (
-            None if columns is None else columns[0] if len(columns) == 1 else list(map(any, zip(*columns, strict=True)))
-        )
-
-    def answers(self, events: Sequence[Any], begins: Sequence[Any] | None) -> list[dict[int, bool] | None] | None:
-        """Return for each event the answers of all simple conditions, or None if none of them holds.
-
-        The whole result is None if a condition raises or if no condition is simple. `begins`: the result of
-        `may_begin`.
+        None if one raises: then the matcher asks at that event, if a partial match waits for the answer at all.
         """
-        known = self._beginning if begins is not None and self._beginning and len(self._beginning) == 1 else []
-        numbers = [number for number in self.simple if number not in known]
-        columns = self._answers(numbers, events)
-        if columns is None or not self.simple:
-            return None
-        if known and begins is not None:
-            numbers, columns = [*known, *numbers], [list(begins), *columns]
-        return [
-            {number: bool(answer) for number, answer in zip(numbers, answers, strict=True)} if any(answers) else None
-            for answers in zip(*columns, strict=True)
-        ]
-
-    def _answers(self, numbers: Sequence[int], events: Sequence[Any]) -> list[list[Any]] | None:
-        """Return the answers of conditions for all events; None if one raises: the matcher asks again at that event."""
         try:
-            columns = [list(map(self._functions[number], events)) for number in numbers]
+            return {
+                number: np.fromiter(map(self._functions[number], events), np.bool_, len(events)) for number in numbers
+            }
         except Exception:  # noqa: BLE001 - a condition may raise anything, and perhaps nobody waits for the event
             return None
-        return columns if all(len(column) == len(events) for column in columns) else None
 
     def holds(self, number: int, link: int) -> bool:
         """Return whether a condition holds for the current event and the events taken up to a link."""

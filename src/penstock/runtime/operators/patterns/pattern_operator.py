@@ -5,33 +5,24 @@ description of a pattern is operator state, the same in every subtask. If it dif
 description, the job fails and lists the changes, unless the program allows them. Then partial matches with the same
 past continue, and the others are dropped. All keys are visited once, when the operator opens.
 
-`WaitingEvents` are events that wait for their time, released in order. Most events wait for less time than passes
-between two checkpoints, so they stay in lists. When a checkpoint begins, the waiting events are written to a state
-table and stay there. So are events that would take too much memory.
-
-`PatternOperator` has for each key the matcher's memory as state (`runtime.patterns.matcher`), and the events of its
+`PatternOperator` has for each key the matcher's memory as state (`runtime.patterns.memory`), and the events of its
 partial matches, each stored once, as entries of a map. An event is written when first taken, and deleted with the last
-partial match that contains it. A key without any started match stores nothing. Events that wait for the watermark are
-stored by time. A timer of the key fires when its first partial match has taken too long.
+partial match that contains it. A key without any started match stores nothing. Events wait for the watermark in
+`WaitingEvents`. A timer of the key fires when its first partial match has taken too long.
 
-A key is examined when it has events or a timer is due. Events that cannot begin a match are never examined one by one
-if their key has no started match.
+A key is examined when a timer is due, or when a `Sieve` leaves events of the key that may matter to it. All of these
+that are due go through the matcher in one call.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cmp_to_key, partial
-from heapq import heapify, heappop, heappush
-from itertools import chain, compress, repeat
-from operator import itemgetter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from types import GeneratorType
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from penstock.base.copies import detached
 from penstock.base.errors import MisuseError, OperationError, WrongTypeError, short_repr
@@ -40,9 +31,14 @@ from penstock.runtime.operators.base import FunctionOperator, UserCodeError
 from penstock.runtime.operators.emitting import check_results, is_side_output, split_side_outputs
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.runtime.operators.patterns.conditions import ConditionsAtWork, PatternSearch, PatternSettings
+from penstock.runtime.operators.patterns.sieve import Columns, DueEvents, KeysAtWork, Offered, Sieve
+from penstock.runtime.operators.patterns.waiting import WaitingEvents
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
 from penstock.runtime.patterns.automaton import Description, describe_pattern, differences, states_kept
-from penstock.runtime.patterns.matcher import NOTHING, Elsewhere, Found, Matcher, Memory, SkipError
+from penstock.runtime.patterns.matcher import Found, Listener, Matcher, SkipError
+from penstock.runtime.patterns.memory import PARTIALS, Elsewhere, Memory
+from penstock.runtime.patterns.memory import WAITING as WAITING_MATCHES
+from penstock.runtime.patterns.moves import Holds
 from penstock.runtime.ports import Clock
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.state.backend import KeyedTable
@@ -137,139 +133,11 @@ def carry_over(
     keyed.current_key = NO_KEY
 
 
-#: The maximum number of events that wait in lists.
-LISTED_MAX: Final = 1 << 17
-
-
-@dataclass(slots=True)
-class _Part:
-    """Events that arrived together, with their times and keys. `first_ms`, `last_ms`: earliest and latest time."""
-
-    times: npt.NDArray[np.int64]
-    keys: Sequence[Any]
-    events: Sequence[Any]
-    first_ms: int
-    last_ms: int
-
-    @classmethod
-    def of(cls, times: npt.NDArray[np.int64], keys: Sequence[Any], events: Sequence[Any]) -> _Part:
-        """Create a part from at least one event."""
-        return cls(times, keys, events, int(times.min()), int(times.max()))
-
-    def chosen(self, is_chosen: npt.NDArray[np.bool_]) -> _Part:
-        """Return a part with some of the events."""
-        chosen = is_chosen.tolist()
-        return _Part.of(self.times[is_chosen], list(compress(self.keys, chosen)), list(compress(self.events, chosen)))
-
-
-class WaitingEvents:
-    """Waiting events by time and key.
-
-    Args:
-        table: stores the events; its namespaces are times, and its values lists of events.
-        compare: the order of events of the same time and key; None for the order of arrival.
-    """
-
-    def __init__(self, table: KeyedTable, compare: Callable[[Any, Any], int] | None) -> None:
-        self._table = table
-        self._sort_key = None if compare is None else cmp_to_key(compare)
-        self._times = list(table.panes)
-        heapify(self._times)
-        self._parts: list[_Part] = []
-        self._listed = 0
-
-    @property
-    def next_ms(self) -> int | None:
-        """The earliest time of a waiting event, or None."""
-        return min([*self._times[:1], *(part.first_ms for part in self._parts)], default=None)
-
-    def add_all(self, keys: Sequence[Any], times: Sequence[int], events: Sequence[Any]) -> None:
-        """Add waiting events."""
-        if not events:
-            return
-        self._parts.append(_Part.of(np.array(times, np.int64), keys, events))
-        self._listed += len(events)
-        if self._listed > LISTED_MAX:
-            self.store()
-
-    def store(self) -> None:
-        """Move all events into the table."""
-        table = self._table
-        panes, is_marked = table.panes, not table.is_next_whole
-        pane: dict[Any, list[Any]] | None = None
-        last_ms: int | None = None
-        for key, time_ms, event in self._listed_events():
-            if time_ms != last_ms or pane is None:
-                pane, last_ms = panes.get(time_ms), time_ms
-                if pane is None:
-                    pane = table.entries(time_ms)
-                    heappush(self._times, time_ms)
-            known = pane.get(key)
-            if known is None:
-                pane[key] = [event]
-            else:
-                known.append(event)
-            if is_marked:
-                table.changed(time_ms).add(key)
-        self._parts, self._listed = [], 0
-
-    def _listed_events(self) -> Iterable[tuple[Any, int, Any]]:
-        return (row for part in self._parts for row in zip(part.keys, part.times.tolist(), part.events, strict=True))
-
-    def take(self, up_to: int) -> dict[Any, list[tuple[int, Any]]]:
-        """Remove and return all events up to a time: by key, in order, each with its time."""
-        due = self._from_table(up_to)
-        due += self._from_parts(up_to)
-        if not due:
-            return {}
-        times = np.concatenate([part.times for part in due])
-        keys = list(chain.from_iterable(part.keys for part in due))
-        rows = list(zip(times.tolist(), chain.from_iterable(part.events for part in due), strict=True))
-        if len(rows) > 1:
-            in_order = itemgetter(*np.argsort(times, kind="stable").tolist())
-            keys, rows = in_order(keys), in_order(rows)
-        rows_by_key: defaultdict[Any, list[tuple[int, Any]]] = defaultdict(list)
-        for key, row in zip(keys, rows, strict=True):
-            rows_by_key[key].append(row)
-        if (sort_key := self._sort_key) is not None:
-            for of_key in rows_by_key.values():
-                of_key.sort(key=lambda row: (row[0], sort_key(row[1])))
-        return rows_by_key
-
-    def _from_table(self, up_to: int) -> list[_Part]:
-        times: list[int] = []
-        keys: list[Any] = []
-        events: list[Any] = []
-        while self._times and self._times[0] <= up_to:
-            time_ms = heappop(self._times)
-            for key, of_key in self._table.drop(time_ms).items():
-                events += of_key
-                keys += [key] * len(of_key)
-                times += [time_ms] * len(of_key)
-        return [_Part.of(np.array(times, np.int64), keys, events)] if events else []
-
-    def _from_parts(self, up_to: int) -> list[_Part]:
-        due, left = [], []
-        for part in self._parts:
-            if part.last_ms <= up_to:
-                due.append(part)
-            elif part.first_ms > up_to:
-                left.append(part)
-            else:
-                is_due = part.times <= up_to
-                due.append(part.chosen(is_due))
-                left.append(part.chosen(~is_due))
-        self._parts, self._listed = left, sum(len(part.events) for part in left)
-        return due
-
-
 #: The states: the matchers' memories, the events of partial matches, waiting events, and deadlines.
 MEMORIES: Final = "cep_partial_matches"
 EVENTS: Final = "cep_events"
 WAITING: Final = "cep_waiting_events"
 DEADLINES: Final = "cep_deadlines"
-#: Shows that no condition was evaluated for an event.
-_UNKNOWN: Final[dict[int, bool]] = {}
 
 
 class PartialMatchLimitError(OperationError):
@@ -329,11 +197,15 @@ class PatternOperator(FunctionOperator):
 
     def open(self) -> None:
         """Look up the state, and open the conditions and the function."""
-        self._matcher = Matcher(self._search.pattern, self._search.strategy)
         keyed = self.context.keyed
         memories = keyed.table(MEMORIES)
         self._memories, self._mark = memories.entries(None), memories.mark
         self._events = keyed.map_state(MapStateDescriptor(EVENTS))
+        #: if nothing ever leaves memory, the maps of events by key, which are used directly
+        self._maps: dict[Any, Any] | None = None
+        if memories.settle is None:
+            maps = keyed.table(EVENTS)
+            self._maps, self._mark_maps = maps.entries(None), maps.mark
         self._waiting = WaitingEvents(keyed.table(WAITING), self._search.compare)
         self._deadlines = TimerQueue(keyed.table(DEADLINES))
         self._results: list[Any] = []
@@ -342,14 +214,24 @@ class PatternOperator(FunctionOperator):
         super().open()
         for entry in self._search.conditions:
             self.call_user(entry.condition.start, self.runtime_context(), what="open() of a condition")
-        self._conditions = ConditionsAtWork(
-            self._search.conditions, self._matcher.automaton, self.context.operator_name, self.context.clock
-        )
-        self._simple = self._conditions.simple
-        self._patient = self._matcher.patient_states(self._simple)
         self._on_match = self.function.process_match
         self._on_timed_out = getattr(self.function, "process_timed_out_match", None)
+        self._conditions = ConditionsAtWork(self._search.conditions, self.context.operator_name, self.context.clock)
+        self._matcher = Matcher(
+            self._search.pattern,
+            self._search.strategy,
+            simple=self._conditions.simple,
+            twins=self._conditions.twins,
+            partials_max=self._settings.partials_max,
+            tells_timed_out=self._on_timed_out is not None,
+        )
+        self._sieve = Sieve(self._conditions, self._matcher)
         self._carry_over(memories)
+        #: if all state is in memory, the keys with partial matches in unsettled states, if that matters
+        self._unsettled: set[Any] = set()
+        self._unsettled_states = self._matcher.moves.unsettled() if self._sieve.minds_idle else frozenset()
+        if self._unsettled_states and self._maps is not None:
+            self._unsettled.update(key for key, data in self._memories.items() if self._is_unsettled(data))
 
     def _carry_over(self, memories: KeyedTable) -> None:
         """Continue with partial matches that were stored for another pattern, if that is allowed."""
@@ -375,11 +257,12 @@ class PatternOperator(FunctionOperator):
 
     # --- matching ----------------------------------------------------------------------------------------------------
 
-    def _run(self, sequences: Mapping[Any, Sequence[tuple[int, Any]]], up_to: int) -> None:
-        """Process events of keys in the order of their times, expire partial matches, and emit the results."""
+    def _run(self, due: Sequence[DueEvents], up_to: int) -> None:
+        """Process events that are due, expire partial matches, and emit the results."""
         keyed = self.context.keyed
         try:
-            self._take_all(sequences)
+            if due:
+                self._take_all(due, up_to)
             self._deadlines.fire(up_to, partial(self._expire, up_to))
         except SkipError as error:
             raise UserCodeError(self.context.operator_name, keyed.current_key, "the skip strategy") from error
@@ -387,75 +270,93 @@ class PatternOperator(FunctionOperator):
             keyed.current_key = NO_KEY
         self._send()
 
-    def _take_all(self, sequences: Mapping[Any, Sequence[tuple[int, Any]]]) -> None:
-        begins = self._conditions.may_begin([event for rows in sequences.values() for _, event in rows])
-        memories, end = self._memories, 0
-        entries: list[tuple[Any, list[Any], Sequence[tuple[int, Any]]]] = []
-        flags: list[Any] | None = None if begins is None else []
-        for key, rows in sequences.items():
-            begin, end = end, end + len(rows)
+    def _take_all(self, due: Sequence[DueEvents], up_to: int) -> None:
+        active: Collection[Any] = self._memories
+        if self._maps is None:
+            # Each lookup may read the store, so every key is looked up once.
+            keys = dict.fromkeys(chain.from_iterable(some.read_keys() for some in due))
+            active = {key for key in keys if key in self._memories}
+        unsettled = active if self._maps is None else self._unsettled
+        events_by_key = self._sieve.sift(due, KeysAtWork(active, self._deadlines.peek(up_to), unsettled))
+        listener = Listener(self._advance, self._match, self._limit, self._ask)
+        self._matcher.run(self._open_each(events_by_key), listener)
+        self._mark_all(events_by_key)
+
+    def _open_each(self, events_by_key: Mapping[Any, Offered]) -> Iterator[tuple[Memory, Offered]]:
+        """Yield the memory and the events of each key, and store the memory when the next one is asked for."""
+        keyed, memories, maps, register = self.context.keyed, self._memories, self._maps, self._deadlines.register
+        arrange = self._waiting.arrange if self._search.compare is not None else None
+        view, stored = Memory(Memory.empty()), self._events
+        for key, events in events_by_key.items():
+            keyed.current_key = key
+            if arrange is not None:
+                arrange(events)
             data = memories.get(key)
-            if begins is not None and flags is not None:
-                first = begin
-                if data is None:
-                    first = next((index for index in range(begin, end) if begins[index]), end)
-                    if first == end:
-                        continue
-                rows = rows[first - begin :]
-                flags += begins[first:end]
-            entries.append((key, Memory.empty() if data is None else data, rows))
-        if not entries:
-            return
-        answers = self._conditions.answers([event for _, _, rows in entries for _, event in rows], flags)
-        end = 0
-        for key, data, rows in entries:
-            begin, end = end, end + len(rows)
-            self._take(key, data, rows, None if answers is None else answers[begin:end])
-        self._mark(None, [key for key, _, _ in entries])
-
-    def _take(
-        self,
-        key: Any,
-        data: list[Any],
-        rows: Sequence[tuple[int, Any]],
-        answers: Sequence[dict[int, bool] | None] | None,
-    ) -> None:
-        """Process events of one key. `answers`: of simple conditions, None for an event if none of them holds."""
-        self.context.keyed.current_key = key
-        memory, matcher, conditions = Memory(data, self._events, True), self._matcher, self._conditions
-        deadline = before = matcher.deadline_ms(memory)
-        has_times, most, holds = self.has_times, self._settings.partials_max, conditions.holds
-        patient, is_patient = self._patient, answers is not None and self._is_patient(memory)
-        for (time_ms, event), known in zip(rows, repeat(_UNKNOWN) if answers is None else answers, strict=False):
-            if deadline is not None and deadline <= time_ms:
-                self._found(matcher.advance(memory, time_ms), time_ms)
-                deadline = matcher.deadline_ms(memory)
-            if known is None:
-                if is_patient:
-                    continue
-                known = dict.fromkeys(self._simple, False)
-            elif known is _UNKNOWN:
-                known = {}
-            conditions.at_hand = event, memory, time_ms if has_times else None, known
-            result = matcher.process(memory, event, time_ms, holds, known)
-            if result is NOTHING:
+            is_new = data is None
+            if data is None:
+                data = Memory.empty()
+            view.show(data, stored if maps is None else {} if is_new else maps.get(key) or {})
+            yield view, events
+            if is_new and not data[PARTIALS] and not data[WAITING_MATCHES]:
                 continue
-            self._found(result, time_ms)
-            if most is not None and len(memory.partials) + len(memory.waiting) > most:
-                self._limit(memory, most, event, time_ms)
-            deadline = matcher.deadline_ms(memory)
-            is_patient = bool(patient) and self._is_patient(memory)
-        self._keep(key, data, memory)
-        if deadline is not None and (before is None or deadline < before):
+            self._keep(key, view)
+            if self._unsettled_states:
+                (self._unsettled.add if self._is_unsettled(data) else self._unsettled.discard)(key)
+            if view.deadline_ms is not None:
+                register(view.deadline_ms, key)
+
+    def _is_unsettled(self, data: list[Any]) -> bool:
+        states = self._unsettled_states
+        return any(match[0] in states for match in data[PARTIALS])
+
+    def _show(self, view: Memory, key: Any, data: list[Any]) -> None:
+        """Show a key's memory, and its events, which `_keep` stores if all state is in memory."""
+        maps = self._maps
+        view.show(data, self._events if maps is None else maps.get(key) or {})
+
+    def _keep(self, key: Any, memory: Memory) -> None:
+        """Store a key's memory, or forget it if no match is in progress."""
+        data, maps = memory.data, self._maps
+        if data[PARTIALS] or data[WAITING_MATCHES]:
+            self._memories[key] = data
+        else:
+            self._memories.pop(key, None)
+        if maps is None:
+            return
+        if memory.elsewhere:
+            maps[key] = memory.elsewhere
+        else:
+            maps.pop(key, None)
+
+    def _mark_all(self, keys: Collection[Any]) -> None:
+        self._mark(None, keys)
+        if self._maps is not None:
+            self._mark_maps(None, keys)
+
+    def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
+        """Expire the partial matches of a key that have taken too long, and schedule its next deadline."""
+        data = self._memories.get(key)
+        if data is None:
+            return
+        memory = Memory(data)
+        deadline = self._matcher.deadline_ms(memory)
+        if deadline is not None and deadline > up_to and not data[WAITING_MATCHES]:
+            # The partial match that the timer was set for has ended otherwise.
             self._deadlines.register(deadline, key)
+            return
+        self.context.keyed.current_key = key
+        self._show(memory, key, data)
+        self._found(self._matcher.advance(memory, up_to), up_to)
+        deadline = self._matcher.deadline_ms(memory)
+        if deadline is not None:
+            self._deadlines.register(deadline, key)
+        self._keep(key, memory)
+        self._mark_all((key,))
 
-    def _is_patient(self, memory: Memory) -> bool:
-        """Return whether all partial matches ignore an event that satisfies no simple condition."""
-        patient = self._patient
-        return bool(patient) and all(partial.state in patient for partial in memory.partials)
-
-    def _limit(self, memory: Memory, most: int, event: Any, time_ms: int) -> None:
+    def _limit(self, memory: Memory, event: Any, time_ms: int) -> None:
         """Enforce the limit on partial matches of a key: fail, or drop the oldest ones."""
+        most = self._settings.partials_max
+        assert most is not None, "there is no limit"
         if not self._settings.drops_oldest:
             raise PartialMatchLimitError(
                 f"{self.context.operator_name}: key {short_repr(self.context.keyed.current_key)} has more than {most} "
@@ -467,42 +368,39 @@ class PatternOperator(FunctionOperator):
         self.context.count(DROPPED, dropped)
         self._found(result, time_ms)
 
-    def _keep(self, key: Any, data: list[Any], memory: Memory) -> None:
-        if memory.is_empty:
-            self._memories.pop(key, None)
-        else:
-            memory.put_down()
-            self._memories[key] = data
-
-    def _expire(self, up_to: int, time_ms: int, key: Any) -> None:
-        """Expire the partial matches of a key that have taken too long, and schedule its next deadline."""
-        data = self._memories.get(key)
-        if data is None:
-            return
-        self.context.keyed.current_key = key
-        memory = Memory(data, self._events)
-        self._found(self._matcher.advance(memory, up_to), up_to)
-        deadline = self._matcher.deadline_ms(memory)
-        if deadline is not None:
-            self._deadlines.register(deadline, key)
-        self._keep(key, data, memory)
-        self._mark(None, (key,))
-
     # --- results -----------------------------------------------------------------------------------------------------
+
+    def _advance(self, memory: Memory, time_ms: int) -> None:
+        """Expire the partial matches of a key that have taken too long when its next event comes."""
+        self._found(self._matcher.advance(memory, time_ms), time_ms)
+
+    def _ask(self, memory: Memory, event: Any, time_ms: int, known: dict[int, bool]) -> Holds:
+        """Return what evaluates the conditions that the symbol of an event does not answer."""
+        self._conditions.at_hand = event, memory, time_ms if self.has_times else None, known
+        return self._conditions.holds
 
     def _found(self, result: Found, time_ms: int) -> None:
         """Pass matches and timed-out partial matches to the function."""
-        ctx, current = self._ctx, ""
-        try:
-            for match in result.matches:
-                ctx.time_ms, current = time_ms, "process_match"
-                self._collect_all(self._on_match(match, ctx), self._on_match)
-            if self._on_timed_out is not None:
-                for match, timed_out_ms in result.timed_out:
-                    ctx.time_ms, current = timed_out_ms, "process_timed_out_match"
-                    self._collect_timed_out(self._on_timed_out(match, ctx))
-        except Exception as error:
-            raise UserCodeError(self.context.operator_name, match, f"{current}()") from error
+        self._match(result.matches, time_ms)
+        ctx, on_timed_out = self._ctx, self._on_timed_out
+        if on_timed_out is None:
+            return
+        for match, timed_out_ms in result.timed_out:
+            try:
+                ctx.time_ms = timed_out_ms
+                self._collect_timed_out(on_timed_out(match, ctx))
+            except Exception as error:
+                raise UserCodeError(self.context.operator_name, match, "process_timed_out_match()") from error
+
+    def _match(self, matches: list[dict[str, list[Any]]], time_ms: int) -> None:
+        """Pass matches to the function."""
+        ctx, on_match = self._ctx, self._on_match
+        for match in matches:
+            try:
+                ctx.time_ms = time_ms
+                self._collect_all(on_match(match, ctx), on_match)
+            except Exception as error:
+                raise UserCodeError(self.context.operator_name, match, "process_match()") from error
 
     def _collect_all(self, returned: Any, function: Callable[..., Any]) -> None:
         if returned is None:
@@ -574,7 +472,7 @@ class EventTimePatternOperator(PatternOperator):
     def process_watermark(self, timestamp: int) -> None:
         """Process the events that are due, and pass the watermark on."""
         self._watermark = timestamp
-        self._run(self._waiting.take(timestamp), timestamp)
+        self._run(self._waiting.take(timestamp, self._sieve.screen), timestamp)
         self.output.emit_watermark(timestamp)
 
     def end_keys(self) -> None:
@@ -598,10 +496,8 @@ class ProcessingTimePatternOperator(PatternOperator):
         if self._search.compare is not None:
             self._waiting.add_all(keys, [now_ms] * len(values), values)
             return
-        sequences: dict[Any, list[tuple[int, Any]]] = {}
-        for key, value in zip(keys, values, strict=True):
-            sequences.setdefault(key, []).append((now_ms, value))
-        self._run(sequences, now_ms)
+        events = Columns(keys, np.full(len(values), now_ms, np.int64), values)
+        self._run([DueEvents(events, np.arange(len(values)))] if values else [], now_ms)
 
     def next_timer_ms(self) -> int | None:
         """Return when the next deadline is, or a millisecond after the earliest waiting events if that is earlier."""
@@ -611,7 +507,7 @@ class ProcessingTimePatternOperator(PatternOperator):
 
     def on_processing_time(self, now_ms: int) -> None:
         """Process waiting events, and expire partial matches that have taken too long."""
-        self._run(self._waiting.take(now_ms - 1), now_ms)
+        self._run(self._waiting.take(now_ms - 1, self._sieve.screen), now_ms)
 
     def quiesce_timers(self) -> None:
         """Cancel the deadlines of partial matches; `finish` processes the waiting events."""
@@ -619,9 +515,9 @@ class ProcessingTimePatternOperator(PatternOperator):
 
     def end_keys(self) -> None:
         """Process all events, and expire all partial matches that have a deadline."""
-        self._run(self._waiting.take(MAX_WATERMARK), MAX_WATERMARK)
+        self._run(self._waiting.take(MAX_WATERMARK, self._sieve.screen), MAX_WATERMARK)
         super().end_keys()
 
     def finish(self) -> None:
         """Process all waiting events."""
-        self._run(self._waiting.take(MAX_WATERMARK), self.context.now_ms())
+        self._run(self._waiting.take(MAX_WATERMARK, self._sieve.screen), self.context.now_ms())

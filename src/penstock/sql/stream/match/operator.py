@@ -1,11 +1,13 @@
 """MATCH_RECOGNIZE: runs the rows of each partition through the automaton in order, and emits matches.
 
-`Matching` runs the rows of partitions through the automaton, for streams and batches. All partitions advance together,
-one row of each per turn, so that the conditions of a turn are evaluated as columns.
+`Matching` runs the rows of partitions through the automaton, for streams and batches. If each condition reads only the
+row itself, its answers are known before, and the rows of one partition follow those of another. If conditions read
+matched rows, all partitions advance together, one row of each per turn, so that the conditions of a turn are evaluated
+as columns.
 
-`MatchOperator` keeps, as the state of a partition, the memory of the matcher (`penstock.runtime.patterns.matcher`); a
-partition without partial matches has no state. Rows wait for their time in a state table whose namespaces are the
-times. With WITHIN, a timer discards partial matches that have timed out, and releases the matches that waited for them.
+`MatchOperator` keeps, as the state of a partition, the memory of the matcher (`penstock.runtime.patterns.memory`); a
+partition without partial matches has no state. Rows wait for their time in `WaitingEvents`. With WITHIN, a timer
+discards partial matches that have timed out, and releases the matches that waited for them.
 
 `MatchRule` checks whether streams support the pattern, and selects the operator.
 """
@@ -14,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from functools import partial
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -24,18 +25,31 @@ import pyarrow as pa
 from penstock.base.errors import UnsupportedError
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.patterns.sieve import Columns, deal, join_columns, pick
+from penstock.runtime.operators.patterns.waiting import WaitingEvents
 from penstock.runtime.operators.watermarks import LATE_RECORDS, TimerQueue
-from penstock.runtime.patterns.matcher import NO_LINK, Found, Memory, SkipError
+from penstock.runtime.patterns.matcher import Listener, SkipError
+from penstock.runtime.patterns.memory import NO_LINK, Memory
+from penstock.runtime.patterns.moves import Holds
 from penstock.runtime.records import MAX_WATERMARK, MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.errors import TableRuntimeError, ValidationError
 from penstock.sql.logical.nodes import INSERTS, Aggregated, Changes, MatchedExpression, MatchRecognize, TimeAttribute
 from penstock.sql.stream.aggregates.accumulators import build_accumulator
-from penstock.sql.stream.match.program import Matched, MatchProgram, MatchSpecification, Offered, build_pattern
+from penstock.sql.stream.match.program import (
+    Matched,
+    MatchProgram,
+    MatchSpecification,
+    Offered,
+    Row,
+    TimedRow,
+    build_pattern,
+)
 from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, by_columns, name_columns
 from penstock.sql.stream.rows.rows import RowKeys, to_comparable
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.stream.rows.watermarks import check_times
+from penstock.state.snapshot import StateCapture
 
 
 class _Turn(NamedTuple):
@@ -43,8 +57,7 @@ class _Turn(NamedTuple):
 
     key: Any
     memory: Memory
-    time_ms: int
-    offered: Offered
+    row: TimedRow
 
 
 class Matching:
@@ -69,25 +82,37 @@ class Matching:
         self._memories = memories
         self._mark = mark
         self._register = register
+        self._results: list[Matched] = []
         #: the conditions under which a row begins a match
         start = self._matcher.candidates(Memory(Memory.empty()))[-1]
         self._begins = sorted(start.conditions)
 
-    def take(self, sequences: Mapping[Any, Sequence[tuple[int, Offered]]], results: list[Matched]) -> None:
-        """Process rows of partitions in order, each with its time (ms); add the matches to `results`."""
-        active, number = list(sequences.items()), 0
-        while active:
-            self._take([(key, *rows[number]) for key, rows in active], results)
-            number += 1
-            active = [(key, rows) for key, rows in active if number < len(rows)]
+    def drain(self) -> list[Matched]:
+        """Return the matches since the last call."""
+        results, self._results = self._results, []
+        return results
 
-    def expire(self, time_ms: int, key: Any, results: list[Matched]) -> None:
+    def take(self, sequences: Mapping[Any, Sequence[TimedRow]]) -> None:
+        """Process rows of partitions, each partition's in order."""
+        if self._program.conditions.of_match:
+            active, number = list(sequences.items()), 0
+            while active:
+                self._take_turn([(key, rows[number]) for key, rows in active])
+                number += 1
+                active = [(key, rows) for key, rows in active if number < len(rows)]
+            return
+        # Not kept, because it refers to this object: the state is free as soon as nobody else does.
+        listener = Listener(self._advance, self._match, _refuse, _refuse)
+        changed = [key for key, rows in sequences.items() if self._take(key, rows, listener)]
+        self._mark(changed)
+
+    def expire(self, time_ms: int, key: Any) -> None:
         """Discard the partial matches of a partition that have timed out by a time (ms)."""
         stored = self._memories.get(key)
         if stored is None:
             return
         memory = Memory(stored)
-        self._advance(memory, time_ms, results)
+        self._advance(memory, time_ms)
         deadline = self._matcher.deadline_ms(memory)
         if deadline is not None:
             self._register(deadline, key)
@@ -95,42 +120,60 @@ class Matching:
             del self._memories[key]
         self._mark((key,))
 
-    def _take(self, rows: Sequence[tuple[Any, int, Offered]], results: list[Matched]) -> None:
+    def _may_begin(self, flags: Sequence[bool]) -> bool:
+        return any(flags[number] for number in self._begins)
+
+    def _take(self, key: Any, rows: Sequence[TimedRow], listener: Listener) -> bool:
+        """Process rows of one partition; returns whether any of them may have changed something."""
+        stored = self._memories.get(key)
+        if stored is None:
+            first = next((index for index, (_, _, flags) in enumerate(rows) if self._may_begin(flags)), None)
+            if first is None:
+                return False
+            rows = rows[first:]
+            memory = Memory(Memory.empty())
+        else:
+            memory = Memory(stored)
+        self._run(key, memory, rows, listener)
+        return True
+
+    def _run(self, key: Any, memory: Memory, rows: Sequence[TimedRow], listener: Listener) -> None:
+        """Process rows of one partition, and store its memory."""
+        self._matcher.run([(memory, rows)], listener)
+        if memory.deadline_ms is not None:
+            self._register(memory.deadline_ms, key)
+        if memory.is_empty:
+            self._memories.pop(key, None)
+        else:
+            self._memories[key] = memory.data
+
+    def _take_turn(self, rows: Sequence[tuple[Any, TimedRow]]) -> None:
         """Process one row of each given partition."""
         turns: list[_Turn] = []
-        for key, time_ms, offered in rows:
+        for key, row in rows:
             stored = self._memories.get(key)
             if stored is None:
-                if not any(offered[1][number] for number in self._begins):
+                if not self._may_begin(row[2]):
                     continue
-                stored = self._memories[key] = Memory.empty()
+                stored = Memory.empty()
             memory = Memory(stored)
-            self._advance(memory, time_ms, results)
-            turns.append(_Turn(key, memory, time_ms, offered))
-        answers = self._answers(turns)
-        for index, turn in enumerate(turns):
-            known, (row, flags) = answers[index], turn.offered
-
-            def holds(
-                number: int,
-                link: int,
-                turn: _Turn = turn,
-                known: dict[tuple[int, int], bool] = known,
-                flags: Sequence[bool] = flags,
-            ) -> bool:
-                if not flags[number] or number not in self._program.conditions.of_match:
-                    return flags[number]
-                answer = known.get((number, link))
-                return self._holds(turn, number, link) if answer is None else answer
-
-            before = self._matcher.deadline_ms(turn.memory)
-            self._add(results, self._matcher.process(turn.memory, row, turn.time_ms, holds), turn.time_ms)
-            deadline = self._matcher.deadline_ms(turn.memory)
-            if before is None and deadline is not None:
-                self._register(deadline, turn.key)
-            if turn.memory.is_empty:
-                del self._memories[turn.key]
+            self._advance(memory, row[0])
+            turns.append(_Turn(key, memory, row))
+        for turn, answers in zip(turns, self._answers(turns), strict=True):
+            listener = Listener(self._advance, self._match, _refuse, partial(self._ask, answers))
+            self._run(turn.key, turn.memory, [turn.row], listener)
         self._mark([turn.key for turn in turns])
+
+    def _ask(
+        self, answers: Mapping[tuple[int, int], bool], memory: Memory, row: Row, time_ms: int, known: dict[int, bool]
+    ) -> Holds:
+        """Return what evaluates a condition that reads matched rows; `answers`: those known before."""
+
+        def holds(number: int, link: int) -> bool:
+            answer = answers.get((number, link))
+            return self._holds(memory, row, number, link) if answer is None else answer
+
+        return holds
 
     def _answers(self, turns: Sequence[_Turn]) -> list[dict[tuple[int, int], bool]]:
         """For each turn, evaluate the conditions that read matched rows. Returns answers by (variable, link)."""
@@ -138,7 +181,7 @@ class Matching:
         requests: dict[int, list[Matched]] = {}
         askers: dict[int, list[tuple[int, int]]] = {}
         for index, turn in enumerate(turns if of_match else ()):
-            row, flags = turn.offered
+            _, row, flags = turn.row
             for candidate in self._matcher.candidates(turn.memory):
                 numbers = [number for number in candidate.conditions & of_match if flags[number]]
                 if numbers:
@@ -152,16 +195,20 @@ class Matching:
                 results[index][number, link] = answer
         return results
 
-    def _holds(self, turn: _Turn, number: int, link: int) -> bool:
-        return self._program.conditions.holds(number, Matched(_events(turn.memory, link), turn.offered[0]))
+    def _holds(self, memory: Memory, row: Row, number: int, link: int) -> bool:
+        return self._program.conditions.holds(number, Matched(_events(memory, link), row))
 
-    def _advance(self, memory: Memory, up_to: int, results: list[Matched]) -> None:
+    def _advance(self, memory: Memory, up_to: int) -> None:
         """Discard partial matches that have timed out, each at its own deadline, however far time has advanced."""
         while (deadline := self._matcher.deadline_ms(memory)) is not None and deadline <= up_to:
-            self._add(results, self._matcher.advance(memory, deadline), deadline)
+            self._match(self._matcher.advance(memory, deadline).matches, deadline)
 
-    def _add(self, results: list[Matched], result: Found, time_ms: int) -> None:
-        results += [Matched(rows, None, time_ms) for rows in result.matches]
+    def _match(self, matches: Sequence[Mapping[str, Sequence[Row]]], time_ms: int) -> None:
+        self._results += [Matched(rows, None, time_ms) for rows in matches]
+
+
+def _refuse(*_: Any) -> Any:
+    raise AssertionError("all answers are known, and partitions have no limit")
 
 
 def _events(memory: Memory, link: int) -> dict[str, list[Any]]:
@@ -196,9 +243,7 @@ class MatchOperator(EvaluatingOperator):
         self._program = MatchProgram(self._specification, self.running(self._session))
         keyed = self.context.keyed
         memories = keyed.table(MEMORIES)
-        self._waiting = keyed.table(WAITING)
-        self._times = list(self._waiting.panes)
-        heapify(self._times)
+        self._waiting = WaitingEvents(keyed.table(WAITING), None)
         self._deadlines = TimerQueue(keyed.table(DEADLINES))
         self._matching = Matching(
             self._program,
@@ -207,9 +252,14 @@ class MatchOperator(EvaluatingOperator):
             self._deadlines.register,
         )
 
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture all state, including the waiting rows."""
+        self._waiting.store()
+        return super().snapshot_state(checkpoint_id)
+
     # --- rows that wait ----------------------------------------------------------------------------------------------
 
-    def _taken(self, batch: Batch) -> tuple[ColumnBatch, list[Any], list[Offered]]:
+    def _taken(self, batch: Batch) -> tuple[ColumnBatch, Sequence[Any], Sequence[Offered]]:
         """Return a batch, its keys and its rows."""
         records = as_columns(batch, self.context.operator_name)
         try:
@@ -217,36 +267,31 @@ class MatchOperator(EvaluatingOperator):
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
 
-    def _keep(self, key: Any, time_ms: int, row: Offered) -> None:
-        """Let a row wait."""
-        waiting = self._waiting
-        rows = waiting.panes.get(time_ms)
-        if rows is None:
-            rows = waiting.entries(time_ms)
-            heappush(self._times, time_ms)
-        rows.setdefault(key, []).append(row)
-        if not waiting.is_next_whole:
-            waiting.changed(time_ms).add(key)
-
     def _fire(self, up_to: int) -> None:
         """Process all rows up to a time, and discard partial matches that have timed out by then."""
-        sequences: dict[Any, list[tuple[int, Offered]]] = {}
-        while self._times and self._times[0] <= up_to:
-            time_ms = heappop(self._times)
-            for key, rows in self._waiting.drop(time_ms).items():
-                sequences.setdefault(key, []).extend((time_ms, row) for row in self._program.in_order(rows))
+        due = self._waiting.take(up_to)
+        sequences: dict[Any, list[TimedRow]] = {}
+        if due:
+            waited = join_columns([some.read() for some in due])
+            rows, flags = [row for row, _ in waited.events], [answers for _, answers in waited.events]
+            sequences = deal(Columns(waited.keys, waited.times, rows), flags)
+            if self._program.is_sorted_further:
+                sequences = {key: self._program.arrange(of_key) for key, of_key in sequences.items()}
         self._run(sequences, up_to)
+
+    def _fire_singly(self, before: int) -> None:
+        """Process all rows before a time, one time after the other."""
+        while (time_ms := self._waiting.next_ms) is not None and time_ms < before:
+            self._fire(time_ms)
 
     # --- matching ----------------------------------------------------------------------------------------------------
 
-    def _run(self, sequences: Mapping[Any, Sequence[tuple[int, Offered]]], up_to: int) -> None:
+    def _run(self, sequences: Mapping[Any, Sequence[TimedRow]], up_to: int) -> None:
         """Process rows of partitions in time order, and emit the matches."""
-        results: list[Matched] = []
         try:
-            self._matching.take(sequences, results)
-            expired = self._deadlines.fire(up_to, lambda time_ms, key: self._matching.expire(time_ms, key, results))
-            self.context.fired_timers += expired
-            self._send(results)
+            self._matching.take(sequences)
+            self.context.fired_timers += self._deadlines.fire(up_to, self._matching.expire)
+            self._send(self._matching.drain())
         except (TableRuntimeError, SkipError) as error:
             raise UserCodeError(self.context.operator_name, "rows of MATCH_RECOGNIZE") from error
 
@@ -276,13 +321,13 @@ class EventTimeMatchOperator(MatchOperator):
         records, keys, rows = self._taken(batch)
         order, names = self._specification.order[0].index, self._specification.names
         check_times(records, order, names, self.context.operator_name, "MATCH_RECOGNIZE")
-        column = records.columns.column(order)
-        late = 0
-        for key, time_ms, row in zip(keys, milliseconds(column).tolist(), rows, strict=True):
-            if time_ms <= self._watermark:
-                late += 1
-            else:
-                self._keep(key, time_ms, row)
+        times = milliseconds(records.columns.column(order))
+        late = int(np.count_nonzero(times <= self._watermark))
+        if late:
+            in_time = np.flatnonzero(times > self._watermark)
+            chosen = in_time.tolist()
+            keys, times, rows = pick(keys, chosen), times[in_time], pick(rows, chosen)
+        self._waiting.add_all(keys, times, rows)
         if late:
             self.context.count(LATE_RECORDS, late)
 
@@ -311,30 +356,27 @@ class ProcessingTimeMatchOperator(MatchOperator):
         _, keys, rows = self._taken(batch)
         now_ms = self.context.now_ms()
         if self._program.is_sorted_further:
-            for key, row in zip(keys, rows, strict=True):
-                self._keep(key, now_ms, row)
+            self._waiting.add_all(keys, [now_ms] * len(rows), rows)
             return
-        sequences: dict[Any, list[tuple[int, Offered]]] = {}
-        for key, row in zip(keys, rows, strict=True):
-            sequences.setdefault(key, []).append((now_ms, row))
+        sequences: dict[Any, list[TimedRow]] = {}
+        for key, (row, flags) in zip(keys, rows, strict=True):
+            sequences.setdefault(key, []).append((now_ms, row, flags))
         self._run(sequences, now_ms)
 
     def next_timer_ms(self) -> int | None:
         """Return when the earliest waiting rows are due, or the next partial match times out."""
-        deadline = self._deadlines.next_timestamp()
-        waiting = [time_ms + 1 for time_ms in self._times[:1]]
-        return min([*waiting, *(() if deadline is None else (deadline,))], default=None)
+        deadline, waiting = self._deadlines.next_timestamp(), self._waiting.next_ms
+        times = ([] if waiting is None else [waiting + 1]) + ([] if deadline is None else [deadline])
+        return min(times, default=None)
 
     def on_processing_time(self, now_ms: int) -> None:
         """Process waiting rows, and discard partial matches that have timed out."""
-        while self._times and self._times[0] < now_ms:
-            self._fire(self._times[0])
+        self._fire_singly(now_ms)
         self._run({}, now_ms)
 
     def finish(self) -> None:
         """Process all waiting rows."""
-        while self._times:
-            self._fire(self._times[0])
+        self._fire_singly(MAX_WATERMARK)
 
 
 def match_operator(node: MatchRecognize, session: StreamSession) -> Factory:

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -266,6 +268,8 @@ class Conditions:
 
 #: a kept row, and for each variable whether the part of its condition that reads only the row is true
 Offered: TypeAlias = tuple[Row, tuple[bool, ...]]
+#: the same with its time (ms) in front
+TimedRow: TypeAlias = tuple[int, Row, tuple[bool, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +308,6 @@ class MatchProgram:
 
     def __init__(self, specification: MatchSpecification, session: Session) -> None:
         variables = specification.pattern
-        self.matcher = Matcher(build_pattern(variables, specification.within_ms), specification.strategy)
         kept_rows = KeptRows(specification.types)
         parts = [split(variable, number == 0, session) for number, variable in enumerate(variables)]
         for part in parts:
@@ -314,6 +317,13 @@ class MatchProgram:
         kept_rows.refer(references)
         self._order = tuple(replace(key, index=kept_rows.column(key.index)) for key in specification.order[1:])
         self.conditions = Conditions(variables, parts, kept_rows, session)
+        self.matcher = Matcher(
+            build_pattern(variables, specification.within_ms),
+            specification.strategy,
+            simple=range(len(variables)),
+            partly=self.conditions.of_match,
+            tells_timed_out=False,
+        )
         readers = [
             build_reader(reference, [variable.name for variable in variables], None, kept_rows)
             for reference in references
@@ -342,12 +352,16 @@ class MatchProgram:
             flags[number] = [answer is True for answer in to_values(array, BooleanType())]
         return list(zip(rows, zip(*flags, strict=True), strict=True))
 
-    def in_order(self, rows: list[Offered]) -> list[Offered]:
-        """Sort rows of the same time by ORDER BY."""
-        if not self._order or len(rows) < 2:
-            return rows
-        keys = sort_keys(self._order, self._kept, [row for row, _ in rows])
-        return [rows[index] for index in sorted(range(len(rows)), key=keys.__getitem__)]
+    def arrange(self, rows: Sequence[TimedRow]) -> list[TimedRow]:
+        """Sort rows that are in the order of their times by the rest of ORDER BY."""
+        ordered: list[TimedRow] = []
+        for _, group in groupby(rows, itemgetter(0)):
+            of_time = list(group)
+            if self._order and len(of_time) > 1:
+                keys = sort_keys(self._order, self._kept, [row for _, row, _ in of_time])
+                of_time = [of_time[index] for index in sorted(range(len(of_time)), key=keys.__getitem__)]
+            ordered += of_time
+        return ordered
 
     def measured(self, matches: Sequence[Matched]) -> list[pa.Array]:
         """Return the output columns for matches."""
