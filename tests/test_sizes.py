@@ -26,7 +26,8 @@ PICKLING = {
     "runtime/task": "operator_chain",
     "runtime/task/channels": "input_gate",
     # Columns of RAW and VARIANT hold Python objects, which only operators of the same job have put there.
-    "sql/data": "arrow",
+    # Rows on their way to another task carry the names and types of their columns.
+    "sql/data": "arrow row_data",
     "state": "loading operator_state snapshot",
     "state/rocksdb": "backend cache canonical store",
     "state_processor": "layouts table",
