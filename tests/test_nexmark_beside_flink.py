@@ -249,7 +249,7 @@ def test_ratios_of_more_regimes_are_side_by_side() -> None:
     cells[-1] = Cell("q5", ROCKSDB, 10, OURS, "did not survive: memory")
     shown = list(write_tables(iter(cells), with_memory=False))
     begin = shown.index("| query | heap, checkpoints 1s | RocksDB, checkpoints 1s |")
-    assert shown[begin + 2 : begin + 4] == ["| q4 | 2.00 | 2.00 |", "| q5 | 2.00 | no Flink |"]
+    assert shown[begin + 2 : begin + 4] == ["| q4 | 2.00 / 4.00 | 2.00 / 4.00 |", "| q5 | 2.00 / 4.00 | no Flink |"]
     assert "3 of 3 cells at least as fast as Flink, ratio: median 2.00, of CPU 4.00" in shown
 
 
