@@ -13,7 +13,7 @@ import click
 
 from benchmarks.builds import Subject, WorkloadSubject
 from benchmarks.measuring import Figures
-from benchmarks.nexmark_sql.beside_build import guarded_subjects
+from benchmarks.nexmark_sql.beside_build import find_guarded_subjects
 from benchmarks.registry import WORKLOADS
 
 PATH = Path(__file__).with_name("ratios.json")
@@ -34,7 +34,7 @@ def find_subjects(count: int, only: str, nexmark: Path | None) -> dict[str, Subj
     """
     subjects: dict[str, Subject] = {key: WorkloadSubject(key, count) for key in WORKLOADS}
     if nexmark is not None:
-        subjects |= guarded_subjects(nexmark, min(count, NEXMARK_EVENTS_MAX))
+        subjects |= find_guarded_subjects(nexmark, min(count, NEXMARK_EVENTS_MAX))
     return {key: subjects[key] for key in choose_keys(only, list(subjects))}
 
 

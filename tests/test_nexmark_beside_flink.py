@@ -18,7 +18,7 @@ from benchmarks.nexmark_sql.beside_flink import BesideFlink
 from benchmarks.nexmark_sql.beside_own import compare_regimes
 from benchmarks.nexmark_sql.cell_tables import write_lines, write_tables
 from benchmarks.nexmark_sql.cells import Cell, CellFile, Side, take_medians
-from benchmarks.nexmark_sql.events import events, passing_events
+from benchmarks.nexmark_sql.events import events, generate_events
 from benchmarks.nexmark_sql.flink_process import FlinkInstall, FlinkProcess, statements, write_events
 from benchmarks.nexmark_sql.kept import Kept
 from benchmarks.nexmark_sql.latency import Latencies, with_latency_sink
@@ -117,7 +117,7 @@ def test_the_parts_of_a_row_that_is_null_are_null_in_the_file(tmp_path: Path) ->
 
 def test_events_that_pass_are_those_that_are_held() -> None:
     """A longer stream begins with a shorter one, also over the end of a chunk."""
-    passing = pa.Table.from_batches(passing_events(20_000, 500))
+    passing = pa.Table.from_batches(generate_events(20_000, 500))
     assert passing.equals(events(20_000, 500).combine_chunks().select(passing.schema.names))
     assert events(17_000, 500).to_pylist() == passing.slice(0, 17_000).to_pylist()
 
@@ -169,7 +169,7 @@ def test_both_sides_get_the_options_of_the_command_line(
 
     assert CliRunner().invoke(command, arguments).exit_code == 0
     assert parsed == [regime]
-    runs = Runs(nexmark, 10, 10_000).in_regime(regime, tmp_path / "checkpoints")
+    runs = Runs(nexmark, 10, 10_000).with_regime(regime, tmp_path / "checkpoints")
     asked = query(nexmark, "q17", tmp_path)
     assert runs.pace(asked).per_second == regime.rate
     ours = runs.environment(asked, asked.own_sink, Kept()).get_config()
@@ -189,7 +189,7 @@ def test_a_run_tells_of_its_checkpoints_and_of_its_memory(backend: str, nexmark:
     """The last checkpoint is behind the last event, however short the run."""
     asked = query(nexmark, "q18", tmp_path)
     runs = Runs(nexmark, 1_000, 10_000, waits_ms=0)
-    run = runs.in_regime(Regime(backend, "10s"), tmp_path / "checkpoints").run(asked)
+    run = runs.with_regime(Regime(backend, "10s"), tmp_path / "checkpoints").run(asked)
     assert run.checkpoints == 1
     # It has some hundred rows, each with a text.
     assert 10_000 < run.checkpoint_bytes < 3_000_000
@@ -206,7 +206,7 @@ def test_latencies_are_those_of_rows_that_come_out_behind_the_first_second(nexma
     assert latencies.percentiles() == (20, 20)
     asked = query(nexmark, "q18", tmp_path)
     regime = Regime(rate=4_000, mini_batch=False)
-    run = Runs(nexmark, 6_000, 4_000, waits_ms=0).in_regime(regime, tmp_path).run(with_latency_sink(asked))
+    run = Runs(nexmark, 6_000, 4_000, waits_ms=0).with_regime(regime, tmp_path).run(with_latency_sink(asked))
     assert run.latencies_ms is not None
     assert 0 <= run.latencies_ms[0] <= run.latencies_ms[1] < 60_000
     counts = query(nexmark, "q17", tmp_path)
@@ -249,7 +249,7 @@ def test_ratios_of_more_regimes_are_side_by_side() -> None:
     cells[-1] = Cell("q5", ROCKSDB, 10, OURS, "did not survive: memory")
     shown = list(write_tables(iter(cells), with_memory=False))
     begin = shown.index("| query | heap, checkpoints 1s | RocksDB, checkpoints 1s |")
-    assert shown[begin + 2 : begin + 4] == ["| q4 | 2.00 | 2.00 |", "| q5 | 2.00 | no Flink |"]
+    assert shown[begin + 2 : begin + 4] == ["| q4 | 2.00 / 4.00 | 2.00 / 4.00 |", "| q5 | 2.00 / 4.00 | no Flink |"]
     assert "3 of 3 cells at least as fast as Flink, ratio: median 2.00, of CPU 4.00" in shown
 
 

@@ -162,7 +162,7 @@ def run_here(
     runs = Runs(folder, events, EVENT_RATE_OF_CHECKS if checks else EVENT_RATE, target, chunks=pace.chunks)
     parallelisms = [int(number) for number in parallelism.split(",")]
     with tempfile.TemporaryDirectory() as checkpoints:
-        runs = runs.in_regime(regime, Path(checkpoints))
+        runs = runs.with_regime(regime, Path(checkpoints))
         duck = None
         if checks or beside_duckdb:
             duck = Duck(folder, made_events(events, runs.rate, pace), runs.rate)

@@ -72,7 +72,7 @@ class NexmarkBuild:
         return self.process.run(self.subject.events, self.subject.regime.rate).cpu_s
 
 
-def guarded_subjects(folder: Path, events: int) -> dict[str, NexmarkSubject]:
+def find_guarded_subjects(folder: Path, events: int) -> dict[str, NexmarkSubject]:
     """Return what the guard watches, by its keys."""
     return {
         f"{query}-{regime.backend}": NexmarkSubject(folder, query, events, regime)

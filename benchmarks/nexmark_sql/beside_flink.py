@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.nexmark_sql import queries as nexmark
 from benchmarks.nexmark_sql.cells import Cell, CellFile
 from benchmarks.nexmark_sql.contenders import Contender, run_by_turns
-from benchmarks.nexmark_sql.events import passing_events
+from benchmarks.nexmark_sql.events import generate_events
 from benchmarks.nexmark_sql.flink_process import FlinkInstall, FlinkProcess, statements, write_events
 from benchmarks.nexmark_sql.latency import with_latency_sink
 from benchmarks.nexmark_sql.query_process import PATIENCE_S, PenstockProcess
@@ -82,7 +82,7 @@ class BesideFlink:
     def _flink(self, name: str, regime: Regime, scratch: Path) -> FlinkProcess:
         file = self.scratch / f"events-{regime.event_rate}.arrow"
         if not file.exists():
-            write_events(passing_events(self.events, regime.event_rate), file)
+            write_events(generate_events(self.events, regime.event_rate), file)
         query = nexmark.query(self.folder, name, scratch)
         if regime.rate is not None:
             query = with_latency_sink(query)

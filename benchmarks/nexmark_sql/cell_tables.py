@@ -115,7 +115,8 @@ def _compare_regimes(cells: Sequence[Cell]) -> Iterator[str]:
         return
     ratios = {(cell.name, cell.regime): _mark(cell) for cell in cells}
     yield ""
-    yield "Flink's time over Penstock's:" if cells[0].regime.rate is None else "Flink's processor time over Penstock's:"
+    times = "elapsed / processor time" if cells[0].regime.rate is None else "processor time"
+    yield f"Flink's {times} over Penstock's:"
     yield ""
     yield _row(["query", *(regime.title for regime in regimes)])
     yield _row(["---"] * (len(regimes) + 1))
@@ -124,14 +125,13 @@ def _compare_regimes(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def _mark(cell: Cell) -> str:
-    """Return the ratio, which is of processor time at a rate; or say whose figure is missing."""
-    if cell.sides is not None and cell.regime.rate is not None:
-        ours, theirs = cell.sides
-        return f"{theirs.run.cpu_s / ours.run.cpu_s:.2f}"
-    if cell.ratio is not None:
-        return f"{cell.ratio:.2f}"
-    sides = [title for title, side in (("Penstock", cell.ours), ("Flink", cell.flink)) if isinstance(side, str)]
-    return f"no {' or '.join(sides)}"
+    """Return the ratios of elapsed and of processor time, at a rate of the latter; or say whose figure is missing."""
+    if cell.sides is None:
+        sides = [title for title, side in (("Penstock", cell.ours), ("Flink", cell.flink)) if isinstance(side, str)]
+        return f"no {' or '.join(sides)}"
+    ours, theirs = cell.sides
+    of_cpu = f"{theirs.run.cpu_s / ours.run.cpu_s:.2f}"
+    return of_cpu if cell.regime.rate is not None else f"{theirs.run.wall_s / ours.run.wall_s:.2f} / {of_cpu}"
 
 
 def _summarize(cells: Sequence[Cell]) -> Iterator[str]:

@@ -200,7 +200,7 @@ def events(count: int, rate: int, pace: Pace | None = None) -> pa.Table:
     return pa.Table.from_batches([chunk.rename_columns(_NAMES) for chunk in chunks_of(source)])
 
 
-def passing_events(count: int, rate: int) -> Iterator[pa.RecordBatch]:
+def generate_events(count: int, rate: int) -> Iterator[pa.RecordBatch]:
     """Yield all events in batches that are not held, for a file that may be larger than memory."""
     source = NexmarkColumnsSource(NexmarkSettings(events=count, rate=rate), _NAMES)
     for number in range(-(-count // CHUNK_EVENTS)):

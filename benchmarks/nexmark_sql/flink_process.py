@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from benchmarks.nexmark_sql.queries import NexmarkQuery, tables
-from benchmarks.nexmark_sql.query_process import PATIENCE_S, ROOT, Memory, QueryProcess, folder_bytes
+from benchmarks.nexmark_sql.query_process import PATIENCE_S, ROOT, Memory, QueryProcess, measure_folder
 from benchmarks.nexmark_sql.regimes import MINI_BATCH, Regime
 
 _SOURCES: Final = tuple(sorted((Path(__file__).parent / "flink").glob("*.java")))
@@ -124,4 +124,4 @@ class FlinkProcess(QueryProcess):
 
     def measure_state(self, folder: Path) -> Memory:
         """Stop the query with a savepoint behind all events. What is live on the heap then counts as memory."""
-        return Memory(int(self.ask(f"state {folder.as_uri()}")), folder_bytes(folder))
+        return Memory(int(self.ask(f"state {folder.as_uri()}")), measure_folder(folder))

@@ -63,7 +63,7 @@ class Memory(NamedTuple):
     savepoint: int
 
 
-def folder_bytes(folder: Path) -> int:
+def measure_folder(folder: Path) -> int:
     """Return the size of all files in a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
@@ -188,4 +188,4 @@ class PenstockProcess(QueryProcess):
 
     def measure_state(self, folder: Path) -> Memory:
         """Stop the query with a savepoint behind all events. What the process's peak grows by counts as memory."""
-        return Memory(int(self.ask(f"state {folder}")), folder_bytes(folder))
+        return Memory(int(self.ask(f"state {folder}")), measure_folder(folder))

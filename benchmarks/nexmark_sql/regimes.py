@@ -92,7 +92,7 @@ def takes_regime(command: Callable[..., None]) -> Callable[..., None]:
     @click.option("--mini-batch/--no-mini-batch", default=True, show_default=True, help="of 50,000 rows or 2 s")
     @click.option("--rate", type=click.IntRange(min=1), help="events a second, instead of as many as possible")
     @wraps(command)
-    def with_regime(*, backend: str, checkpoints: str, mini_batch: bool, rate: int | None, **others: Any) -> None:
+    def run_command(*, backend: str, checkpoints: str, mini_batch: bool, rate: int | None, **others: Any) -> None:
         command(regime=Regime(backend, checkpoints, mini_batch, rate), **others)
 
-    return with_regime
+    return run_command

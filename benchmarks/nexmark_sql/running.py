@@ -79,7 +79,7 @@ class Runs:
             made.execute_sql(statement)
         return made
 
-    def in_regime(self, regime: Regime, checkpoints: Path) -> Runs:
+    def with_regime(self, regime: Regime, checkpoints: Path) -> Runs:
         """The same in a regime. `checkpoints`: the folder that they go to."""
         return replace(
             self,
@@ -160,7 +160,7 @@ class Runs:
     def epoch_rows(self, query: NexmarkQuery) -> Folded:
         """What the query gives when each epoch reads a chunk of events in each subtask."""
         epochs = {"execution.runtime-mode": "MICRO_BATCH", "execution.micro-batch.max-records": "1"}
-        return self._with(epochs).rows(query)
+        return self._with_options(epochs).rows(query)
 
     def restored_rows(self, query: NexmarkQuery, scratch: Path, parallelism: int) -> Folded:
         """The same, stopped with a savepoint amid the events, and gone on with at another parallelism."""
@@ -170,7 +170,7 @@ class Runs:
         result = self._slow(seconds)._started(query, kept)
         time.sleep(seconds / 2)
         begins = {"execution.state-recovery.path": _stopped(result.get_job_client(), str(scratch / "savepoints"))}
-        return replace(self._with(begins), parallelism=parallelism).rows(query, kept)
+        return replace(self._with_options(begins), parallelism=parallelism).rows(query, kept)
 
     def rows_after_a_kill(self, query: NexmarkQuery, scratch: Path) -> Folded:
         """The same, when a process of a worker is killed amid the events, and the job goes on from its checkpoint.
@@ -185,7 +185,7 @@ class Runs:
             "restart-strategy.fixed-delay.attempts": "3",
             "restart-strategy.fixed-delay.delay": "100 ms",
         }
-        result = self._slow(SPARK_SLOW_S)._with(checkpoints)._started(query, kept)
+        result = self._slow(SPARK_SLOW_S)._with_options(checkpoints)._started(query, kept)
         client = result.get_job_client()
         view = _view_when(client, lambda view: bool(_reading(view)) and view.checkpoints.completed > 1)
         os.kill(_reading(view)[-1], signal.SIGKILL)
@@ -193,7 +193,7 @@ class Runs:
         result.wait(PATIENCE_S * 1_000)
         return _written(query, kept)
 
-    def _with(self, options: Mapping[str, str]) -> Runs:
+    def _with_options(self, options: Mapping[str, str]) -> Runs:
         return replace(self, options={**self.options, **options})
 
     def _slow(self, seconds: int) -> Runs:
