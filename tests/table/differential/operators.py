@@ -41,6 +41,10 @@ class Threshold(NamedTuple):
 _NEVER: Final = 1 << 40
 THRESHOLDS: Final = (
     Threshold("penstock.sql.stream.groups.operators", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.sql.stream.groups.columnar", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.sql.stream.ranking.indexed_last_row", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.sql.stream.ranking.indexed_top_n", "FEW_ROWS", _NEVER, 0),
+    Threshold("penstock.sql.stream.ranking.indexed_top_n", "_PARTITIONS_MIN", _NEVER, 1),
     Threshold("penstock.sql.stream.ranking.top_n", "MANY", _NEVER, 0),
     Threshold("penstock.sql.stream.rows.columns", "_FEW", 0, _NEVER),
     Threshold("penstock.sql.stream.joins.sides", "_MANY", _NEVER, 0),

@@ -7,7 +7,7 @@ for each set. The rules plan these steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeGuard
@@ -21,6 +21,7 @@ from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.runtime.records import Batch
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.row_data import RowData, RowLayout
+from penstock.sql.expressions import row_program
 from penstock.sql.expressions.builder import Correlation
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Condition, Evaluator, compile_expressions
@@ -91,7 +92,11 @@ class CalcOperator(EvaluatingOperator):
         computed = [part for part, column in zip(selected, self._columns, strict=False) if column is None]
         self._has_columns = len(computed) < len(expressions)
         self._compute_others = Evaluator((), session, computed)
-        self._program = build_row_program(self._condition, expressions, session)
+        #: builds the row program for the first batch of a few rows; jobs of large batches do not need it
+        self._build_program: Callable[[], RowProgram | None] | None = partial(
+            build_row_program, self._condition, expressions, session
+        )
+        self._program: RowProgram | None = None
         #: of the rows that the program computes
         types = [expression.type for expression in expressions]
         self._layout = RowLayout(self._names if types else (), types)
@@ -99,13 +104,18 @@ class CalcOperator(EvaluatingOperator):
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Filter and compute a batch."""
         records = as_columns(batch, self.context.operator_name)
-        program = self._program
+        program = self._find_program() if len(records) <= row_program.TUPLES_MAX else None
         if program is not None and program.takes(records.data):
             computed = self._by_rows(program, records)
         else:
             computed = self._by_kernels(records)
         if computed is not None:
             self.output.collect(computed)
+
+    def _find_program(self) -> RowProgram | None:
+        if self._build_program is not None:
+            self._program, self._build_program = self._build_program(), None
+        return self._program
 
     def resume_event_time(self, watermark: int) -> None:
         """Do nothing: as in Flink, CURRENT_WATERMARK is NULL after a restart until the next watermark."""
