@@ -145,7 +145,7 @@ class ColumnsCapture:
 class ColumnsFile:
     """The rows of a file or of a history, without their numbers.
 
-    `numbers`: those of the rows, as a NumPy array; None if they are all numbers from `first` to `end` (exclusive).
+    `numbers`: the numbers of the rows, as a NumPy array; None if they are all from `first` to `end` (exclusive).
     """
 
     table: pa.Table
@@ -262,7 +262,7 @@ class ColumnStates:
             name: the name of the state.
             files: a history.
             written: the key groups of all its rows.
-            key_groups: those of the rows to keep.
+            key_groups: the key groups of the rows to keep.
             max_parallelism: the number of key groups.
             goes_on: whether the next checkpoint adds to these files.
         """

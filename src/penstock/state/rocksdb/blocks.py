@@ -1,9 +1,9 @@
 """State in columns on disk: immutable columns and arrays of numbers, in files that are mapped into memory.
 
-A state in columns needs no store that finds and orders its rows: its operator indexes them itself. What it needs from
-the backend is memory that may be larger than the machine's. So columns are written to a file in Arrow's IPC format, and
-the mapped file takes their place: reading it copies nothing, and the operating system keeps in memory what is in use.
-Arrays of numbers are mapped files from the beginning, which the operating system writes back when memory is short.
+A state in columns needs no store that finds and orders its rows: its operator indexes them itself. It needs memory, and
+possibly more than the machine has. So columns are written to a file in Arrow's IPC format, and the mapped file takes
+their place: reading it copies nothing, and the operating system keeps the pages in memory that are in use. Arrays of
+numbers are mapped files from the beginning, which the operating system writes back when memory is short.
 
 A file is removed as soon as it is mapped. Its space is free again once nothing refers to the columns, and nothing is
 left when the process dies. Checkpoints hold the columns in files of their own (`state.key_columns`).
@@ -31,7 +31,7 @@ class MappedBlocks:
         self._number = 0
 
     def store_columns(self, columns: pa.RecordBatch) -> pa.RecordBatch:
-        """Write the columns to a file, and return them as they are mapped from it.
+        """Write the columns to a file, and return the columns of the mapped file.
 
         Raises:
             StateError: if the file cannot be written, for example because the disk is full.

@@ -58,7 +58,7 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
 
     def open(self) -> None:
         """Begin without entries on top of the log."""
-        #: rows by key that may be newer than those of the log, and the keys of those that are
+        #: the last rows of some keys, and the keys whose rows are not in the log yet
         self._entries: dict[Any, tuple[Any, ...]] = {}
         self._changed: set[Any] = set()
         self._mark = self._mark_changed
@@ -76,7 +76,7 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
             self._put_entries_into_log()
 
     def _load(self, columns: pa.RecordBatch, first_of_key: dict[Any, int]) -> None:
-        """Read the last rows of keys from the log. Each key is given with a row of the batch that has it."""
+        """Read the last rows of keys from the log. `first_of_key` maps each key to a row of the batch with this key."""
         mine = pa.array(list(first_of_key.values()))
         keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition.places]
         groups = Groups(None, np.arange(len(mine)), key_hashes(keys), False)

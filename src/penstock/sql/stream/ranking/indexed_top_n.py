@@ -5,7 +5,7 @@ are a row of two-dimensional arrays. So the rows of many partitions are ranked a
 that are new, and with RocksDB all of it may be larger than memory.
 
 A batch is ranked in rounds: each round takes the next row of every partition that has one. The rows of a partition
-depend on one another, so a partition with many new rows would need many rounds: those that cannot rank are discarded
+depend on one another, so a partition with many new rows would need many rounds: rows that cannot rank are discarded
 first. When few partitions are left, their
 rows are ranked one by one by `TopN`, as are the rows of small batches. `_Changes` puts what both report in the order of
 arrival.
@@ -104,7 +104,15 @@ class SortValues:
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """What a top-N emits: rows from `start` to `end`; whether for each row number, and whether with it; old rows."""
+    """The output of a top-N.
+
+    Args:
+        start: the first row number of the range.
+        end: the last one.
+        is_numbered: whether each row number whose row changes causes an update.
+        shows_number: whether the row number is output.
+        sends_before: whether updates include the previous row (UPDATE_BEFORE).
+    """
 
     start: int
     end: int
@@ -198,7 +206,7 @@ def dense_ranks(values: Any) -> Any:
 def may_rank(begins: Any, values: Any, end: int) -> Any:
     """Return a mask of the rows that may be among the first `end` of their partition when they arrive.
 
-    Of each partition, a few rows are ranked; then those behind the last of them that is wanted are out, then more.
+    The first rows of each partition set a limit for its later rows. Then more of the remaining rows set a closer one.
 
     Args:
         begins: the index of the first row of each partition, followed by the number of rows.
@@ -236,7 +244,7 @@ class IndexedTopNOperator(StreamOperator):
     Args:
         partition: the indexes of the partition columns, at least one.
         order: the sort keys, see `can_compare`; equal rows stay in arrival order.
-        emission: what is emitted.
+        emission: the form of the output.
         top: ranks rows one by one; it gets numbers instead of rows, and must not look at their values.
         types: the types of the input columns.
         names: the names of the output columns: the input columns, and the row number if it is output.
@@ -261,7 +269,7 @@ class IndexedTopNOperator(StreamOperator):
         self._types = tuple(types)
         self._names = list(names)
         self._keys = RowKeys(partition)
-        #: groups by key that may be newer than the log, and the keys of those that are
+        #: the groups of some keys, and the keys whose groups have rows that are not in the log yet
         self._groups: dict[Any, _Group] = {}
         self._changed: set[Any] = set()
 
@@ -346,7 +354,7 @@ class IndexedTopNOperator(StreamOperator):
             self._rank_all()
 
     def _rank(self, columns: Sequence[pa.Array], numbers: Any, changes: _Changes | None) -> None:
-        """Rank rows: those of the log with these numbers, or new ones, which are added to it if they may rank."""
+        """Rank rows of the log, given their numbers, or new rows, which join the log if they may rank."""
         keys = [canonical_column(columns[index]) for index in self._partition]
         groups = group_rows(keys)
         partitions = self._find_partitions(groups, keys)[groups.codes]
@@ -389,7 +397,7 @@ class IndexedTopNOperator(StreamOperator):
             self._put_groups_into_log()
 
     def _load(self, columns: pa.RecordBatch, first_of_key: dict[Any, int]) -> None:
-        """Read the groups of keys from the log. Each key is given with a row of the batch that has it."""
+        """Read the groups of keys from the log. `first_of_key` maps each key to a row of the batch with this key."""
         mine = pa.array(list(first_of_key.values()))
         keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition]
         partitions = self._find(Groups(None, np.arange(len(mine)), key_hashes(keys), False), keys)
@@ -525,7 +533,7 @@ class IndexedTopNOperator(StreamOperator):
         """Find the rows that are the first of their partition when they arrive, where one rank is wanted."""
         ranks = dense_ranks(values)
         is_begin = np.append(True, partitions[1:] != partitions[:-1])
-        # A base for each partition, which decreases, puts its ranks below those of the partitions before it.
+        # The base of a partition puts its ranks below the ranks of all earlier partitions.
         bases = -np.cumsum(is_begin) * (len(values) + 1)
         least = np.minimum.accumulate(ranks + bases)
         is_first = is_begin.copy()

@@ -24,7 +24,7 @@ ABSENT: Final = -1
 #: Mixes the bits of a hash: the hash of a number is the number itself.
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _SLOTS_MIN: Final = 1 << 10
-#: Given indexes of keys and their candidates' numbers, returns a mask of those that are the same key.
+#: Given indexes of keys and the numbers of their candidates, returns a mask of the pairs that are the same key.
 Same = Callable[[Any, Any], Any]
 
 
@@ -152,7 +152,7 @@ class KeyIndex:
         waiting = np.arange(len(hashes))
         while len(waiting):
             free = waiting[self._numbers[slots[waiting]] == 0]
-            # Of several keys that want one slot, the last one written has it.
+            # If several keys want one slot, the last one to be written has it.
             self._numbers[slots[free]] = stored[free]
             placed = free[self._numbers[slots[free]] == stored[free]]
             self._hashes[slots[placed]] = hashes[placed]

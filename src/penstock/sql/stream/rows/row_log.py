@@ -1,10 +1,10 @@
 """Rows in columns that supersede one another, and the part of them that a checkpoint has to write.
 
-An operator numbers the rows that it keeps, and releases those that later rows supersede: the former last row of a key,
-or a row that is no longer among the first. What it keeps follows from the rows alone, taken in the order of their
-numbers. So a checkpoint writes the rows since the last completed one that have not been released, and a restore applies
-all rows of the history again; rows that were released later change nothing. Once released rows outnumber the others,
-`compact` discards them and gives the others new numbers, and the next checkpoint writes all of them.
+An operator numbers the rows that it keeps, and releases superseded ones: the former last row of a key, or a row that
+has dropped out of the first. The rows alone, in the order of their numbers, determine which of them it keeps. So a
+checkpoint writes the rows since the last completed one that have not been released, and a restore applies all rows of
+the history again; rows that were released later change nothing. Once released rows outnumber the others, `compact`
+discards them and gives the others new numbers, and the next checkpoint writes all of them.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class RowLog(NumberedRows):
 
     @property
     def must_compact(self) -> bool:
-        """Whether released rows are so many that `compact` is worthwhile."""
+        """Whether enough rows were released for `compact` to be worthwhile."""
         return self.is_wasteful(self._kept_count)
 
     def compact(self) -> Any:
@@ -162,7 +162,7 @@ class _RowsOfCheckpoint:
 
 
 def take_rows(context: OperatorContext, state: str, about: str) -> pa.Table | None:
-    """Return the restored rows of a log in their order, and None if there are none.
+    """Return the restored rows of a log in their order; None if the snapshot has no such log.
 
     Raises:
         StateError: if the rows belong to something else.
