@@ -22,6 +22,17 @@ import pyarrow as pa
 from penstock.state.errors import StateError
 
 
+def reserve(descriptor: int, size: int) -> None:
+    """Give a file its size, and reserve the space if the system can.
+
+    Otherwise a full disk kills the process when it writes to the mapped file.
+    """
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:  # macOS
+        os.ftruncate(descriptor, size)
+
+
 class MappedBlocks:
     """Maps columns and arrays from files in a directory, which is created when it is needed."""
 
@@ -36,7 +47,7 @@ class MappedBlocks:
         Raises:
             StateError: if the file cannot be written, for example because the disk is full.
         """
-        path = self._new_path()
+        path = self._new_path(columns.nbytes)
         try:
             with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, columns.schema) as writer:
                 writer.write_batch(columns)
@@ -55,12 +66,11 @@ class MappedBlocks:
         """
         kind = np.dtype(dtype)
         size = max(1, length) * kind.itemsize
-        path = self._new_path()
+        path = self._new_path(size)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                # Without its space a full disk would kill the process when the array is written.
-                os.posix_fallocate(descriptor, 0, size)
+                reserve(descriptor, size)
                 mapped = mmap.mmap(descriptor, size)
             finally:
                 os.close(descriptor)
@@ -70,8 +80,11 @@ class MappedBlocks:
             path.unlink(missing_ok=True)
         return np.frombuffer(mapped, kind, length)
 
-    def _new_path(self) -> Path:
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def _new_path(self, size: int) -> Path:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._failed(size, error) from error
         self._number += 1
         return self._directory / f"{self._number}.block"
 
