@@ -111,7 +111,7 @@ MUTANTS_OF_REGIONS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     count_splits_from_the_snapshot_that_is_to_come: (("output",), 49),
     forget_readers_that_restart: (("output", "stalled"), 11),
     restart_a_part_before_its_tasks_have_ended: (("invalid",), 11),
-    overlook_regions_that_fail_meanwhile: (("stalled",), 270),
+    overlook_regions_that_fail_meanwhile: (("stalled",), 460),
     restart_a_part_without_its_state: (("lost", "output"), 20),
     restart_a_part_from_the_checkpoint_before: (("output",), 164),
     restart_a_part_under_its_old_number: (("outside", "stalled"), 36),

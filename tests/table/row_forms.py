@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from penstock.sql.data.arrow import arrow_type, to_column, to_values
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.data.types import DataType
+from penstock.sql.expressions import row_program
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Condition, Evaluator, compile_expressions
 from penstock.sql.expressions.row_program import RowProgram, build_row_program
@@ -73,7 +75,8 @@ def check_forms(
     names = [f"c{index}" for index in range(len(types))]
     sources = [ColumnData(arrow_batch(rows, types)), RowData(RowLayout(names, types), rows)]
     for data in sources:
-        assert program.takes(data)
+        with mock.patch.multiple(row_program, ROWS_MAX=len(rows), TUPLES_MAX=len(rows)):
+            assert program.takes(data)
         given = results_by_program(program, data)
         title = f"{condition}: {', '.join(map(str, expressions))} from {type(data).__name__}"
         assert repr(given) == repr(expected), f"{title}\nkernels: {expected}\nprogram: {given}"

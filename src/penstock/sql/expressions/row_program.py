@@ -65,7 +65,7 @@ Rows: TypeAlias = "list[tuple[Any, ...]]"
 Function: TypeAlias = Callable[[Any, Iterable[int]], list[Any]]
 
 
-class _NoFormError(PenstockError):
+class _NoFormError(PenstockError, LookupError):
     """An expression has no row form."""
 
 
