@@ -326,7 +326,7 @@ MUTANTS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     forget_that_a_channel_is_held_back: (("stalled",), 6),
     recover_from_the_beginning: (("order", "output"), 23),
     forget_held_back_data: (("stalled", "output"), 14),
-    do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 197),
+    do_not_release_the_channels_of_an_aborted_checkpoint: (("stalled",), 300),
     count_closed_channels_twice: (("output", "stalled"), 362),
     lose_records_in_flight_on_restore: (("output",), 68),
     lose_overtaken_output: (("output",), 92),

@@ -113,6 +113,6 @@ MUTANTS_OF_REGIONS: dict[Mutant, tuple[tuple[str, ...], int]] = {
     restart_a_part_before_its_tasks_have_ended: (("invalid",), 11),
     overlook_regions_that_fail_meanwhile: (("stalled",), 460),
     restart_a_part_without_its_state: (("lost", "output"), 20),
-    restart_a_part_from_the_checkpoint_before: (("output",), 164),
+    restart_a_part_from_the_checkpoint_before: (("output",), 880),
     restart_a_part_under_its_old_number: (("outside", "stalled"), 36),
 }
