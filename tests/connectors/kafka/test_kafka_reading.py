@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from tests.connectors.kafka.reading import EARLIEST, LATEST, poll_until, read_some, read_to_end, texts
 from tests.servers.kafka import KafkaCluster
+from tests.servers.waiting import await_true
 
 from penstock.base.errors import OperationError
 from penstock.datastream.connectors.kafka import (
@@ -54,6 +57,19 @@ def test_an_empty_topic_ends_a_bounded_source(kafka: KafkaCluster) -> None:
     assert read_to_end(source, parallelism=3).all_values == []
 
 
+def await_stable_end(kafka: KafkaCluster, topic: str) -> None:
+    """Wait until the end for committed readers is the end: a commit returns before its mark is in the topic."""
+    partition = TopicPartition(topic, 0)
+
+    def end(level: IsolationLevel) -> int:
+        offsets = kafka.admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)
+        return int(offsets[partition].result().offset)
+
+    await_true(
+        lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED), "the last transaction"
+    )
+
+
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transactions_are_seen_as_the_property_says(kafka: KafkaCluster, isolation: str) -> None:
     """The marks of transactions take up offsets, the last one too; a bounded source ends all the same."""
@@ -65,6 +81,7 @@ def test_transactions_are_seen_as_the_property_says(kafka: KafkaCluster, isolati
         producer.produce(topic, value, partition=0)
         producer.flush(10)
         producer.abort_transaction(10) if value == "aborted" else producer.commit_transaction(10)
+    await_stable_end(kafka, topic)
     source = texts(kafka, topic, isolation_level=isolation).set_bounded(LATEST).build()
     kept = ["kept", "last"] if isolation == "read_committed" else ["kept", "aborted", "last"]
     assert read_to_end(source).all_values == kept
