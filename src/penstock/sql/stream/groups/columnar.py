@@ -261,13 +261,13 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         """Process rows and emit the changes."""
         if not len(records):
             return
-        if self._few is not None:
-            if len(records) < FEW_ROWS:
-                self._process_few(self._few, records)
-                return
-            self._put_few_into_columns()
         groups, keys = self._groups.numbered(records.columns)
         self._look(keys)
+        if self._few is not None:
+            if len(records) < FEW_ROWS:
+                self._process_few(self._few, records, groups, keys)
+                return
+            self._put_few_into_columns()
         if self.ttl_ms and self._retracts and records.kinds is not None:
             known = self._known(records.kinds, groups, keys)
             if len(known) < len(records):
@@ -298,14 +298,12 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         self._send(rows, was_there, after > 0, results)
         self._throw_out()
 
-    def _process_few(self, few: _GroupsOfFewRows, records: ColumnBatch) -> None:
+    def _process_few(self, few: _GroupsOfFewRows, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
         """Process a few rows by accumulators."""
-        _, keys = self._groups.numbered(records.columns)
-        self._look(keys)
         missing = [key for key in keys if key in self._entries and key not in few.changed and key not in few.groups]
         if missing:
             few.groups.update(zip(missing, self._pack([self._entries[key] for key in missing]).unpack(), strict=True))
-        few.process_rows(records)
+        few.process_groups(records, groups, keys)
         self._written(keys)
         if len(few.groups) > _GROUPS_MAX:
             self._put_few_into_columns()

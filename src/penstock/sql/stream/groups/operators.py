@@ -238,15 +238,19 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         """Process rows and emit the changes."""
         groups, keys = self._groups.numbered(records.columns)
         self._look(keys)
+        self.process_groups(records, groups, keys)
+
+    def process_groups(self, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
+        """Process rows whose groups are known, see `RowKeys.numbered`."""
+        entries = self._entries
         if self.ttl_ms and self._retracts and records.kinds is not None:
-            counts = [self._entries[key][COUNT] if key in self._entries else 0 for key in keys]
+            counts = [entries[key][COUNT] if key in entries else 0 for key in keys]
             known = known_rows(records.kinds, groups, counts)
             if len(known) < len(records):
                 if not len(known):
                     return
                 records = records.take(known)
                 groups, keys = self._groups.numbered(records.columns)
-        entries = self._entries
         states = [entries.get(key) or self._new(key) for key in keys]
         before = [state[LAST] for state in states]
         lives = self._count(groups, states, records.kinds)
