@@ -25,7 +25,7 @@ from penstock.runtime.records import MIN_TIMESTAMP, Batch
 from penstock.sql.data.arrow import milliseconds
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from penstock.sql.stream.rows.row_log import emptied, take_rows
+from penstock.sql.stream.rows.row_log import RowsTakenOver
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_batch, to_tuples
 from penstock.sql.stream.rows.state_ttl import ExpiringOperator
 from penstock.state.snapshot import StateCapture
@@ -34,8 +34,6 @@ from penstock.state.snapshot import StateCapture
 ROWS: Final = "rows"
 #: The state of `IndexedLastRowOperator`, in columns.
 LAST_ROWS: Final = "last_rows"
-#: Rows in columns are taken over this many at a time; state may be evicted from memory after each.
-_ROWS_AT_ONCE: Final = 1 << 14
 
 
 def about_last_rows(keys: Sequence[int]) -> str:
@@ -73,28 +71,17 @@ class LastRowOperator(ExpiringOperator):
     def initialize_state(self) -> None:
         """Take over the rows of an `IndexedLastRowOperator`."""
         super().initialize_state()
-        about = about_last_rows(self._partition.places)
-        #: the columns that were taken over, without their rows
-        self._taken = take_rows(self.context, LAST_ROWS, about)
-        if self._taken is None:
-            return
+        places = self._partition.places
+        self._taken = RowsTakenOver(self.context, LAST_ROWS, about_last_rows(places), places)
         table = self.context.keyed.table(ROWS)
-        entries = table.entries(None)
-        for batch in self._taken.to_batches(max_chunksize=_ROWS_AT_ONCE):
-            keys = self._partition.of(batch)
-            entries.update(zip(keys, to_tuples(ColumnBatch(batch), self._types), strict=True))
+        for records in self._taken.move(table):
+            keys = self._partition.of(records.columns)
+            table.entries(None).update(zip(keys, to_tuples(records, self._types), strict=True))
             table.mark(None, set(keys))
-            if table.settle is not None:
-                table.settle()
-        self._taken = self._taken.slice(0, 0)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """Capture the rows by key; the columns that they were taken from are empty now."""
-        captures = super().snapshot_state(checkpoint_id)
-        if self._taken is not None:
-            places = self._partition.places
-            captures.append(emptied(LAST_ROWS, self._taken, places, about_last_rows(places)))
-        return captures
+        """Capture the rows by key, and the columns that they were taken from, which are empty now."""
+        return [*super().snapshot_state(checkpoint_id), *self._taken.capture()]
 
     def open(self) -> None:
         """Look up the state."""

@@ -22,8 +22,15 @@ from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 from penstock.sql.stream.ranking.columnar import ColumnLastRowOperator, with_former
 from penstock.sql.stream.ranking.deduplicate import LAST_ROWS, ROWS, about_last_rows
-from penstock.sql.stream.rows.columns import key_hashes, places_in_order, same_keys
-from penstock.sql.stream.rows.key_index import ABSENT, Groups, KeyIndex, group_rows
+from penstock.sql.stream.rows.columns import places_in_order, same_keys
+from penstock.sql.stream.rows.key_index import (
+    ABSENT,
+    Groups,
+    KeyIndex,
+    find_first_rows,
+    group_distinct_rows,
+    group_rows,
+)
 from penstock.sql.stream.rows.row_log import RowLog
 from penstock.sql.stream.rows.rows import to_tuples
 from penstock.state.equality import canonical_column
@@ -68,7 +75,7 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
 
     def _process_few(self, columns: pa.RecordBatch, rows: list[tuple[Any, ...]]) -> None:
         keys = self._partition.of(columns)
-        first_of_key = {key: index for index, key in reversed(list(enumerate(keys))) if key not in self._entries}
+        first_of_key = find_first_rows(keys, self._entries)
         if first_of_key:
             self._load(columns, first_of_key)
         self._process_rows(keys, rows)
@@ -79,8 +86,7 @@ class IndexedLastRowOperator(ColumnLastRowOperator):
         """Read the last rows of keys from the log. `first_of_key` maps each key to a row of the batch with this key."""
         mine = pa.array(list(first_of_key.values()))
         keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition.places]
-        groups = Groups(None, np.arange(len(mine)), key_hashes(keys), False)
-        numbers, _ = self._find(groups, keys)
+        numbers, _ = self._find(group_distinct_rows(keys), keys)
         known = np.flatnonzero(numbers != ABSENT)
         if len(known):
             stored = pa.RecordBatch.from_arrays(self._rows.columns(numbers[known]), self._names)

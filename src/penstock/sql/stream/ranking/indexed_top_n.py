@@ -6,9 +6,8 @@ that are new, and with RocksDB all of it may be larger than memory.
 
 A batch is ranked in rounds: each round takes the next row of every partition that has one. The rows of a partition
 depend on one another, so a partition with many new rows would need many rounds: rows that cannot rank are discarded
-first. When few partitions are left, their
-rows are ranked one by one by `TopN`, as are the rows of small batches. `_Changes` puts what both report in the order of
-arrival.
+first. When few partitions are left, `TopN` ranks their rows one by one, as it does the rows of small batches.
+`_Changes` puts the changes that both report in the order of arrival.
 
 For a batch of a few rows, kernels cost more than Python. Their partitions become groups of `TopN` in a small
 dictionary, on top of the log. The groups that changed join the log before a large batch and before a checkpoint.
@@ -34,8 +33,15 @@ from penstock.runtime.records import Batch
 from penstock.sql.data.types import BooleanType, DataType, DoubleType, FloatType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
 from penstock.sql.stream.ranking.top_n import PARTITIONS, TOP_ROWS, Sent, TopN, about_top_rows, build_change_batch
-from penstock.sql.stream.rows.columns import key_hashes, same_keys
-from penstock.sql.stream.rows.key_index import ABSENT, Groups, KeyIndex, group_rows
+from penstock.sql.stream.rows.columns import same_keys
+from penstock.sql.stream.rows.key_index import (
+    ABSENT,
+    Groups,
+    KeyIndex,
+    find_first_rows,
+    group_distinct_rows,
+    group_rows,
+)
 from penstock.sql.stream.rows.row_log import RowLog
 from penstock.sql.stream.rows.rows import WHOLE_TYPES, RowKeys, sort_keys, to_tuples
 from penstock.state.equality import canonical_column
@@ -376,7 +382,7 @@ class IndexedTopNOperator(StreamOperator):
 
     def _process_few(self, records: ColumnBatch) -> None:
         keys = self._keys.of(records.columns)
-        first_of_key = {key: index for index, key in reversed(list(enumerate(keys))) if key not in self._groups}
+        first_of_key = find_first_rows(keys, self._groups)
         if first_of_key:
             self._load(records.columns, first_of_key)
         rows = to_tuples(records, self._types)
@@ -400,7 +406,7 @@ class IndexedTopNOperator(StreamOperator):
         """Read the groups of keys from the log. `first_of_key` maps each key to a row of the batch with this key."""
         mine = pa.array(list(first_of_key.values()))
         keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition]
-        partitions = self._find(Groups(None, np.arange(len(mine)), key_hashes(keys), False), keys)
+        partitions = self._find(group_distinct_rows(keys), keys)
         known = np.flatnonzero(partitions != ABSENT)
         if not len(known):
             return
@@ -446,7 +452,7 @@ class IndexedTopNOperator(StreamOperator):
         columns = self._rows.columns(ranked)
         first = pa.array(begins)
         keys = [canonical_column(columns[index].take(first)) for index in self._partition]
-        partitions = self._find_partitions(Groups(None, np.arange(len(groups)), key_hashes(keys), False), keys)
+        partitions = self._find_partitions(group_distinct_rows(keys), keys)
         former = self._ranked[partitions][np.arange(self._emission.end) < self._counts[partitions][:, None]]
         self._rows.release(np.setdiff1d(former, ranked))
         self._counts[partitions] = counts

@@ -322,9 +322,8 @@ def _top_n(
                 is_numbered = is_first or simple.is_numbered
                 emission = Emission(node.start, node.end, is_numbered, node.shows_number, sends_before)
                 return partial(IndexedTopNOperator, node.partition, order, emission, top, types, names)
-            if not is_in_memory:
-                return partial(RankOperator, node.partition, order, end, False, top, types, names)
-            return partial(ColumnRankOperator, node.partition, order, node.end, top, types, names)
+            if is_in_memory:
+                return partial(ColumnRankOperator, node.partition, order, node.end, top, types, names)
     elif updates_in_place and (key := _update_key(node, changes)) is not None:
         updatable = UpdatableTopN(node.start, node.shows_number, sends_before, key)
         top = Top1(node.shows_number, sends_before, key) if is_first else updatable

@@ -20,13 +20,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import pyarrow as pa
-
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.records import Batch
 from penstock.sql.data.types import BigIntType, DataType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
-from penstock.sql.stream.rows.row_log import emptied, take_rows
+from penstock.sql.stream.rows.row_log import RowsTakenOver
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_batch, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import ExpiringOperator
 from penstock.state.snapshot import StateCapture
@@ -398,8 +396,6 @@ PARTITIONS: Final = "partitions"
 #: The state of `IndexedTopNOperator`, in columns.
 TOP_ROWS: Final = "top_rows"
 _NUMBER: Final = BigIntType(False)
-#: Rows in columns are taken over this many at a time; state may be evicted from memory after each.
-_ROWS_AT_ONCE: Final = 1 << 14
 
 
 def about_top_rows(keys: Sequence[int]) -> str:
@@ -426,8 +422,7 @@ class RowsByPartition(ExpiringOperator):
     _end: int
     _top: TopN
     _types: tuple[DataType, ...]
-    #: the columns that were taken over, without their rows
-    _taken: pa.Table | None = None
+    _taken: RowsTakenOver | None = None
 
     def _can_take_over(self) -> bool:
         return type(self._top) is TopN or (type(self._top) is Top1 and not self._top.unique)
@@ -437,31 +432,25 @@ class RowsByPartition(ExpiringOperator):
         super().initialize_state()
         if not self._can_take_over():
             return
-        self._taken = take_rows(self.context, TOP_ROWS, about_top_rows(self._partition.places))
-        if self._taken is None:
-            return
-        table = self.context.keyed.table(PARTITIONS)
-        entries, top, sent = table.entries(None), self._top, Sent()
-        for batch in self._taken.to_batches(max_chunksize=_ROWS_AT_ONCE):
-            keys = self._partition.of(batch)
-            rows = to_tuples(ColumnBatch(batch), self._types)
+        places = self._partition.places
+        self._taken = RowsTakenOver(self.context, TOP_ROWS, about_top_rows(places), places)
+        table, top = self.context.keyed.table(PARTITIONS), self._top
+        entries = table.entries(None)
+        for records in self._taken.move(table):
+            sent = Sent()  # these changes were emitted by the previous job
+            keys = self._partition.of(records.columns)
+            rows = to_tuples(records, self._types)
             for key, order_key, row in zip(keys, sort_keys(self._order, self._types, rows), rows, strict=True):
                 group = entries.get(key)
                 if group is None:
                     group = entries[key] = top.create(self._end)
                 top.add(group, order_key, row, sent)
             table.mark(None, set(keys))
-            if table.settle is not None:
-                table.settle()
-        self._taken = self._taken.slice(0, 0)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
-        """Capture the groups; the columns that they were taken from are empty now."""
+        """Capture the groups, and the columns that they were taken from, which are empty now."""
         captures = super().snapshot_state(checkpoint_id)
-        if self._taken is not None:
-            places = self._partition.places
-            captures.append(emptied(TOP_ROWS, self._taken, places, about_top_rows(places)))
-        return captures
+        return captures if self._taken is None else [*captures, *self._taken.capture()]
 
 
 class RankOperator(RowsByPartition):

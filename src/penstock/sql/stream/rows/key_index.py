@@ -8,7 +8,7 @@ backend, so they may be larger than memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,6 +63,17 @@ def group_rows(keys: Sequence[pa.Array]) -> Groups:
             first = _first_rows(codes, len(distinct))
             of_group = hashes[first]
     return Groups(codes, first, of_group, is_exact)
+
+
+def group_distinct_rows(keys: Sequence[pa.Array]) -> Groups:
+    """Group rows with different keys, given their key columns in canonical form: each row is a group."""
+    numbers = np.arange(len(keys[0]))
+    return Groups(numbers, numbers, key_hashes(keys), False)
+
+
+def find_first_rows(keys: Sequence[Any], known: Container[Any]) -> dict[Any, int]:
+    """Map the keys that are not known to the first row of each."""
+    return {key: row for row, key in reversed(list(enumerate(keys))) if key not in known}
 
 
 def _first_rows(codes: Any, groups: int) -> Any:

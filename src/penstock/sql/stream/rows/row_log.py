@@ -9,7 +9,7 @@ discards them and gives the others new numbers, and the next checkpoint writes a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,13 +17,17 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.codecs.arrow_columns import nullable_key_table
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.function_context import OperatorContext
 from penstock.sql.data.types import DataType
 from penstock.sql.stream.rows.columns import ColumnParts, NumberedRows, build_part
 from penstock.sql.stream.rows.rows import build_columns, cut
+from penstock.state.backend import KeyedTable
 from penstock.state.key_columns import ROW_NUMBER, ColumnsCapture
 
 _CAPACITY_MIN: Final = 1 << 12
+#: Rows are taken over this many at a time.
+_ROWS_AT_ONCE: Final = 1 << 14
 
 
 class RowLog(NumberedRows):
@@ -161,6 +165,43 @@ class _RowsOfCheckpoint:
         return table.append_column(ROW_NUMBER, pa.array(numbers, pa.int64()))
 
 
+class RowsTakenOver:
+    """The rows of a log that another operator now keeps by key.
+
+    Args:
+        context: the context of the other operator.
+        state: the name of the log's state.
+        about: describes the state, see `ColumnStates`.
+        keys: the indexes of the columns that rows are partitioned by.
+
+    Raises:
+        StateError: if the restored rows belong to something else.
+    """
+
+    def __init__(self, context: OperatorContext, state: str, about: str, keys: Sequence[int]) -> None:
+        self._state, self._about = state, about
+        self._key_names = tuple(map(str, keys))
+        self._rows = take_rows(context, state, about)
+
+    def move(self, table: KeyedTable) -> Iterator[ColumnBatch]:
+        """Yield the rows in their order, a part at a time. State may be evicted from memory after each.
+
+        Args:
+            table: the caller adds the rows to it.
+        """
+        if self._rows is None:
+            return
+        for batch in self._rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            yield ColumnBatch(batch)
+            if table.settle is not None:
+                table.settle()
+        self._rows = self._rows.slice(0, 0)
+
+    def capture(self) -> list[ColumnsCapture]:
+        """Capture the log, which is empty now."""
+        return [] if self._rows is None else [ColumnsCapture(self._state, self._rows, self._key_names, self._about)]
+
+
 def take_rows(context: OperatorContext, state: str, about: str) -> pa.Table | None:
     """Return the restored rows of a log in their order; None if the snapshot has no such log.
 
@@ -169,8 +210,3 @@ def take_rows(context: OperatorContext, state: str, about: str) -> pa.Table | No
     """
     table = context.columns.take(state, about)
     return None if table is None else nullable_key_table(table)
-
-
-def emptied(state: str, table: pa.Table, keys: Sequence[int], about: str) -> ColumnsCapture:
-    """Return the capture of a log whose rows now are in another state."""
-    return ColumnsCapture(state, table.slice(0, 0), tuple(map(str, keys)), about)
