@@ -10,7 +10,7 @@ matches together, so whole columns of events are sorted out first:
 3. Not so if the passing of time completes matches: then a match has the time of the next event of its key, whatever
    that is. So an event of a key stays if a partial match of the key may have timed out by then.
 
-What is left is put in the order of time, and dealt out to the keys. Only now do events move, and few of them do.
+The remaining events are sorted by time and dealt out to their keys. Only now do events move, and few of them do.
 
 **When conditions are evaluated.** If few of the events before belonged to keys with a started match, only conditions
 without which no match begins are evaluated for all events, and the others for those that step 1 leaves. If most did,
@@ -50,7 +50,7 @@ def pick(values: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:
 
 @dataclass(slots=True)
 class Columns:
-    """Events in the order in which they arrived. `symbols`: None if they are not known."""
+    """Events in arrival order. `symbols`: None if they are not known."""
 
     keys: Sequence[Any]
     times: npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ class DueEvents:
 
 
 def join_columns(columns: Sequence[Columns]) -> Columns:
-    """Return all events of at least one part, one part behind the other."""
+    """Return the events of at least one part, part after part."""
     if len(columns) == 1:
         return columns[0]
     keys: list[Any] = []
@@ -102,12 +102,12 @@ def join_columns(columns: Sequence[Columns]) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class KeysAtWork:
-    """What a sieve has to know of keys.
+    """The keys that a sieve must know.
 
     Attributes:
-        active: those with a started match.
-        timers: times, each with a key of which a partial match may time out then, up to the last of the events.
-        unsettled: those with a partial match in an unsettled state; only looked at if `Sieve.minds_idle`.
+        active: the keys with a started match.
+        timers: up to the last of the events, each time at which a partial match may time out, with its key.
+        unsettled: the keys with a partial match in an unsettled state; only used if `Sieve.minds_idle`.
     """
 
     active: Collection[Any]

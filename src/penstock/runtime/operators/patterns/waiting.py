@@ -26,9 +26,9 @@ LISTED_MAX: Final = 1 << 17
 
 @dataclass(slots=True)
 class _Part:
-    """Events that arrived together, of which those up to `taken_ms` no longer wait.
+    """Events that arrived together. Events up to `taken_ms` no longer wait.
 
-    `first_ms`, `last_ms`: the earliest and the latest time of those that wait.
+    `first_ms`, `last_ms`: the earliest and the latest time of the waiting events.
     """
 
     batch: Columns
