@@ -32,7 +32,7 @@ from penstock.sql.functions import scalar_forms
 from penstock.sql.functions.scalar_forms import ScalarForm
 from penstock.sql.stream.calc import CalcOperator
 from penstock.sql.stream.rows.state_ttl import StreamSession
-from penstock.sql.typed import Field, Typed
+from penstock.sql.typed import Constant, Field, Typed, transformed
 from penstock.testing import OneInputOperatorHarness
 
 SESSION: Final = session_of()
@@ -123,6 +123,7 @@ class _MoreExpressions(Expressions):
                 f"{one} IS DISTINCT FROM {one}",
                 f"{one} {self._pick(['=', '<>', '<', '>='])} {other}",
                 f"COALESCE({one}, {one} + 1)",
+                f"{one} IS {self._pick(['NULL', 'NOT NULL'])}",
             ]
         )
 
@@ -146,6 +147,12 @@ def _typed(sql: str) -> Typed | None:
     return found
 
 
+def _with_constant(expression: Typed, index: int, value: Any) -> Typed:
+    """The expression with a constant in place of a column."""
+    constant = Constant(_TYPES[index], value)
+    return transformed(expression, lambda part: constant if isinstance(part, Field) and part.index == index else part)
+
+
 def _case(seed: str) -> tuple[Typed | None, list[Typed], Rows]:
     """A condition or none, expressions, and rows."""
     chance = Chance(seed)
@@ -154,6 +161,11 @@ def _case(seed: str) -> tuple[Typed | None, list[Typed], Rows]:
     texts.append(made.number())
     condition = _typed(made.condition(_RELATION, DEPTH)) if chance.flag() else None
     expressions = [expression for text in texts if (expression := _typed(text)) is not None]
+    if chance.flag():
+        index = chance.number(0, len(_KINDS) - 1)
+        value = chance.pick(_KINDS[index].values)
+        condition = None if condition is None else _with_constant(condition, index, value)
+        expressions = [_with_constant(expression, index, value) for expression in expressions]
     return condition, expressions, _rows(chance.branch("rows"), chance.number(1, 6))
 
 
@@ -283,6 +295,16 @@ def test_other_arrow_types_than_the_plan_expects_run_by_kernels() -> None:
     assert program is not None
     assert program.takes(ColumnData(pa.RecordBatch.from_arrays([pa.array([1], pa.timestamp("ms"))], ["c0"])))
     assert not program.takes(ColumnData(pa.RecordBatch.from_arrays([pa.array([1], pa.timestamp("us"))], ["c0"])))
+
+
+@pytest.mark.parametrize("index", range(len(_KINDS)))
+@pytest.mark.parametrize("form", ["c{} IS NULL", "c{} IS NOT NULL"])
+def test_python_does_not_warn_about_constants(index: int, form: str) -> None:
+    """The optimizer puts constants of a projection into the conditions above it. Tests make errors of warnings."""
+    tested = _typed(form.format(index))
+    assert tested is not None
+    expression = _with_constant(tested, index, _KINDS[index].values[0])
+    assert check_forms(expression, [expression], _rows(Chance("constants"), 2), _TYPES, SESSION)
 
 
 def test_a_repeated_part_is_computed_once_per_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,8 +143,8 @@ class _Writer:
             return _Value("None", True)
         if not isinstance(kind, NullType):  # a unit of time, which is a word
             (value,) = to_values(to_column([value], kind), kind)
-        is_literal = isinstance(value, bool | str) or (isinstance(value, int) and value >= 0)
-        return _Value(repr(value) if is_literal else self._bound(value), False)
+        # Python warns about forms such as "is None" of a literal, so other constants have names.
+        return _Value(repr(value) if isinstance(value, bool) else self._bound(value), False)
 
     def _computed(self, expression: typed.Typed) -> _Value:
         path = column_path(expression)
@@ -380,7 +380,7 @@ def _compiled(writer: _Writer, of_arrow: bool) -> Function:
         head.append("        row = batch[i]")
     source = "\n".join([*head, *writer.lines, "    return output"])
     names: dict[str, Any] = {**writer.names, "struct_field": pc.struct_field}
-    # The code consists of templates, names made here, and literals as `repr` writes them.
+    # The code consists of templates and of names made here.
     exec(compile(source, "<row program>", "exec"), names)
     function: Function = names["function"]
     return function
