@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import math
 import pickle
+import random
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -285,6 +286,26 @@ def test_good_keys_are_handed_on_as_they_are() -> None:
     for keys in ([1, 2, True], ["a", "b"], [0.5, 2.0], [("a", 1), ("b", 2)], [()], [Point(1, 2)], [None, "a", 1]):
         guard.admit(keys)
         assert guard.admit(keys) is keys
+
+
+def test_a_guard_that_has_seen_much_answers_as_a_new_one() -> None:
+    """D1: whether keys recur or are all new, which decides whether they are remembered."""
+    fresh_seed = random.SystemRandom().randrange(2**31)
+    chance = random.Random(fresh_seed)
+    guard = KeyGuard()
+    for _ in range(300):
+        numbers = chance.choice([range(5), range(1_000_000)])
+        keys: list[Any] = [(f"k{chance.choice(numbers)}", chance.choice(numbers)) for _ in range(chance.randint(1, 30))]
+        if chance.random() < 0.2:
+            odd = chance.choice([("k", float("nan")), ("k", [1]), ("k", {}), 0.5, ("k", 1, 2), ["k"]])
+            keys.insert(chance.randint(0, len(keys)), odd)
+        answers = []
+        for each in (guard, KeyGuard()):
+            try:
+                answers.append(each.admit(list(keys)))
+            except RefusedKeyError as error:
+                answers.append([error.index, str(error)])
+        assert answers[0] == answers[1], f"seed {fresh_seed}: {keys}"
 
 
 # --- state of older releases ------------------------------------------------------------------------------------------

@@ -394,6 +394,9 @@ def check_key_groups(name: str, keys: Iterable[Any], max_parallelism: int, key_g
 
 #: How many valid keys to remember; beyond this, they are forgotten and checked again.
 _ADMITTED_MAX: Final = 1 << 18
+#: When this share of a batch's tuples is new, tuples rarely recur: so many batches are examined without remembering any.
+_NEW_SHARE: Final = 3
+_UNREMEMBERED: Final = 16
 _GOOD: Final = frozenset({str, int, bool, bytes, type(None)})
 
 
@@ -413,6 +416,8 @@ class KeyGuard:
 
     def __init__(self) -> None:
         self._admitted: set[Any] = set()
+        #: how many batches of tuples to examine before they are remembered again
+        self._unremembered = 0
         #: by qualified name, the classes of keys that are identified by name
         self._classes: dict[str, type] = {}
 
@@ -422,7 +427,13 @@ class KeyGuard:
         Raises:
             RefusedKeyError: for the first key that is rejected.
         """
-        if not keys or _are_plain(keys) or self._are_admitted(keys):
+        if not keys or _are_plain(keys):
+            return keys
+        if self._unremembered:
+            self._unremembered -= 1
+            if _are_plain_tuples(keys):
+                return keys
+        if self._are_admitted(keys):
             return keys
         if type(keys[0]).__module__ == "numpy":
             keys = list(map(with_one_nan, keys))
@@ -446,6 +457,9 @@ class KeyGuard:
             return False
         if not _are_plain_tuples(new):
             return False
+        if len(new) * _NEW_SHARE >= len(keys):
+            # To hash and remember a key costs twice as much as to examine it.
+            self._unremembered = _UNREMEMBERED
         self._make_room()
         self._admitted.update(new)
         return True
