@@ -18,7 +18,7 @@ outnumber those that one has, all groups get new numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -74,11 +74,10 @@ class _GroupsOfFewRows(GroupAggregateOperator):
         self._accumulators = [build_accumulator(call, self._retracts) for call in self._calls]
         self.groups: dict[Any, Any] = {}
         #: the keys of the groups that changed, or that are gone
-        self.changed: set[Any] = set()
-        self._entries, self._mark = self.groups, self._mark_changed
-
-    def _mark_changed(self, namespace: None, keys: Collection[Any]) -> None:
-        self.changed.update(keys)
+        changed: set[Any] = set()
+        # A method would refer to this object, which then stayed in memory until Python looks for cycles.
+        self.changed, self._mark = changed, lambda namespace, keys: changed.update(keys)
+        self._entries = self.groups
 
     def take(self) -> tuple[dict[Any, Any], list[Any]]:
         """Remove and return the groups, and the keys of those that changed or are gone, in a fixed order."""
