@@ -252,8 +252,11 @@ def test_a_rescaled_job_leaves_nothing_at_the_former_parallelism(counted: list[t
     endless.key_by(select_key).reduce(lambda one, _: one).name("reduce").filter(lambda record: False).print()
     job = env.execute_async()
     try:
-        for parallelism in (3, 1):
+        for attempts, parallelism in enumerate((3, 1), 1):
+            # Before the first deployment a new parallelism restarts nothing.
+            wait_until(lambda wanted=attempts: [status for status, _ in counted].count("RUNNING") == wanted)  # type: ignore[misc]
             assert parallelism in job.rescale({"reduce": parallelism}).result(30).values()
+        wait_until(lambda: [status for status, _ in counted].count("RUNNING") == 3)
     finally:
         job.cancel()
         assert job.get_job_execution_result().exception(30) is not None

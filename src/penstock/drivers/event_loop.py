@@ -227,7 +227,7 @@ class ThreadBackground:
 
     Args:
         name: the prefix of the threads' names.
-        threads: how many pieces of work run at once, not counting hanging ones.
+        threads: how many pieces of work run at once, not counting hanging ones; they start with the first work.
         wake: called from a thread when a result is ready; the owner then calls `deliver` in its turn.
     """
 
@@ -240,8 +240,12 @@ class ThreadBackground:
         self._threads: list[threading.Thread] = []
         #: when each thread began its current work; None if it waits for work
         self._since: list[float | None] = []
-        for _ in range(threads):
-            self._start()
+        self._threads_wanted = threads
+
+    @property
+    def has_results(self) -> bool:
+        """Whether `deliver` has something to deliver."""
+        return bool(self._finished)
 
     def _start(self) -> None:
         index = len(self._threads)
@@ -254,7 +258,7 @@ class ThreadBackground:
     def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         long_ago = time.monotonic() - HANGS_SECONDS
         all_hang = bool(self._since) and all(since is not None and since < long_ago for since in self._since)
-        if all_hang and len(self._threads) < THREADS_MAX:
+        if len(self._threads) < self._threads_wanted or (all_hang and len(self._threads) < THREADS_MAX):
             self._start()
         self._work.put((work, done))
 

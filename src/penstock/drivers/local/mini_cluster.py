@@ -1,6 +1,7 @@
 """Jobs in this process: streaming with all workers in one thread, and batch and micro-batch execution task by task.
 
-`LocalJob` is a streaming job. One thread runs its master and all its tasks, another runs their asynchronous calls.
+`LocalJob` is a streaming job. One thread runs its master and all its tasks, another runs their asynchronous calls, and
+two more write checkpoints.
 `LocalCluster` has all workers of the job in one thread: executors are called in turn, and buffers are passed by
 reference.
 
@@ -34,7 +35,7 @@ from penstock.base.errors import ConfigurationError, PenstockError
 from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobStatus
 from penstock.base.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES
 from penstock.drivers.cancellation import where_is
-from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, SystemClock, WaitingEventLoop
+from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, SystemClock, ThreadBackground, WaitingEventLoop
 from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.inspection import Answer, Answers, EndedTasks, Question, process_figures
 from penstock.drivers.logs import set_thread_job
@@ -62,30 +63,10 @@ from penstock.runtime.task.executor import TaskExecutor
 T = TypeVar("T")
 
 
-class InlineBackground:
-    """Runs work at once; its result is delivered in the owner's next turn, as if it had taken time."""
-
-    def __init__(self) -> None:
-        self._done: deque[Callable[[], None]] = deque()
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run the work."""
-        result: T | None = None
-        error: BaseException | None = None
-        try:
-            result = work()
-        except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to `done`, whatever it is
-            error = caught
-        self._done.append(partial(done, result, error))
-        del error  # its traceback refers to this frame: a reference cycle
-
-    def deliver(self) -> bool:
-        """Call the callbacks of all results; return whether there were any."""
-        delivered = False
-        while self._done:
-            delivered = True
-            self._done.popleft()()
-        return delivered
+#: How many pieces of background work run at once: the parts of a checkpoint, and its metadata.
+_BACKGROUND_THREADS: Final = 2
+#: How long (s) the end of a job waits for its background work, such as the removal of checkpoints.
+_BACKGROUND_END_S: Final = 60.0
 
 
 class LocalCluster:
@@ -100,9 +81,10 @@ class LocalCluster:
         process_id: int,
         backends: KeyedBackends,
         coroutines: Coroutines,
+        background: ThreadBackground,
     ) -> None:
         self.inbox: deque[ToMaster] = deque()
-        self.background = InlineBackground()
+        self.background = background
         self._clock = clock
         self._make_storage = make_storage
         self._process_id = process_id
@@ -274,7 +256,8 @@ class LocalJob(RunningJob):
         backends = BackendSettings.of(configuration, job_id).backends()
         self._wake = threading.Event()
         self._coroutines = EventLoopThread(f"penstock-async-{job_graph.name}", self._wake.set)
-        self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends, self._coroutines)
+        background = ThreadBackground(f"penstock-background-{self._name}", _BACKGROUND_THREADS, self._wake.set)
+        self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends, self._coroutines, background)
         self._master = JobMaster(
             job_graph,
             job_id,
@@ -287,6 +270,9 @@ class LocalJob(RunningJob):
         )
         self._listener = listener
         self._questions: deque[tuple[Future[Any], Callable[[JobMaster], Any]]] = deque()
+        #: when the master is due; only its own steps change that
+        self._master_due_ms: int | None = None
+        self._is_due_known = False
         self._over = False
         self._ended: JobStatus | None = None
         self._thread = threading.Thread(target=self._run, name=f"penstock-job-{job_graph.name}", daemon=True)
@@ -372,9 +358,11 @@ class LocalJob(RunningJob):
         self._let(self._cluster.background.deliver)
         if self._master.is_done:
             self._let(self._master.sweep)
+        self._cluster.background.close(finish=True, timeout_seconds=_BACKGROUND_END_S)
 
     def _let(self, handler: Callable[[], T]) -> T:
         """Call a handler of the master, then carry out the master's decisions."""
+        self._is_due_known = False
         try:
             return handler()
         finally:
@@ -384,7 +372,8 @@ class LocalJob(RunningJob):
     def _turn(self) -> None:
         master, cluster = self._master, self._cluster
         worked = cluster.step()
-        worked = self._let(cluster.background.deliver) or worked
+        if cluster.background.has_results:
+            worked = self._let(cluster.background.deliver) or worked
         worked = self._coroutines.deliver() or worked
         while cluster.inbox:
             worked = True
@@ -397,7 +386,9 @@ class LocalJob(RunningJob):
                     future.set_result(self._let(partial(question, master)))
                 except Exception as error:  # noqa: BLE001 - goes to the caller that asked
                     future.set_exception(error)
-        deadline = master.next_deadline()
+        if not self._is_due_known:
+            self._master_due_ms, self._is_due_known = master.next_deadline(), True
+        deadline = self._master_due_ms
         now = self._clock.steady_ms()
         if deadline is not None and deadline <= now:
             self._let(master.on_time)
