@@ -1,1 +1,1 @@
-"""A complete cluster in one process and one thread."""
+"""A complete cluster in one process, with one thread for the job master and all tasks."""
