@@ -394,8 +394,9 @@ def check_key_groups(name: str, keys: Iterable[Any], max_parallelism: int, key_g
 
 #: How many valid keys to remember; beyond this, they are forgotten and checked again.
 _ADMITTED_MAX: Final = 1 << 18
-#: When this share of a batch's tuples is new, tuples rarely recur: so many batches are examined without remembering any.
+#: Tuples rarely recur if one of this many is new in a batch.
 _NEW_SHARE: Final = 3
+#: The number of batches whose tuples the guard then examines without remembering them.
 _UNREMEMBERED: Final = 16
 _GOOD: Final = frozenset({str, int, bool, bytes, type(None)})
 
