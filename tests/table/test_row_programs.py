@@ -26,17 +26,20 @@ from penstock.runtime.operators.base import UserCodeError
 from penstock.runtime.records import Batch
 from penstock.runtime.task.channels.result_partition import HashPartitioner
 from penstock.sql.data.row_data import RowData, RowLayout
+from penstock.sql.data.types import IntType, RowType, VarCharType
 from penstock.sql.expressions import row_program
 from penstock.sql.expressions.row_program import ROWS_MAX, build_row_program
 from penstock.sql.functions import scalar_forms
 from penstock.sql.functions.scalar_forms import ScalarForm
 from penstock.sql.stream.calc import CalcOperator
 from penstock.sql.stream.rows.state_ttl import StreamSession
-from penstock.sql.typed import Constant, Field, Typed, transformed
+from penstock.sql.typed import Constant, Field, FunctionCall, Typed, transformed
 from penstock.testing import OneInputOperatorHarness
 
 SESSION: Final = session_of()
 CASES: Final = 1_500
+INT: Final = IntType()
+TEXT: Final = VarCharType()
 DEPTH: Final = 3
 _KINDS: Final = (
     kinds.INT,
@@ -305,6 +308,30 @@ def test_python_does_not_warn_about_constants(index: int, form: str) -> None:
     assert tested is not None
     expression = _with_constant(tested, index, _KINDS[index].values[0])
     assert check_forms(expression, [expression], _rows(Chance("constants"), 2), _TYPES, SESSION)
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_fields_of_a_row_that_is_null_are_null(start: int) -> None:
+    """Whatever lies in the columns of the fields there, in slices of a batch too."""
+    inner = RowType().add("n", INT)
+    outer = RowType().add("t", TEXT).add("r", inner)
+    numbers = pa.StructArray.from_arrays([pa.array([1, 2, 3, 4], pa.int32())], ["n"], mask=_mask(False, False, True))
+    arrays = [pa.array([*"abcd"]), numbers]
+    rows = pa.StructArray.from_arrays(arrays, ["t", "r"], mask=_mask(False, True, False))
+    batch = pa.RecordBatch.from_arrays([rows], ["c0"]).slice(start)
+    row = Field(outer, 0, "c0")
+    text, nested = (
+        FunctionCall(kind, "FIELD", (row, Constant(INT, index))) for index, kind in enumerate((TEXT, inner))
+    )
+    number = FunctionCall(INT, "FIELD", (nested, Constant(INT, 0)))
+    program = build_row_program(None, [text, number], SESSION)
+    assert program is not None
+    wanted = [("a", 1), (None, None), ("c", None), ("d", 4)][start:]
+    assert program.project(ColumnData(batch), range(len(wanted))) == wanted
+
+
+def _mask(*is_null: bool) -> pa.Array:
+    return pa.array([*is_null, False])
 
 
 def test_a_repeated_part_is_computed_once_per_row(monkeypatch: pytest.MonkeyPatch) -> None:

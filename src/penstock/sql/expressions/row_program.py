@@ -24,7 +24,6 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.base.errors import PenstockError
 from penstock.codecs.arrow_columns import NANOSECONDS
@@ -84,6 +83,8 @@ class _Writer:
         self.names: dict[str, object] = {"wrapped": wrapped}
         #: what a batch's columns are read into before the rows
         self.columns: dict[tuple[int, ...], str] = {}
+        #: the columns whose values are read at once
+        self.listed: set[str] = set()
         self._session = session
         self._of_arrow = of_arrow
         self._indent = 2
@@ -211,7 +212,8 @@ class _Writer:
         elif isinstance(kind, RowType | ArrayType | MapType | RawType | VariantType):
             self.line(f"{name} = {self._bound(to_values)}({column}.slice(i, 1), {self._bound(kind)})[0]")
         else:
-            self.line(f"{name} = {column}[i].as_py()")
+            self.listed.add(column)
+            self.line(f"{name} = {column}[i]")
         return _Value(name, True)
 
     # --- operators that choose ----------------------------------------------------------------------------------------
@@ -369,17 +371,29 @@ def _rows_of(data: ColumnData) -> Any:
     return data.tuples if isinstance(data, RowData) else data.columns
 
 
+def _fields_of(column: pa.StructArray) -> Callable[[int], pa.Array]:
+    """Return a function that returns a field of each row, by index; the kernel for one costs ten times as much."""
+    return column.flatten().__getitem__ if column.null_count else column.field  # type: ignore[no-any-return]
+
+
 def _compiled(writer: _Writer, of_arrow: bool) -> Function:
     """Return the function of written code."""
     head = ["def function(batch, rows):", "    output = []", "    append = output.append"]
+    read: set[str] = set()
     for path, name in writer.columns.items():
-        column = f"batch.column({path[0]})"
-        head.append(f"    {name} = {column if len(path) == 1 else f'struct_field({column}, {list(path[1:])})'}")
+        text = f"batch.column({path[0]})"
+        for depth, index in enumerate(path[1:], 1):
+            fields = f"f{'_'.join(map(str, path[:depth]))}"
+            if fields not in read:
+                head.append(f"    {fields} = fields_of({text})")
+                read.add(fields)
+            text = f"{fields}({index})"
+        head.append(f"    {name} = {text}{'.to_pylist()' if name in writer.listed else ''}")
     head.append("    for i in rows:")
     if not of_arrow:
         head.append("        row = batch[i]")
     source = "\n".join([*head, *writer.lines, "    return output"])
-    names: dict[str, Any] = {**writer.names, "struct_field": pc.struct_field}
+    names: dict[str, Any] = {**writer.names, "fields_of": _fields_of}
     # The code consists of templates and of names made here.
     exec(compile(source, "<row program>", "exec"), names)
     function: Function = names["function"]
