@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from tests.table.running import Rows, run
-from tests.table.streaming.joined import CALLS, Change, Driven, folded
+from tests.table.streaming.joined import CALLS, Change, Driven, create_batch
 
+from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import UserCodeError
-from penstock.sql.data.types import DoubleType, IntType, VarCharType
+from penstock.sql.data.row_data import RowData, RowLayout
+from penstock.sql.data.types import DataType, DoubleType, IntType, TimestampType, VarCharType
 from penstock.sql.logical.nodes import JoinType
 from penstock.sql.stream.joins import regular as column_join_operator
 from penstock.sql.stream.joins import sides as held_columns
@@ -28,7 +30,6 @@ TEXT = VarCharType()
 SIDE = [IntType(), TEXT]
 DIFFERS = CALLS.call("<>", [Field(TEXT, 1), Field(TEXT, 3)])
 NAMES = ["c0", "c1", "c2", "c3"]
-ROWS = st.lists(st.tuples(st.sampled_from((0, 1)), st.sampled_from((1, 2, 3, None)), st.sampled_from("ab")))
 
 
 def join(condition: Typed | None = None, nulls_match: bool = False, side: Sequence[Any] = SIDE) -> Driven:
@@ -71,35 +72,104 @@ def test_numbers_that_are_no_numbers_are_one_key_and_so_are_both_zeros() -> None
     assert [row[2] for row in driven.send(1, ("+I", 0.0, "x"), ("+I", float("nan"), "y"))] == ["b", "a"]
 
 
-@given(ROWS, st.booleans(), st.booleans(), st.data())
+class Case(NamedTuple):
+    """The columns of a batch, of which the first `width` are the rows' own, and how they are joined."""
+
+    types: list[DataType]
+    width: int
+    keys: list[int]
+    nulls_match: list[bool]
+
+
+TIME = TimestampType(3)
+CASES = [
+    Case([IntType(), TEXT], 2, [0], [False]),
+    Case([IntType(), TEXT], 2, [0], [True]),
+    Case([TEXT, IntType(), DoubleType()], 3, [2, 0], [True, False]),
+    Case([IntType(), TEXT, TIME, DoubleType()], 2, [3, 2], [False, False]),
+    Case([IntType(), TEXT, TIME], 2, [2, 0], [False, True]),
+]
+VALUES: dict[type[DataType], list[Any]] = {
+    IntType: [1, 2, 3, None],
+    VarCharType: ["a", "b", None],
+    DoubleType: [float("nan"), 0.0, -0.0, 1.5, None],
+    TimestampType: [0, 1_700_000_000_001_000_000, None],
+}
+
+
+def both_joins(case: Case, condition: Typed | None) -> tuple[Driven, Driven]:
+    """The join in columns, and that of changelogs."""
+    own, indices = case.types[: case.width], (case.keys, case.keys)
+    names = [f"c{place}" for place in range(2 * case.width)]
+    common = (indices, case.nulls_match, condition, (own, own), names, StreamSession())
+    columns = partial(ColumnJoinOperator, *common, [case.types[index] for index in case.keys])
+    inputs, output = (case.types, case.types), [*own, *own]
+    return (
+        Driven(columns, inputs, output),
+        Driven(partial(JoinOperator, JoinType.INNER, *common), inputs, output),
+    )
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Draws how many rows and pairs are few, and how many are kept as tuples."""
+
+    def draw(data: Any) -> None:
+        monkeypatch.setattr(column_join_operator, "FEW_ROWS", data.draw(st.sampled_from([0, 2, 3, 128]), "few rows"))
+        monkeypatch.setattr(held_columns, "FEW_PAIRS", data.draw(st.sampled_from([0, 2, 5, 256]), "few pairs"))
+        monkeypatch.setattr(held_columns, "_NEW_MAX", data.draw(st.sampled_from([0, 2, 2048]), "new rows"))
+        monkeypatch.setattr(held_columns, "_KNOWN_MAX", data.draw(st.sampled_from([0, 4, 2048]), "known rows"))
+
+    return draw
+
+
+def send(driven: Driven, side: int, rows: list[Change], as_tuples: bool) -> list[str]:
+    """Send rows as tuples or as columns; what comes out, in some order."""
+    types = driven._arguments[1][side]
+    batch = create_batch(types, rows)
+    if as_tuples:
+        layout = RowLayout(batch.data.names, types)
+        batch = ColumnBatch(RowData(layout, [row[1:] for row in rows]))
+    driven.harness.operator.process_batch(batch, side)
+    return sorted(map(repr, driven.taken()))
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(CASES), st.booleans(), st.data())
 def test_what_is_sent_is_what_a_join_of_changelogs_sends(
-    rows: list[Any], differs: bool, nulls_match: bool, data: Any
+    limits: Callable[[Any], None], case: Case, differs: bool, data: Any
 ) -> None:
-    """Also after restores, and where rows have moved from part to part."""
-    condition = DIFFERS if differs else None
-    found = join(condition, nulls_match)
-    other = join_of_changelogs(condition, nulls_match)
-    sent: list[Change] = []
-    wanted: list[Change] = []
-    checkpoint = 0
-    while rows:
-        size = data.draw(st.integers(1, 4))
-        for side in (0, 1):
-            batch = [("+I", *row[1:]) for row in rows[:size] if row[0] == side]
-            if batch:
-                sent += found.send(side, *batch)
-                wanted += other.send(side, *batch)
-        rows = rows[size:]
-        what = data.draw(st.sampled_from(["nothing", "completes", "fails", "restored"]))
-        if what != "nothing":
-            checkpoint += 1
+    """For each batch, of few rows or many; also after restores, and where rows have moved from part to part."""
+    limits(data)
+    number = case.types.index(IntType())
+    condition = CALLS.call("<=", [Field(IntType(), number), Field(IntType(), case.width + number)]) if differs else None
+    found, other = both_joins(case, condition)
+    row = st.tuples(st.just("+I"), *[st.sampled_from(VALUES[type(kind)]) for kind in case.types])
+    sizes = st.sampled_from([1, 1, 1, 2, 3, 4, 12])
+    for checkpoint in range(1, data.draw(st.integers(1, 20), "batches") + 1):
+        side, size = data.draw(st.integers(0, 1)), data.draw(sizes)
+        batch = data.draw(st.lists(row, min_size=size, max_size=size), "batch")
+        assert send(found, side, batch, data.draw(st.booleans())) == send(other, side, batch, False)
+        what = data.draw(st.sampled_from([*["nothing"] * 6, "completes", "fails", "restored"]))
         if what == "restored":
             found = found.restored(checkpoint)
         elif what != "nothing":
             found.harness.snapshot(checkpoint)
             if what == "completes":
                 found.harness.notify_complete(checkpoint)
-    assert folded(sent) == folded(wanted)
+
+
+@pytest.mark.parametrize("few_rows", [0, 128])
+def test_a_condition_fails_with_the_same_error_for_few_rows_and_many(
+    few_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_join_operator, "FEW_ROWS", few_rows)
+    quotient = CALLS.call("/", [Constant(IntType(False), 1), Field(IntType(), 0)])
+    driven = join(CALLS.call("=", [quotient, Constant(IntType(False), 1)]))
+    driven.send(0, ("+I", 0, "a"))
+    with pytest.raises(UserCodeError, match="a batch of 2 rows") as failed:
+        driven.send(1, ("+I", 1, "x"), ("+I", 0, "y"))
+    assert "Division by zero" in str(failed.value.__cause__) or "divide by zero" in str(failed.value.__cause__)
 
 
 def test_a_checkpoint_adds_what_has_come_since_the_last_complete_one() -> None:

@@ -30,6 +30,7 @@ from penstock.testing import OneInputOperatorHarness
 def with_kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few rows would be computed in Python, and leave nothing to cut."""
     monkeypatch.setattr("penstock.sql.expressions.row_program.ROWS_MAX", 0)
+    monkeypatch.setattr("penstock.sql.stream.joins.regular.FEW_ROWS", 0)
 
 
 TEXT = VarCharType()

@@ -12,10 +12,11 @@ Outer joins emit inserts and deletes, except that retractions from the inner sid
 row that qualifies is passed on unchanged. A change on the right side emits the left rows that gain their first match or
 lose their last one.
 
-`ColumnJoinOperator`: both sides of an inner join of append-only inputs are stored as columns, and rows never become
-Python objects. A row is emitted with each match that arrived before it. Rows are never dropped, as in any regular join
-without a state TTL. With RocksDB, the columns are in mapped files. A `JoinOperator` and this operator can each restore
-the other's state.
+`ColumnJoinOperator`: both sides of an inner join of append-only inputs are stored as columns, and the rows of large
+batches never become Python objects. A row is emitted with each match that arrived before it. Rows are never dropped, as
+in any regular join without a state TTL. With RocksDB, the columns are in mapped files. A batch of a few rows is joined
+in Python (`SideOfFewRows`), unless its rows have many matches. A `JoinOperator` and this operator can each restore the
+other's state.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ from penstock.runtime.operators.watermarks import TimerQueue
 from penstock.runtime.records import Batch
 from penstock.sql.data.arrow import arrow_type
 from penstock.sql.data.errors import TableRuntimeError
+from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
+from penstock.sql.expressions.row_program import RowProgram, build_row_program
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, JoinType
 from penstock.sql.stream.joins import sides
 from penstock.sql.stream.rows.columns import key_hashes
-from penstock.sql.stream.rows.rows import UncutRows, build_columns, pack_kinds, to_canonical_rows
+from penstock.sql.stream.rows.rows import TupleKeys, UncutRows, build_columns, pack_kinds, to_canonical_rows, to_tuples
 from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.typed import Field, Typed
 from penstock.state.backend import KeyedTable
@@ -353,6 +356,10 @@ class SemiJoinOperator(JoiningOperator):
 _PAIRS_MAX: Final = 1 << 18
 
 
+#: Batches of at most this many rows are processed in Python: half of what costs as much by kernels for wide rows.
+FEW_ROWS: Final = 128
+
+
 class ColumnJoinOperator(EvaluatingOperator):
     """See the module docstring, and `JoiningOperator` for the arguments.
 
@@ -386,11 +393,24 @@ class ColumnJoinOperator(EvaluatingOperator):
         width, store = len(self._nulls_match), self.context.keyed.store_columns
         self._sides = (sides.HeldColumns(width, store), sides.HeldColumns(width, store))
         self._key_names = tuple(f"key.{position}" for position in range(len(self._nulls_match)))
+        self._few = [self._build_few(index) for index in (0, 1)]
         for index, side in enumerate(self._sides):
             restored = restored_rows(self.context.columns, COLUMN_STATES[index], about_columns(self._nulls_match))
             for rows in () if restored is None else restored.to_batches():
                 side.add(key_hashes(rows.columns[: len(self._key_names)]), rows)
             self._take_rows(index)
+
+    def _build_few(self, index: int) -> sides.SideOfFewRows:
+        types = list(self._types[index])
+        width = len(types)
+        # The key columns that are not columns of the rows follow them.
+        further = {
+            place: kind for place, kind in zip(self._keys[index], self._key_types, strict=True) if place >= width
+        }
+        types += [further[place] for place in sorted(further)]
+        names = self._build_column_names(index)
+        layout = RowLayout(list(map(str, range(len(types)))), types)
+        return sides.SideOfFewRows(self._sides[index], self._keys[index], layout, width, names)
 
     def _take_rows(self, index: int) -> None:
         """Load a side from the state of a `JoinOperator`."""
@@ -424,28 +444,98 @@ class ColumnJoinOperator(EvaluatingOperator):
             self._evaluator = Evaluator([self._condition], self.running(self._session))
             used = {part.index for part in self._condition.walk() if isinstance(part, Field)}
             self._used = sorted(used)
+        self._row_keys = [TupleKeys(indices, self._key_types) for indices in self._keys]
+        self._null_finder = sides.SideKeys(range(len(self._nulls_match)), self._nulls_match)
+        self._pairs_layout = RowLayout(self._names, [*self._types[0], *self._types[1]])
+        self._program: RowProgram | None = None
+        self._needs_program = self._condition is not None
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         """Emit the rows with their matches, then store them."""
         records = as_columns(batch, self.context.operator_name)
+        if len(records) <= FEW_ROWS:
+            self._process_few(records, input_index)
+            return
+        for side in self._few:
+            side.put_into_columns()
+        # The columns alone get the rows of this side.
+        self._few[input_index].forget()
         rows = self._with_keys(records, input_index)
         if not rows.num_rows:
             return
-        mine, other = self._sides[input_index], self._sides[1 - input_index]
         hashes = key_hashes(rows.keys)
-        matches = other.matches(hashes, rows.keys)
-        if matches is not None:
-            try:
-                self._send_all(rows, matches, other, input_index == 0)
-            except TableRuntimeError as error:
-                raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
-        mine.add(hashes, rows.to_keep())
+        self._send_all(rows, hashes, input_index)
+        self._sides[input_index].add(hashes, rows.to_keep())
 
-    def _send_all(self, rows: UncutRows, matches: sides.Matches, other: sides.HeldColumns, is_left: bool) -> None:
-        for start, stop in matches.runs(_PAIRS_MAX):
-            positions, numbers = matches.pairs(start, stop)
-            if len(positions):
-                self._send(rows, positions, other, numbers, is_left)
+    def _send_all(self, rows: UncutRows, hashes: Any, input_index: int) -> None:
+        """Emit rows with all their matches, which are in columns."""
+        other = self._sides[1 - input_index]
+        matches = other.matches(hashes, rows.keys)
+        if matches is None:
+            return
+        try:
+            for start, stop in matches.runs(_PAIRS_MAX):
+                positions, numbers = matches.pairs(start, stop)
+                if len(positions):
+                    self._send(rows, positions, other, numbers, input_index == 0)
+        except TableRuntimeError as error:
+            raise UserCodeError(self.context.operator_name, f"a batch of {len(rows.data)} rows") from error
+
+    # --- a few rows ---------------------------------------------------------------------------------------------------
+
+    def _process_few(self, records: ColumnBatch, input_index: int) -> None:
+        mine, other = self._few[input_index], self._few[1 - input_index]
+        rows = to_tuples(records, mine.layout.types)
+        keys = self._row_keys[input_index].of(rows)
+        refuses = self._null_finder.matches_nothing
+        if any(map(refuses, keys)):
+            kept = [index for index, key in enumerate(keys) if not refuses(key)]
+            rows, keys = [rows[index] for index in kept], [keys[index] for index in kept]
+        if not rows:
+            return
+        matches = other.find(keys)
+        if matches is not None:
+            self._send_few(rows, matches, input_index, len(records))
+        else:
+            other.put_into_columns()
+            with_keys = self._with_keys(records, input_index)
+            self._send_all(with_keys, key_hashes(with_keys.keys), input_index)
+        mine.add(keys, rows)
+
+    def _send_few(
+        self, rows: list[tuple[Any, ...]], matches: list[list[tuple[Any, ...]]], input_index: int, batch_rows: int
+    ) -> None:
+        """Emit rows with their matches, given for each row."""
+        width = len(self._types[input_index])
+        pairs = []
+        for row, rows_of_key in zip(rows, matches, strict=True):
+            if rows_of_key:
+                own = row[:width]
+                pairs += [own + match if input_index == 0 else match + own for match in rows_of_key]
+        if pairs and self._evaluator is not None:
+            try:
+                pairs = self._choose(pairs, self._evaluator)
+            except TableRuntimeError as error:
+                raise UserCodeError(self.context.operator_name, f"a batch of {batch_rows} rows") from error
+        if pairs:
+            self.output.collect(ColumnBatch(RowData(self._pairs_layout, pairs)))
+
+    def _choose(self, pairs: list[tuple[Any, ...]], evaluator: Evaluator) -> list[tuple[Any, ...]]:
+        """Return the pairs for which the condition is true."""
+        if self._needs_program:
+            assert self._condition is not None
+            self._program = build_row_program(self._condition, (), self.running(self._session))
+            self._needs_program = False
+        data = RowData(self._pairs_layout, pairs)
+        if self._program is not None:
+            try:
+                return [pairs[index] for index in self._program.choose(data) or ()]
+            except TableRuntimeError:
+                pass  # the kernels report the error, whatever the size of the batch
+        (answers,) = evaluator(Columns.of(data.columns))
+        return [pair for pair, holds in zip(pairs, answers.to_pylist(), strict=True) if holds]
+
+    # --- many rows ----------------------------------------------------------------------------------------------------
 
     def _with_keys(self, records: ColumnBatch, side: int) -> UncutRows:
         """Return the rows that can have matches, with their key columns first."""
@@ -495,6 +585,8 @@ class ColumnJoinOperator(EvaluatingOperator):
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture the rows that are not in the last completed checkpoint."""
+        for few in self._few:
+            few.put_into_columns()
         captures = super().snapshot_state(checkpoint_id)
         about = about_columns(self._nulls_match)
         for state, side in zip(COLUMN_STATES, self._sides, strict=True):

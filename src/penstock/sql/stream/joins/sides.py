@@ -10,6 +10,10 @@ were sorted. While there are few rows, a small table quickly rejects most hashes
 `HeldColumns` has the rows of one side as columns, found by their keys through a `HashIndex`. Rows are never removed, so
 a row keeps its number. No key becomes a Python object, and a row that is never looked up costs only its hash.
 
+`SideOfFewRows` is for batches of a few rows, where kernels cost more than Python. It has the rows of the keys that were
+looked up as tuples in a small dictionary, on top of `HeldColumns`, and adds new rows to it. New rows join the columns
+when there are many, before a batch of many rows, and before a checkpoint.
+
 `Expiring` sides have rows that expire some time after they were written (`table.exec.state.ttl`, STATE_TTL). The last
 item of an entry is the time at which it was last written: when its row arrived or, in outer and semi joins, when the
 state of its matches changed. The rows of a key are ordered by these times, so the expired ones come first. They are
@@ -27,15 +31,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.runtime.operators.watermarks import TimerQueue
+from penstock.sql.data.arrow import to_values
+from penstock.sql.data.row_data import RowLayout
 from penstock.sql.data.types import DataType
 from penstock.sql.expressions.columns import Columns
 from penstock.sql.expressions.evaluator import Evaluator
-from penstock.sql.stream.rows.columns import ColumnParts, Store, is_own_number, places_in_order, same_keys
+from penstock.sql.stream.rows.columns import ColumnParts, Store, is_own_number, key_hashes, places_in_order, same_keys
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, UncutRows, build_columns, cut
 from penstock.sql.stream.rows.state_ttl import compute_due_time
 from penstock.sql.typed import Field, Typed
 from penstock.state.backend import KeyedTable
-from penstock.state.equality import Zeros
+from penstock.state.equality import Zeros, canonical_column
 
 #: Represents a key with a NULL that equals nothing.
 NO_MATCH: Final = object()
@@ -245,6 +251,13 @@ def runs(other: Side, keys: Sequence[Any]) -> Iterator[tuple[int, int]]:
     if start < len(keys):
         yield start, len(keys)
 
+
+#: A few rows are looked up and emitted one by one, up to this number of pairs in a batch.
+FEW_PAIRS: Final = 256
+#: The number of new rows at which they join the columns.
+_NEW_MAX: Final = 1 << 11
+#: The number of known keys and their rows at which they are forgotten.
+_KNOWN_MAX: Final = 1 << 15
 
 #: The number of runs of similar size that are merged.
 _FACTOR: Final = 8
@@ -482,6 +495,10 @@ class Matches:
         """Match each of `rows` probe rows with each of `stored_rows` stored rows."""
         return cls(None, np.zeros(rows, np.int64), np.array([stored_rows]), np.arange(stored_rows), None)
 
+    def count(self) -> int:
+        """Return the number of pairs, at most: some may only share a hash."""
+        return int(np.sum(self._counts[self._groups]))
+
     def runs(self, pairs_max: int) -> Iterator[tuple[int, int]]:
         """Yield ranges (start, stop) of probe rows with at most about `pairs_max` pairs each."""
         ends = np.cumsum(self._counts[self._groups])
@@ -560,6 +577,108 @@ class HeldColumns:
 
 def _build_table(parts: Sequence[tuple[pa.RecordBatch | UncutRows, int]]) -> pa.Table:
     return pa.Table.from_batches([cut(part).slice(begin) for part, begin in parts])
+
+
+class SideOfFewRows:
+    """See the module docstring. Its rows are all rows of a side: those in columns, and new ones on top of them.
+
+    Args:
+        columns: the rows in columns, which get the new ones when they are put there.
+        keys: the indexes of the key columns in the rows of a batch.
+        layout: of the rows of a batch: the own columns of the rows, and further key columns.
+        width: the number of own columns.
+        names: the names of the key columns and of the own columns, in `columns`.
+    """
+
+    def __init__(
+        self, columns: HeldColumns, keys: Sequence[int], layout: RowLayout, width: int, names: Sequence[str]
+    ) -> None:
+        self._columns = columns
+        self._keys = tuple(keys)
+        self.layout = layout
+        self._width = width
+        self._names = list(names)
+        self._key_layout = RowLayout(self._names[: len(self._keys)], [layout.types[index] for index in self._keys])
+        self._key_is_tuple = len(self._keys) > 1
+        #: new rows with their further key columns, in arrival order
+        self._new: list[tuple[Any, ...]] = []
+        #: all rows of the keys that were looked up
+        self._known: dict[Any, list[tuple[Any, ...]]] = {}
+        #: the new rows of the other keys
+        self._unknown: dict[Any, list[tuple[Any, ...]]] = {}
+        #: the number of known keys and their rows
+        self._known_count = 0
+
+    def add(self, keys: Sequence[Any], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add a few rows of a batch, given with their keys."""
+        self._new += rows
+        known, unknown, width = self._known, self._unknown, self._width
+        is_cut = width < len(self.layout.types)
+        for key, row in zip(keys, rows, strict=True):
+            rows_of_key = known.get(key)
+            if rows_of_key is None:
+                rows_of_key = unknown.setdefault(key, [])
+            else:
+                self._known_count += 1
+            rows_of_key.append(row[:width] if is_cut else row)
+        if len(self._new) > _NEW_MAX:
+            self.put_into_columns()
+
+    def find(self, keys: Sequence[Any]) -> list[list[tuple[Any, ...]]] | None:
+        """Return the rows of each key, in arrival order; None if these are more than a few pairs."""
+        known = self._known
+        if self._known_count > _KNOWN_MAX:
+            self.put_into_columns()
+            self.forget()
+        missing = [key for key in dict.fromkeys(keys) if key not in known]
+        if missing and not self._load(missing):
+            return None
+        matches = [known[key] for key in keys]
+        return matches if sum(map(len, matches)) <= FEW_PAIRS else None
+
+    def _load(self, keys: list[Any]) -> bool:
+        """Look up keys in the columns. Returns False if they have more than a few rows there."""
+        known, unknown = self._known, self._unknown
+        stored: list[list[tuple[Any, ...]]] = [[] for _ in keys]
+        if len(self._columns):
+            columns = self._key_layout.columns(keys if self._key_is_tuple else [(key,) for key in keys]).columns
+            columns = list(map(canonical_column, columns))
+            matches = self._columns.matches(key_hashes(columns), columns)
+            if matches is not None:
+                if matches.count() > FEW_PAIRS:
+                    return False
+                positions, numbers = matches.pairs(0, len(keys))
+                if len(positions):
+                    self._read(positions, numbers, stored)
+        for key, rows in zip(keys, stored, strict=True):
+            rows += unknown.pop(key, ())
+            known[key] = rows
+            self._known_count += 1 + len(rows)
+        return True
+
+    def _read(self, positions: Any, numbers: Any, stored: list[list[tuple[Any, ...]]]) -> None:
+        in_order = np.argsort(numbers, kind="stable")
+        first, types = len(self._keys), self.layout.types[: self._width]
+        arrays = self._columns.taken(range(first, first + self._width), numbers[in_order])
+        rows = zip(*map(to_values, arrays, types), strict=True) if arrays else [()] * len(numbers)
+        for position, row in zip(positions[in_order].tolist(), rows, strict=True):
+            stored[position].append(row)
+
+    def put_into_columns(self) -> None:
+        """Add the new rows to the columns. What is known of keys stays."""
+        if not self._new:
+            return
+        rows = self.layout.columns(self._new).columns
+        keys = [canonical_column(rows[index]) for index in self._keys]
+        batch = pa.RecordBatch.from_arrays([*keys, *rows[: self._width]], self._names)
+        self._columns.add(key_hashes(keys), batch)
+        self._new = []
+        self._unknown = {}
+
+    def forget(self) -> None:
+        """Forget what is known of keys. The columns have all rows."""
+        self._known.clear()
+        self._known_count = 0
 
 
 class Expiring(Side):

@@ -6,8 +6,8 @@ comparisons of rows (`RowEquality`) use the same equality (`penstock.state.equal
 `to_tuples` and `build_batch` convert the rows of a batch to tuples and back. A batch of rows without columns has one
 column that is never read.
 
-`RowKeys` extracts the keys of rows, for partitioning and keyed state. `UncutRows` have their key columns first; the
-other columns are cut when they are read.
+`RowKeys` extracts the keys of rows, for partitioning and keyed state; `TupleKeys` does the same for tuples. `UncutRows`
+have their key columns first; the other columns are cut when they are read.
 
 `sort_keys` returns sort keys as values that Python compares. NULL is the least or the greatest value, depending on the
 key. NaN is the greatest number.
@@ -205,6 +205,27 @@ class RowKeys:
             return [ONLY_KEY] * columns.num_rows
         codes, keys = self.numbered(columns)
         return [keys[code] for code in codes.tolist()]
+
+
+class TupleKeys:
+    """Extracts the keys of rows that are tuples of internal values. Equal values are one key.
+
+    Args:
+        indices: the indexes of the key columns, at least one.
+        types: the types of the key columns.
+    """
+
+    def __init__(self, indices: Sequence[int], types: Sequence[DataType]) -> None:
+        self._get = itemgetter(*indices)
+        self._canonicalizer = build_canonicalizer(arrow_type(types[0])) if len(types) == 1 else None
+        self._equality = RowEquality(types) if len(types) > 1 else None
+
+    def of(self, rows: Sequence[Row]) -> list[Any]:
+        """Return the key of each row: a value, or a tuple of several values."""
+        keys = list(map(self._get, rows))
+        if self._canonicalizer is not None:
+            return list(map(self._canonicalizer, keys))
+        return keys if self._equality is None or self._equality.is_plain else list(map(self._equality.key, keys))
 
 
 @dataclass(frozen=True, slots=True)
