@@ -27,12 +27,21 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.codecs.column_data import ColumnData
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
 from penstock.sql.data.types import BooleanType, DataType, DoubleType, FloatType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
-from penstock.sql.stream.ranking.top_n import PARTITIONS, TOP_ROWS, Sent, TopN, about_top_rows, build_change_batch
+from penstock.sql.stream.ranking.top_n import (
+    PARTITIONS,
+    TOP_ROWS,
+    Sent,
+    TopN,
+    about_top_rows,
+    build_change_batch,
+    build_change_layout,
+)
 from penstock.sql.stream.rows.columns import same_keys
 from penstock.sql.stream.rows.key_index import (
     ABSENT,
@@ -43,7 +52,7 @@ from penstock.sql.stream.rows.key_index import (
     group_rows,
 )
 from penstock.sql.stream.rows.row_log import RowLog
-from penstock.sql.stream.rows.rows import WHOLE_TYPES, RowKeys, sort_keys, to_tuples
+from penstock.sql.stream.rows.rows import WHOLE_TYPES, TupleKeys, sort_keys, to_tuples
 from penstock.state.equality import canonical_column
 from penstock.state.snapshot import StateCapture
 
@@ -274,7 +283,8 @@ class IndexedTopNOperator(StreamOperator):
         self._order = tuple(order)
         self._types = tuple(types)
         self._names = list(names)
-        self._keys = RowKeys(partition)
+        self._layout = build_change_layout(types, names)
+        self._keys = TupleKeys(partition, [types[index] for index in partition])
         #: the groups of some keys, and the keys whose groups have rows that are not in the log yet
         self._groups: dict[Any, _Group] = {}
         self._changed: set[Any] = set()
@@ -381,11 +391,11 @@ class IndexedTopNOperator(StreamOperator):
     # --- a few rows ---------------------------------------------------------------------------------------------------
 
     def _process_few(self, records: ColumnBatch) -> None:
-        keys = self._keys.of(records.columns)
+        rows = to_tuples(records, self._types)
+        keys = self._keys.of(rows)
         first_of_key = find_first_rows(keys, self._groups)
         if first_of_key:
-            self._load(records.columns, first_of_key)
-        rows = to_tuples(records, self._types)
+            self._load(records.data, first_of_key)
         order_keys, sent = sort_keys(self._order, self._types, rows), Sent()
         groups, end = self._groups, self._emission.end
         for key, order_key, row in zip(keys, order_keys, rows, strict=True):
@@ -398,14 +408,16 @@ class IndexedTopNOperator(StreamOperator):
             if len(ranked) != before[0] or ranked[-1] is not before[1]:
                 self._changed.add(key)
         if sent.rows:
-            self.output.collect(build_change_batch(sent, self._types, self._names, self._emission.shows_number))
+            self.output.collect(build_change_batch(sent, self._layout, self._emission.shows_number))
         if len(groups) > _GROUPS_MAX:
             self._put_groups_into_log()
 
-    def _load(self, columns: pa.RecordBatch, first_of_key: dict[Any, int]) -> None:
+    def _load(self, data: ColumnData, first_of_key: dict[Any, int]) -> None:
         """Read the groups of keys from the log. `first_of_key` maps each key to a row of the batch with this key."""
-        mine = pa.array(list(first_of_key.values()))
-        keys = [canonical_column(columns.column(index).take(mine)) for index in self._partition]
+        if not self._partitions:
+            return
+        first = np.array(list(first_of_key.values()))
+        keys = [canonical_column(data.taken(index, first)) for index in self._partition]
         partitions = self._find(group_distinct_rows(keys), keys)
         known = np.flatnonzero(partitions != ABSENT)
         if not len(known):

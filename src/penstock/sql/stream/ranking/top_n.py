@@ -22,10 +22,11 @@ from typing import Any, Final
 
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.records import Batch
+from penstock.sql.data.row_data import RowData, RowLayout
 from penstock.sql.data.types import BigIntType, DataType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
 from penstock.sql.stream.rows.row_log import RowsTakenOver
-from penstock.sql.stream.rows.rows import RowEquality, RowKeys, build_batch, sort_keys, to_tuples
+from penstock.sql.stream.rows.rows import RowEquality, RowKeys, pack_kinds, sort_keys, to_tuples
 from penstock.sql.stream.rows.state_ttl import ExpiringOperator
 from penstock.state.snapshot import StateCapture
 
@@ -403,12 +404,17 @@ def about_top_rows(keys: Sequence[int]) -> str:
     return f"the first rows by {len(keys)} columns"
 
 
-def build_change_batch(sent: Sent, types: Sequence[DataType], names: Sequence[str], shows_number: bool) -> ColumnBatch:
-    """Return changes, at least one, as columns, with the row number if it is output."""
-    if not shows_number:
-        return build_batch(sent.rows, types, list(names), None, sent.kinds)
-    rows = [(*row, number) for row, number in zip(sent.rows, sent.numbers, strict=True)]
-    return build_batch(rows, (*types, _NUMBER), list(names), None, sent.kinds)
+def build_change_layout(types: Sequence[DataType], names: Sequence[str]) -> RowLayout:
+    """Return the layout of changes: the columns of the rows, and the row number if there is a name for it."""
+    return RowLayout(names, types if len(names) <= len(types) else (*types, _NUMBER))
+
+
+def build_change_batch(sent: Sent, layout: RowLayout, shows_number: bool) -> ColumnBatch:
+    """Return changes, at least one, with the row number if it is output. Nobody has built their columns yet."""
+    rows = sent.rows
+    if shows_number:
+        rows = [(*row, number) for row, number in zip(rows, sent.numbers, strict=True)]
+    return ColumnBatch(RowData(layout, rows), None, pack_kinds(sent.kinds))
 
 
 class RowsByPartition(ExpiringOperator):
@@ -483,8 +489,8 @@ class RankOperator(RowsByPartition):
         self._top = top
         top.equality = RowEquality(types)
         self._types = tuple(types)
-        self._names = list(names)
-        self._shows_number = len(self._names) > len(self._types)
+        self._layout = build_change_layout(types, names)
+        self._shows_number = len(names) > len(self._types)
 
     def _can_take_over(self) -> bool:
         return super()._can_take_over() and not self._ends_in_column
@@ -507,7 +513,7 @@ class RankOperator(RowsByPartition):
         self._mark(None, distinct)
         self._written(distinct)
         if sent.rows:
-            self.output.collect(build_change_batch(sent, self._types, self._names, self._shows_number))
+            self.output.collect(build_change_batch(sent, self._layout, self._shows_number))
 
     def _rank_rows(self, keys: list[Any], rows: list[tuple[Any, ...]], kinds: bytes | None, sent: Sent) -> None:
         entries, top, end = self._entries, self._top, self._end
