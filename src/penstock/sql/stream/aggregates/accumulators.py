@@ -20,7 +20,7 @@ from penstock.sql.stream.aggregates.columns import (
     ColumnTextExtreme,
 )
 from penstock.sql.stream.aggregates.functions import Accumulator, Distinct
-from penstock.sql.stream.aggregates.pairs import is_coded, is_whole
+from penstock.sql.stream.aggregates.pairs import IN_MEMORY, StateMemory, is_coded, is_whole
 from penstock.sql.typed import Field
 from penstock.sql.user_functions.definition import GENERAL, FunctionKind, OpenFunctions
 
@@ -110,23 +110,26 @@ def _of_program(call: UserAggregateCall, retracts: bool, functions: OpenFunction
     )
 
 
-def build_call_column(call: AggregateCall, retracts: bool) -> CallColumn:
-    """Return the column of a call that is not user-defined. DISTINCT is left to a view if `is_distinct_by_view`."""
+def build_call_column(call: AggregateCall, retracts: bool, memory: StateMemory = IN_MEMORY) -> CallColumn:
+    """Return the column of a call that is not user-defined. DISTINCT is left to a view if `is_distinct_by_view`.
+
+    `memory`: where the state lies, except that of an accumulator.
+    """
     kinds = [operand.type for operand in call.operands if isinstance(operand, Field)]
     is_plain = not call.is_distinct or call.function in _ALIKE_IF_DISTINCT or is_distinct_by_view(call)
     if is_plain and len(kinds) == len(call.operands):
         if call.function == "COUNT":
-            return ColumnCount(call)
+            return ColumnCount(call, memory)
         are_whole = isinstance(call.type, IntegralType) and isinstance(kinds[0], IntegralType)
         if call.function == "AVG" and are_whole:
-            return ColumnAverage(call)
+            return ColumnAverage(call, memory)
         if call.function in ("SUM", "SUM0", "$SUM0") and are_whole:
-            return ColumnSum(call, retracts)
+            return ColumnSum(call, retracts, memory)
         if call.function in _ALIKE_IF_DISTINCT and not retracts:
             if isinstance(kinds[0], CharType | VarCharType):
-                return ColumnTextExtreme(call)
+                return ColumnTextExtreme(call, memory)
             if is_whole(kinds[0]):
-                return ColumnExtreme(call)
+                return ColumnExtreme(call, memory)
     return AccumulatorColumn(call, build_accumulator(call, retracts))
 
 

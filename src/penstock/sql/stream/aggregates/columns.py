@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,8 @@ from penstock.sql.data import types
 from penstock.sql.data.arrow import arrow_type, as_mask, flat_values, from_flat, to_column, to_values, truths
 from penstock.sql.logical.nodes import AggregateCall
 from penstock.sql.stream.aggregates.functions import Accumulator, Rows, read_batch_operands
-from penstock.sql.stream.aggregates.pairs import Growing
-from penstock.sql.stream.rows.columns import places_in_order
+from penstock.sql.stream.aggregates.pairs import IN_MEMORY, Growing, StateMemory, ValueCodes
+from penstock.sql.stream.rows.columns import ROWS_GONE_MAX, places_in_order
 from penstock.sql.typed import Field
 
 
@@ -191,7 +191,7 @@ Captured = Callable[[], list[Any]]
 class CallColumn(ABC):
     """See the module docstring. `numbers` are those of groups, as a NumPy array."""
 
-    def __init__(self, call: AggregateCall) -> None:
+    def __init__(self, call: AggregateCall, memory: StateMemory = IN_MEMORY) -> None:
         self.call = call
         self.operands = tuple(operand.index for operand in call.operands if isinstance(operand, Field))
         self.condition = call.condition.index if isinstance(call.condition, Field) else None
@@ -232,6 +232,31 @@ class CallColumn(ABC):
     def restore(self, first: int, states: Sequence[Any]) -> None:
         """Set the states of groups with consecutive numbers."""
 
+    def read_parts(self, numbers: Any) -> list[pa.Array]:
+        """Return the parts of the states of groups, as columns."""
+        return [pa.array(array.array[numbers]) for array in self._arrays]
+
+    def set_parts(self, numbers: Any, parts: Sequence[pa.Array]) -> None:
+        """Set the parts of the states of groups. If a number is there several times, the last one counts."""
+        for array, part in zip(self._arrays, parts, strict=True):
+            array.array[numbers] = part.to_numpy(zero_copy_only=False)
+
+    def count_parts(self) -> int:
+        """Return the number of parts."""
+        return len(self._arrays)
+
+    def move_last(self, numbers: Any) -> None:
+        """Move the states of the last groups, whose numbers disappear, to these groups."""
+        first = len(self._arrays[0]) - len(numbers)
+        for array in self._arrays:
+            array.array[numbers] = array.array[first:]
+            array.shrink(first)
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Whether `keep` frees memory even if it keeps all groups."""
+        return False
+
     @abstractmethod
     def are_spent(self, numbers: Any) -> Any:
         """Return a mask of the groups whose state is empty, see `Accumulator.is_spent`."""
@@ -243,9 +268,9 @@ class CallColumn(ABC):
 class ColumnCount(CallColumn):
     """COUNT."""
 
-    def __init__(self, call: AggregateCall) -> None:
+    def __init__(self, call: AggregateCall, memory: StateMemory = IN_MEMORY) -> None:
         super().__init__(call)
-        self._counts = Growing(np.int64)
+        self._counts = Growing(np.int64, memory=memory)
         self._arrays = [self._counts]
 
     def results(self, numbers: Any) -> pa.Array:
@@ -277,12 +302,12 @@ class ColumnCount(CallColumn):
 class _ColumnTotal(CallColumn):
     """The base class of SUM and AVG of integers."""
 
-    def __init__(self, call: AggregateCall) -> None:
+    def __init__(self, call: AggregateCall, memory: StateMemory = IN_MEMORY) -> None:
         super().__init__(call)
         #: the sums, modulo 2 ** 64
-        self._totals = Growing(np.int64)
+        self._totals = Growing(np.int64, memory=memory)
         #: how many values there are
-        self._counts = Growing(np.int64)
+        self._counts = Growing(np.int64, memory=memory)
         self._arrays = [self._totals, self._counts]
 
     @abstractmethod
@@ -335,8 +360,8 @@ class ColumnSum(_ColumnTotal):
     there are values.
     """
 
-    def __init__(self, call: AggregateCall, retracts: bool) -> None:
-        super().__init__(call)
+    def __init__(self, call: AggregateCall, retracts: bool, memory: StateMemory = IN_MEMORY) -> None:
+        super().__init__(call, memory)
         self._retracts = retracts
         self._is_never_null = call.function != "SUM"
 
@@ -382,12 +407,12 @@ class ColumnAverage(_ColumnTotal):
 class ColumnExtreme(CallColumn):
     """MIN and MAX of insert-only integers and times."""
 
-    def __init__(self, call: AggregateCall) -> None:
+    def __init__(self, call: AggregateCall, memory: StateMemory = IN_MEMORY) -> None:
         super().__init__(call)
         self._is_least = call.function == "MIN"
         #: the greatest values; for MIN of the complements, whose order is the opposite
-        self._highest = Growing(np.int64)
-        self._has = Growing(np.bool_, False)
+        self._highest = Growing(np.int64, memory=memory)
+        self._has = Growing(np.bool_, False, memory)
         self._arrays = [self._highest, self._has]
 
     def _results(self, highest: Any, has: Any) -> pa.Array:
@@ -422,28 +447,45 @@ class ColumnExtreme(CallColumn):
         return ~self._has.array[numbers]
 
 
-class ColumnTextExtreme(CallColumn):
-    """MIN and MAX of insert-only texts."""
+#: The code of no text.
+_NO_TEXT: Final = -1
 
-    def __init__(self, call: AggregateCall) -> None:
+
+class ColumnTextExtreme(CallColumn):
+    """MIN and MAX of insert-only texts. Texts that are no longer those of a group stay until `keep`."""
+
+    def __init__(self, call: AggregateCall, memory: StateMemory = IN_MEMORY) -> None:
         super().__init__(call)
         self._is_least = call.function == "MIN"
-        self._best = np.empty(0, np.object_)
-
-    def grow(self, size: int) -> None:
-        """See `CallColumn`."""
-        if size > len(self._best):
-            grown = np.empty(max(size, len(self._best) * 5 // 4), np.object_)
-            grown[: len(self._best)] = self._best
-            self._best = grown
+        self._texts = ValueCodes(call.type, memory)
+        self._codes = Growing(np.int64, _NO_TEXT, memory)
+        self._arrays = [self._codes]
 
     def keep(self, numbers: Any) -> None:
         """See `CallColumn`."""
-        self._best = self._best[numbers]
+        super().keep(numbers)
+        has = (self._codes.array != _NO_TEXT).nonzero()[0]
+        self._texts, codes = self._texts.kept(self._codes.array[has])
+        self._codes.array[has] = codes
+
+    @property
+    def is_wasteful(self) -> bool:
+        """See `CallColumn`."""
+        return len(self._texts) > 2 * len(self._codes) + ROWS_GONE_MAX
 
     def results(self, numbers: Any) -> pa.Array:
         """See `CallColumn`."""
-        return pa.array(self._best[numbers], self._arrow_type)
+        codes = self._codes.array[numbers]
+        has = codes != _NO_TEXT
+        if has.all():
+            return self._texts.column(codes)
+        return self._texts.column(codes[has]).take(pa.array(has.cumsum() - 1, mask=~has))
+
+    def _set(self, numbers: Any, texts: pa.Array) -> None:
+        codes = np.full(len(texts), _NO_TEXT)
+        has = as_mask(pc.is_valid(texts))
+        codes[has] = self._texts.of(texts.drop_null())
+        self._codes.array[numbers] = codes
 
     def run(self, rows: GroupedRows, steps: Any) -> pa.Array:
         """See `CallColumn`."""
@@ -463,21 +505,31 @@ class ColumnTextExtreme(CallColumn):
         texts = encoded.dictionary.take(in_order)
         results = texts.take(pa.array(~highest if self._is_least else highest, mask=~has))
         last = rows.last(np.arange(groups, len(results)))
-        self._best[rows.numbers] = results.take(pa.array(last)).to_pylist()
+        changed = (has[last] & ((highest[last] != codes[:groups]) | ~had)).nonzero()[0]
+        if len(changed):
+            self._set(rows.numbers[changed], results.take(pa.array(last[changed])))
         return results
 
     def capture(self, numbers: Any) -> Captured:
         """See `CallColumn`."""
-        texts: Captured = self._best[numbers].tolist
+        texts: Captured = self.results(numbers).to_pylist
         return texts
 
     def restore(self, first: int, states: Sequence[Any]) -> None:
         """See `CallColumn`."""
-        self._best[first : first + len(states)] = states
+        self._set(slice(first, first + len(states)), pa.array(states, self._arrow_type))
+
+    def read_parts(self, numbers: Any) -> list[pa.Array]:
+        """See `CallColumn`."""
+        return [self.results(numbers)]
+
+    def set_parts(self, numbers: Any, parts: Sequence[pa.Array]) -> None:
+        """See `CallColumn`."""
+        self._set(numbers, parts[0])
 
     def are_spent(self, numbers: Any) -> Any:
         """See `CallColumn`."""
-        return np.array([text is None for text in self._best[numbers]], np.bool_)
+        return self._codes.array[numbers] == _NO_TEXT
 
 
 class AccumulatorColumn(CallColumn):

@@ -1,6 +1,6 @@
 """Pairs of integers and exact values by number, in NumPy and Arrow columns.
 
-`Growing` is a NumPy array that grows at its end.
+`Growing` is a NumPy array that grows at its end. `StateMemory` says where large arrays lie.
 
 `PairTable` numbers pairs of a group and a code, both integers. It is an open-addressing hash table: a slot has the
 number of a pair, and the columns have the pairs by number. The rows of a batch are looked up together, one probe of all
@@ -16,7 +16,8 @@ and the values themselves are compared, so two values with the same hash get two
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -34,19 +35,50 @@ from penstock.sql.data.types import (
     VarBinaryType,
     VarCharType,
 )
-from penstock.sql.stream.rows.columns import ColumnParts, same_keys
+from penstock.sql.stream.rows.columns import ColumnParts, Store, same_keys
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.equality import canonical_column
 
 #: A new array has room for this many elements.
 _ROOM_MIN: Final = 64
+#: Smaller arrays (bytes) stay in memory.
+_MAPPED_MIN: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StateMemory:
+    """Where arrays and columns of state lie: in memory, or where a state backend puts them.
+
+    Args:
+        allocate: see `KeyedStateBackend.allocate`; None for arrays in memory.
+        store: see `KeyedStateBackend.store_columns`.
+    """
+
+    allocate: Callable[[int, Any], Any] | None = None
+    store: Store | None = None
+
+    @classmethod
+    def of(cls, keyed: KeyedStateBackend) -> StateMemory:
+        """Return the memory of a backend."""
+        return cls(keyed.allocate, keyed.store_columns)
+
+    def array(self, length: int, dtype: Any) -> Any:
+        """Return a NumPy array whose elements are arbitrary."""
+        if self.allocate is None or length * np.dtype(dtype).itemsize < _MAPPED_MIN:
+            return np.empty(length, dtype)
+        return self.allocate(length, dtype)
+
+
+IN_MEMORY: Final = StateMemory()
 
 
 class Growing:
     """An array that grows at its end. New elements are `fill`."""
 
-    def __init__(self, dtype: Any, fill: Any = 0) -> None:
+    def __init__(self, dtype: Any, fill: Any = 0, memory: StateMemory = IN_MEMORY) -> None:
         self._room = np.empty(0, dtype)
         self._fill = fill
+        self._memory = memory
         self._size = 0
 
     def __len__(self) -> int:
@@ -60,7 +92,7 @@ class Growing:
     def grow(self, size: int) -> None:
         """Add elements up to a size."""
         if size > len(self._room):
-            room = np.empty(max(size, len(self._room) * 5 // 4, _ROOM_MIN), self._room.dtype)
+            room = self._memory.array(max(size, len(self._room) * 5 // 4, _ROOM_MIN), self._room.dtype)
             room[: self._size] = self.array
             self._room = room
         if size > self._size:
@@ -73,14 +105,21 @@ class Growing:
         self.grow(first + len(elements))
         self._room[first : self._size] = elements
 
+    def shrink(self, size: int) -> None:
+        """Drop the elements from an index on."""
+        self._size = size
+
     def keep(self, indices: Any) -> None:
         """Keep only these elements, in this order, in a new array."""
-        self._room = self.array[indices]
-        self._size = len(self._room)
+        room = self._memory.array(len(indices), self._room.dtype)
+        np.take(self.array, indices, out=room)
+        self._room, self._size = room, len(indices)
 
     def widen(self, dtype: Any) -> None:
         """Let the elements have another type."""
-        self._room = self._room.astype(dtype)
+        room = self._memory.array(len(self._room), dtype)
+        room[: self._size] = self.array
+        self._room = room
 
 
 _EMPTY: Final = -1
@@ -97,9 +136,10 @@ _HALF: Final = np.uint64(32)
 class PairTable:
     """See the module docstring."""
 
-    def __init__(self) -> None:
-        self._groups = Growing(np.int32)
-        self._codes = Growing(np.int64)
+    def __init__(self, memory: StateMemory = IN_MEMORY) -> None:
+        self._memory = memory
+        self._groups = Growing(np.int32, memory=memory)
+        self._codes = Growing(np.int64, memory=memory)
         self._slots: Any = np.full(_SLOTS_MIN, _EMPTY, np.int32)
 
     def __len__(self) -> int:
@@ -163,7 +203,8 @@ class PairTable:
 
     def _fill_slots(self, size: int) -> None:
         """Put all pairs into this number of new slots."""
-        self._slots = slots = np.full(size, _EMPTY, np.int32 if size <= 1 << 31 else np.int64)
+        self._slots = slots = self._memory.array(size, np.int32 if size <= 1 << 31 else np.int64)
+        slots.fill(_EMPTY)
         for begin in range(0, len(self), _PAIRS_AT_ONCE):
             numbers = np.arange(begin, min(begin + _PAIRS_AT_ONCE, len(self)), dtype=slots.dtype)
             places = _compute_places(self.groups[numbers], self.codes[numbers], size)
@@ -174,9 +215,9 @@ class PairTable:
                 numbers, places = numbers[is_left], (places[is_left] + 1) & (size - 1)
 
     @classmethod
-    def of(cls, groups: Any, codes: Any) -> PairTable:
+    def of(cls, groups: Any, codes: Any, memory: StateMemory = IN_MEMORY) -> PairTable:
         """Return a table of these pairs, which are distinct."""
-        table = cls()
+        table = cls(memory)
         table._groups.append(groups)
         table._codes.append(codes)
         size = _SLOTS_MIN
@@ -217,14 +258,19 @@ def is_coded(data_type: DataType) -> bool:
 class ValueCodes:
     """See the module docstring."""
 
-    def __init__(self, data_type: DataType) -> None:
+    def __init__(self, data_type: DataType, memory: StateMemory = IN_MEMORY) -> None:
         self._type = data_type
+        self._memory = memory
         self._arrow_type = arrow_type(data_type)
         self._is_numbered = isinstance(data_type, _NUMBERED)
         #: pairs of the hash of a value, and the number of other values that were given codes before with this hash
-        self._hashes = PairTable()
+        self._hashes = PairTable(memory)
         #: the values by code
-        self._values = ColumnParts()
+        self._values = ColumnParts(0, memory.store)
+
+    def __len__(self) -> int:
+        """Return the number of values that are numbered."""
+        return len(self._values)
 
     def of(self, column: pa.Array) -> Any:
         """Return the code of each value of a column without NULL, as a NumPy array of int64."""
@@ -284,7 +330,7 @@ class ValueCodes:
         if not self._is_numbered:
             return self, codes
         used, indices = np.unique(codes, return_inverse=True)
-        kept = ValueCodes(self._type)
+        kept = ValueCodes(self._type, self._memory)
         return kept, kept.of(self.column(used))[indices.reshape(-1)] if len(used) else codes
 
 
