@@ -305,6 +305,10 @@ class ColumnStates:
         """Do not let checkpoints build on that one: a savepoint's files are not the job's own."""
         self._captured.pop(checkpoint_id, None)
 
+    def has_restored(self, name: str) -> bool:
+        """Return whether a table of that name was restored and not taken yet."""
+        return name in self._restored
+
     def take(self, name: str, about: str) -> pa.Table | None:
         """Return the restored rows, or None if nothing was restored.
 

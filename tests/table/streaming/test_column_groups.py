@@ -23,7 +23,7 @@ from penstock.sql.logical.nodes import SHORT, AggregateCall
 from penstock.sql.stream.aggregates import distinct, pairs
 from penstock.sql.stream.aggregates.accumulators import build_call_column, is_distinct_by_view
 from penstock.sql.stream.aggregates.columns import AccumulatorColumn
-from penstock.sql.stream.groups import columnar
+from penstock.sql.stream.groups import columnar, columns
 from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator
 from penstock.sql.stream.groups.operators import GROUPS, GroupAggregateOperator
 from penstock.sql.stream.rows.state_ttl import MiniBatch, lasting
@@ -172,7 +172,7 @@ def runs(draw: st.DrawFn, values: list[Any], retracts: bool) -> list[tuple[list[
 def compare(given: Sequence[Any], data_type: types.DataType, batches: Any, gone_max: int = 0, ttl_ms: int = 0) -> None:
     """Both operators send the same, and hold the same groups."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "ROWS_GONE_MAX", gone_max)
+        patch.setattr(columns, "ROWS_GONE_MAX", gone_max)
         _compare(given, data_type, batches, ttl_ms)
 
 
@@ -300,7 +300,7 @@ def test_calls_with_distinct_over_a_column_share_a_view() -> None:
         given = [(0,), calls, retracts, True]
         running = Running(given, BIGINT)
         running.open(ColumnGroupAggregateOperator)
-        assert [len(of_view) for _, of_view in running.columns()._views] == [64, 64, 2]
+        assert [len(of_view) for _, of_view in running.columns()._state.views] == [64, 64, 2]
         rows = [("+I", (0, index % 7, index % 2 == 0)) for index in range(30)]
         gone = [("-D", row) for _, row in rows[::2]] if retracts else []
         compare(given, BIGINT, [(rows, "snapshot"), (gone or rows, "other operator"), (rows, "nothing")])
@@ -355,7 +355,7 @@ def test_a_snapshot_has_many_whole_numbers_as_bytes() -> None:
     running.process(
         [("+I", (0, index, True)) for index in range(300)] + [("+I", (1, 4, True)), ("+I", (2, None, True))]
     )
-    packed = running.columns()._pack([0, 1, 2]).unpack()
+    packed = running.columns()._state.pack([0, 1, 2]).unpack()
     (many, few, none) = [state[1][0][1] for state in packed]
     assert (many[0], len(many[1])) == ("<i2", 600)
     assert few == [4]
@@ -366,28 +366,28 @@ def test_a_snapshot_has_many_whole_numbers_as_bytes() -> None:
 
 def test_values_of_groups_that_have_gone_take_no_memory() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "ROWS_GONE_MAX", 10)
+        patch.setattr(columns, "ROWS_GONE_MAX", 10)
         running = Running([(0,), [COUNT_DISTINCT], True, True], BIGINT)
         running.open(ColumnGroupAggregateOperator)
         for group in range(20):
             rows = [(group, value, True) for value in range(50)]
             running.process([("+I", row) for row in rows])
             running.process([("-D", row) for row in rows])
-        (view, _), *_ = running.columns()._views
+        (view, _), *_ = running.columns()._state.views
         assert len(view) <= 100
         assert not running.held()
 
 
 def test_values_of_groups_that_have_expired_take_no_memory() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "ROWS_GONE_MAX", 10)
+        patch.setattr(columns, "ROWS_GONE_MAX", 10)
         running = Running([(0,), [COUNT_DISTINCT], False, True], BIGINT, ttl_ms=80)
         running.open(ColumnGroupAggregateOperator)
         for group in range(8):
             running.process([("+I", (group, value, True)) for value in range(50)])
             running.harness.advance_processing_time(1000)
         running.process([("+I", (9, 1, True))])
-        (view, _), *_ = running.columns()._views
+        (view, _), *_ = running.columns()._state.views
         assert len(view) <= 100
         assert running.held() == {9}
 
@@ -395,13 +395,13 @@ def test_values_of_groups_that_have_expired_take_no_memory() -> None:
 def test_a_group_keeps_its_values_when_others_go() -> None:
     """It gets another number."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "ROWS_GONE_MAX", 0)
+        patch.setattr(columns, "ROWS_GONE_MAX", 0)
         running = Running([(0,), [COUNT_DISTINCT], True, False], BIGINT)
         running.open(ColumnGroupAggregateOperator)
         for group in (1, 2, 3):
             running.process([("+I", (group, value, True)) for value in (5, 6)])
         running.process([("-D", (group, value, True)) for group in (1, 2) for value in (5, 6)])
-        assert len(running.columns()._counts) == 1
+        assert len(running.columns()._state.counts) == 1
         running.sent.clear()
         running.process([("+I", (3, 5, True)), ("+I", (4, 5, True)), ("+I", (3, 7, True))])
         assert running.sent == [("+I", "(4, 1)"), ("+U", "(3, 3)")]
@@ -414,16 +414,16 @@ def test_a_capture_is_of_its_moment() -> None:
         running = Running([(0,), calls, retracts, True], BIGINT)
         running.open(ColumnGroupAggregateOperator)
         running.process([("+I", (0, index, index % 2 == 0)) for index in range(20)])
-        before = running.columns()._pack([0]).unpack()
-        packed = running.columns()._pack([0])
+        before = running.columns()._state.pack([0]).unpack()
+        packed = running.columns()._state.pack([0])
         running.process([("+I", (0, index, True)) for index in range(20)])
         assert packed.unpack() == before
-        assert running.columns()._pack([0]).unpack() != before
+        assert running.columns()._state.pack([0]).unpack() != before
 
 
 def test_values_that_have_gone_from_a_group_take_no_memory() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "ROWS_GONE_MAX", 10)
+        patch.setattr(columns, "ROWS_GONE_MAX", 10)
         text = AggregateCall("COUNT", (Field(types.VarCharType(20), 1),), BIGINT, is_distinct=True)
         running = Running([(), [text], True, True], types.VarCharType(20))
         running.open(ColumnGroupAggregateOperator)
@@ -432,7 +432,7 @@ def test_values_that_have_gone_from_a_group_take_no_memory() -> None:
             rows = [(0, f"{round_}-{value}", True) for value in range(50)]
             running.process([("+I", row) for row in rows])
             running.process([("-D", row) for row in rows])
-        (view, _), *_ = running.columns()._views
+        (view, _), *_ = running.columns()._state.views
         assert len(view) <= 130
         assert last_sent(running) == "(1,)"
 

@@ -22,7 +22,17 @@ import pyarrow as pa
 
 from penstock.sql.data.types import DataType, IntegralType
 from penstock.sql.stream.aggregates.columns import GroupedRows
-from penstock.sql.stream.aggregates.pairs import Growing, Packed, PairTable, ValueCodes, packed_values, split_packed
+from penstock.sql.stream.aggregates.pairs import (
+    IN_MEMORY,
+    Growing,
+    Packed,
+    PairTable,
+    StateMemory,
+    ValueCodes,
+    Versions,
+    packed_values,
+    split_packed,
+)
 from penstock.sql.stream.rows.columns import places_in_order
 
 #: The number of calls that can share a view.
@@ -40,20 +50,33 @@ class DistinctView:
         data_type: the type of its values, see `pairs.is_coded`.
         conditions: for each call, the index of the column of its FILTER, or None.
         retracts: whether rows may be retracted.
+        memory: where the state lies.
+        versions: notes which pairs change; None if nobody asks.
     """
 
-    def __init__(self, operand: int, data_type: DataType, conditions: Sequence[int | None], retracts: bool) -> None:
+    def __init__(
+        self,
+        operand: int,
+        data_type: DataType,
+        conditions: Sequence[int | None],
+        retracts: bool,
+        memory: StateMemory = IN_MEMORY,
+        versions: Versions | None = None,
+    ) -> None:
+        self._memory = memory
+        self._versions = versions
         self._operand = operand
         self._type = data_type
         self._conditions = tuple(conditions)
         self._retracts = retracts
-        self._codes = ValueCodes(data_type)
-        self._table = PairTable()
+        self._codes = ValueCodes(data_type, memory)
+        self._table = PairTable(memory)
         bits = next(kind for kind in _BITS if np.iinfo(kind).bits >= len(conditions))
         #: the bits of each pair, or its counts by call
-        self._marks = [Growing(np.int32) for _ in conditions] if retracts else [Growing(bits)]
+        kinds = [np.int32] * len(conditions) if retracts else [bits]
+        self._marks = [Growing(kind, memory=memory) for kind in kinds]
         #: the number of pairs that calls count, by group
-        self._sizes = Growing(np.int64)
+        self._sizes = Growing(np.int64, memory=memory)
         #: the number of pairs that no call counts, or whose group has gone
         self.gone = 0
         #: no count is greater
@@ -112,6 +135,8 @@ class DistinctView:
         numbers, fresh = self._table.locate(groups, codes)
         for marks in self._marks:
             marks.grow(len(self._table))
+        if self._versions is not None:
+            self._versions.grow(len(self._table))
         return numbers, fresh
 
     def _set_bits(self, pairs: Any, local: Any, counted: Sequence[Any], steps: Sequence[Any]) -> None:
@@ -136,6 +161,8 @@ class DistinctView:
             new = (first >= 0).nonzero()[0]
             of_call[first[new]] = 1
             bits[new] |= bit
+        if self._versions is not None:
+            self._versions.mark(pairs[bits != marks.array[pairs]])
         marks.array[pairs] = bits
 
     def _count(
@@ -143,7 +170,9 @@ class DistinctView:
     ) -> None:
         """Let each call count the rows that it meets."""
         self._widen(len(local))
-        before = self._are_counted(pairs)
+        if self._versions is not None:
+            self._versions.mark(pairs)
+        before = self.are_counted(pairs)
         for marks, mask, of_call in zip(self._marks, counted, steps, strict=True):
             rows = np.arange(len(local)) if mask is None else mask.nonzero()[0]
             if not len(rows):
@@ -158,7 +187,7 @@ class DistinctView:
             counts = sums + np.repeat(base, np.diff(np.append(begins, len(rows))))
             of_call[rows] = (counts > 0).astype(np.int8) - (counts - changes > 0)
             marks.array[pairs[met]] = counts[np.append(begins[1:], len(rows)) - 1]
-        changes = self._are_counted(pairs).astype(np.int64) - before
+        changes = self.are_counted(pairs).astype(np.int64) - before
         np.add.at(self._sizes.array, self._table.groups[pairs], changes)
         self.gone += fresh - int(changes.sum())
 
@@ -169,7 +198,7 @@ class DistinctView:
                 marks.widen(np.int64)
         self._rows += rows
 
-    def _are_counted(self, pairs: Any) -> Any:
+    def are_counted(self, pairs: Any) -> Any:
         """Return a mask of the pairs that a call counts."""
         return reduce(np.logical_or, [marks.array[pairs] != 0 for marks in self._marks])
 
@@ -178,12 +207,14 @@ class DistinctView:
     def keep(self, numbers: Any, size: int) -> None:
         """Renumber groups. `numbers`: the new number of each group, or -1. `size`: how many there are then."""
         groups = numbers[self._table.groups]
-        kept = ((groups >= 0) & self._are_counted(slice(None))).nonzero()[0]
+        kept = ((groups >= 0) & self.are_counted(slice(None))).nonzero()[0]
         self._codes, codes = self._codes.kept(self._table.codes[kept])
-        self._table = PairTable.of(groups[kept], codes)
+        self._table = PairTable.of(groups[kept], codes, self._memory)
         for marks in self._marks:
             marks.keep(kept)
-        self._sizes = Growing(np.int64)
+        if self._versions is not None:
+            self._versions.start_again(len(kept))
+        self._sizes = Growing(np.int64, memory=self._memory)
         self._sizes.append(np.bincount(groups[kept], minlength=size))
         self.gone = 0
 
@@ -198,7 +229,7 @@ class DistinctView:
         return CapturedView(numbers, table.groups, table.codes, marks, values, self._type, calls, self._retracts)
 
     def restore(self, first: int, states: Sequence[Sequence[Packed | Mapping[Any, int]]]) -> None:
-        """Set the values of groups with consecutive numbers, for each call."""
+        """Set the values of groups with consecutive numbers, for each call. `recount` follows."""
         self._widen(sum(sum(map(_count_rows, of_call)) for of_call in states) if self._retracts else 0)
         for index, of_call in enumerate(states):
             values = [part if isinstance(part, Mapping) else split_packed(part)[0] for part in of_call]
@@ -215,9 +246,35 @@ class DistinctView:
             else:
                 there = numbers[counts > 0]
                 self._marks[0].array[there] |= self._marks[0].array.dtype.type(1 << index)
-        counted = self._are_counted(slice(None))
+
+    def recount(self) -> None:
+        """Count the values of each group, after these were restored."""
+        counted = self.are_counted(slice(None))
         self._sizes.array[:] = np.bincount(self._table.groups[counted], minlength=len(self._sizes))
         self.gone = len(counted) - int(counted.sum())
+
+    def read_parts(self, pairs: Any) -> tuple[Any, list[pa.Array]]:
+        """Return the groups of pairs, and the pairs as columns: the value, and its marks."""
+        codes = self._table.codes[pairs]
+        marks = [pa.array(marks.array[pairs]) for marks in self._marks]
+        return self._table.groups[pairs], [self._codes.column(codes), *marks]
+
+    def set_parts(self, groups: Any, parts: Sequence[pa.Array]) -> Any:
+        """Set pairs of these groups and columns, and return their numbers. Of equal pairs, the last one counts.
+
+        `recount` follows.
+        """
+        values, *marks = parts
+        if self._retracts:
+            self._widen(sum(int(np.abs(counts.to_numpy()).sum()) for counts in marks))
+        numbers, _ = self._locate(groups, self._codes.of(values))
+        for array, part in zip(self._marks, marks, strict=True):
+            array.array[numbers] = part.to_numpy()
+        return numbers
+
+    def count_parts(self) -> int:
+        """Return the number of columns of `read_parts`."""
+        return 1 + len(self._marks)
 
     def _restored_codes(self, values: Sequence[Any]) -> tuple[Any, Any]:
         """Return the number of values in each part, and the codes of all."""

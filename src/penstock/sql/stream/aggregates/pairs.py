@@ -1,6 +1,7 @@
 """Pairs of integers and exact values by number, in NumPy and Arrow columns.
 
-`Growing` is a NumPy array that grows at its end. `StateMemory` says where large arrays lie.
+`Growing` is a NumPy array that grows at its end. `StateMemory` says where large arrays lie. `Versions` tells which
+elements of such arrays a checkpoint has to write.
 
 `PairTable` numbers pairs of a group and a code, both integers. It is an open-addressing hash table: a slot has the
 number of a pair, and the columns have the pairs by number. The rows of a batch are looked up together, one probe of all
@@ -17,7 +18,7 @@ and the values themselves are compared, so two values with the same hash get two
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -35,9 +36,10 @@ from penstock.sql.data.types import (
     VarBinaryType,
     VarCharType,
 )
-from penstock.sql.stream.rows.columns import ColumnParts, Store, same_keys
+from penstock.sql.stream.rows.columns import ROWS_GONE_MAX, ColumnParts, Store, same_keys
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.equality import canonical_column
+from penstock.state.key_columns import ColumnStates
 
 #: A new array has room for this many elements.
 _ROOM_MIN: Final = 64
@@ -67,6 +69,12 @@ class StateMemory:
         if self.allocate is None or length * np.dtype(dtype).itemsize < _MAPPED_MIN:
             return np.empty(length, dtype)
         return self.allocate(length, dtype)
+
+    def zeros(self, length: int, dtype: Any) -> Any:
+        """Return a NumPy array of zeros."""
+        array = self.array(length, dtype)
+        array.fill(0)
+        return array
 
 
 IN_MEMORY: Final = StateMemory()
@@ -120,6 +128,98 @@ class Growing:
         room = self._memory.array(len(self._room), dtype)
         room[: self._size] = self.array
         self._room = room
+
+
+#: The version of an element that has changed since the last checkpoint.
+_PENDING: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The elements that a checkpoint writes, as rows of a history (`state.key_columns`).
+
+    Args:
+        elements: the indexes of the elements, in the order of their rows.
+        numbers: the numbers of the rows.
+        first: the number of the first row that the last completed checkpoint does not have.
+        end: the number after that of the last row.
+        is_addition: whether the rows continue the history; if not, these are all elements.
+    """
+
+    elements: Any
+    numbers: Any
+    first: int
+    end: int
+    is_addition: bool
+
+    def without(self, left_out: Any) -> Changed:
+        """Return the changes without some elements, given as a mask."""
+        if not left_out.any():
+            return self
+        return replace(self, elements=self.elements[~left_out], numbers=self.numbers[~left_out])
+
+
+class Versions:
+    """For each element of columns that change in place, the number of its last row in the history of checkpoints.
+
+    A checkpoint gives a new row to each element that changed since the one before. Of the rows of an element, the last
+    one counts. Once the superseded rows outnumber the others, all elements get new rows, and the history begins again.
+    """
+
+    def __init__(self, memory: StateMemory = IN_MEMORY) -> None:
+        self._memory = memory
+        self._begin(0, 0)
+
+    def _begin(self, base: int, size: int) -> None:
+        #: the number of the first row in use, and that of the next one
+        self.base = self.end = base
+        self._numbers = Growing(np.int64, _PENDING, self._memory)
+        self._numbers.grow(size)
+
+    def grow(self, size: int) -> None:
+        """Add elements up to a number."""
+        self._numbers.grow(size)
+
+    def shrink(self, size: int) -> None:
+        """Drop the elements from an index on."""
+        self._numbers.shrink(size)
+
+    def mark(self, elements: Any) -> None:
+        """Note that elements have changed."""
+        self._numbers.array[elements] = _PENDING
+
+    def start_history(self, first: int) -> None:
+        """Begin with a restored history, whose first row has this number."""
+        self.base = self.end = first
+
+    def continue_history(self, elements: Any, rows: int) -> None:
+        """Note the next rows of the restored history. `elements`: those of the rows; ABSENT ones are left out."""
+        known = elements >= 0
+        self._numbers.array[elements[known]] = known.nonzero()[0] + self.end
+        self.end += rows
+
+    def start_again(self, size: int) -> None:
+        """Let other elements take the place of all; the next checkpoint writes all of them."""
+        self._begin(self.end, size)
+
+    def capture(self, states: ColumnStates, name: str, checkpoint_id: int) -> Changed | None:
+        """Return what a checkpoint has to write; None for nothing. `states`: the history of the state `name`."""
+        numbers = self._numbers.array
+        self._give_rows((numbers == _PENDING).nonzero()[0])
+        if self.end - self.base > 2 * len(numbers) + ROWS_GONE_MAX:
+            self.base = self.end
+            self._give_rows(np.arange(len(numbers)))
+        first = states.start_capture(name, self.end, checkpoint_id, self.base)
+        is_addition = first > self.base
+        if first == self.end and (is_addition or not first):
+            return None
+        elements = (numbers >= first).nonzero()[0]
+        elements = elements[np.argsort(numbers[elements], kind="stable")]
+        return Changed(elements, numbers[elements], first, self.end, is_addition)
+
+    def _give_rows(self, elements: Any) -> None:
+        self._numbers.array[elements] = np.arange(self.end, self.end + len(elements))
+        self.end += len(elements)
 
 
 _EMPTY: Final = -1

@@ -19,7 +19,6 @@ outnumber those that one has, all groups get new numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +27,6 @@ import pyarrow as pa
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import Output, UserCodeError
 from penstock.runtime.operators.function_context import OperatorContext
-from penstock.sql.data.arrow import to_values
 from penstock.sql.data.errors import TableRuntimeError
 from penstock.sql.data.types import DataType
 from penstock.sql.logical.nodes import (
@@ -39,20 +37,10 @@ from penstock.sql.logical.nodes import (
     AggregateCall,
     UserAggregateCall,
 )
-from penstock.sql.stream.aggregates.accumulators import build_accumulator, build_call_column, is_distinct_by_view
-from penstock.sql.stream.aggregates.columns import AccumulatorColumn, Captured, GroupedRows
-from penstock.sql.stream.aggregates.distinct import CALLS_MAX, CapturedView, DistinctView
-from penstock.sql.stream.aggregates.pairs import Growing
-from penstock.sql.stream.groups.operators import (
-    COUNT,
-    GOES,
-    GROUPS,
-    HELD,
-    GroupAggregateOperator,
-    differing,
-    known_rows,
-)
-from penstock.sql.stream.rows.columns import ROWS_GONE_MAX
+from penstock.sql.stream.aggregates.accumulators import build_accumulator, build_call_column
+from penstock.sql.stream.aggregates.columns import AccumulatorColumn, GroupedRows
+from penstock.sql.stream.groups.columns import GroupColumns, GroupsTakenOver
+from penstock.sql.stream.groups.operators import GOES, GROUPS, GroupAggregateOperator, differing, known_rows
 from penstock.sql.stream.rows.rows import RowKeys, pack_kinds
 from penstock.sql.stream.rows.state_ttl import BundlingOperator, MiniBatch
 from penstock.state.equality import canonical_column
@@ -64,7 +52,7 @@ FEW_ROWS = 64
 _GROUPS_MAX: Final = 1 << 12
 
 
-class _GroupsOfFewRows(GroupAggregateOperator):
+class GroupsOfFewRows(GroupAggregateOperator):
     """Groups on top of those in columns, as entries: key -> the state of the group."""
 
     def begin(self, context: OperatorContext, output: Output, ttl_ms: int) -> None:
@@ -77,6 +65,8 @@ class _GroupsOfFewRows(GroupAggregateOperator):
         changed: set[Any] = set()
         # A method would refer to this object, which then stayed in memory until Python looks for cycles.
         self.changed, self._mark = changed, lambda namespace, keys: changed.update(keys)
+        #: the keys that were looked up in the columns, if these have no keys as Python objects
+        self.known: set[Any] = set()
         self._entries = self.groups
 
     def take(self) -> tuple[dict[Any, Any], list[Any]]:
@@ -85,7 +75,12 @@ class _GroupsOfFewRows(GroupAggregateOperator):
         changed = [key for key in changed if key in self.changed]
         self.groups.clear()
         self.changed.clear()
+        self.known.clear()
         return groups, changed
+
+    def build_state(self) -> list[Any]:
+        """Return the state of a group without rows."""
+        return [0, [accumulator.create() for accumulator in self._accumulators], None]
 
 
 def has_columns(calls: Sequence[AggregateCall]) -> bool:
@@ -118,28 +113,33 @@ class ColumnGroupAggregateOperator(BundlingOperator):
 
     # --- state --------------------------------------------------------------------------------------------------------
 
+    def initialize_state(self) -> None:
+        """Take over the groups of an `IndexedGroupAggregateOperator`."""
+        super().initialize_state()
+        taken = GroupsTakenOver(self.context, self._groups.places, self._calls, self._types, self._retracts)
+        taken.move(self.context.keyed.table(GROUPS))
+        self._nothing = taken.nothing
+
     def open(self) -> None:
         """Open the state and the columns."""
         # DISTINCT has no calls and emits no updates: its result never changes.
         self._sends_same = self.ttl_ms > 0 and bool(self._calls)
-        self._columns = [build_call_column(call, self._retracts) for call in self._calls]
-        self._has_accumulators = any(isinstance(column, AccumulatorColumn) for column in self._columns)
         #: the calls, counts first: these differ after most rows, and then no other call is compared
         self._compared = sorted(range(len(self._calls)), key=lambda index: self._calls[index].function != "COUNT")
-        #: the calls of each view of distinct values
-        self._views = [(self._build_view(calls), calls) for calls in self._shared_views()]
-        #: the number of rows in each group
-        self._counts = Growing(np.int64)
+        self._open_groups()
+
+    def _open_groups(self) -> None:
+        self._state = GroupColumns(self._calls, self._types, self._retracts)
         table = self.context.keyed.table(GROUPS)
         #: key -> the number of the group
         self._entries, self._mark = table.entries(None), table.mark
         self._restore()
-        table.keep_packed(self._pack)
+        table.keep_packed(self._state.pack)
         self._begin_lifetimes(self._entries, self._forget)
-        self._few = None if self._views else self._build_few()
+        self._few = None if self._state.views else self._build_few()
 
-    def _build_few(self) -> _GroupsOfFewRows:
-        few = _GroupsOfFewRows(
+    def _build_few(self) -> GroupsOfFewRows:
+        few = GroupsOfFewRows(
             self._groups.places,
             self._calls,
             self._types,
@@ -151,42 +151,17 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         few.begin(self.context, self.output, self.ttl_ms)
         return few
 
-    def _shared_views(self) -> list[list[int]]:
-        """Return the calls that share a view: those with DISTINCT over the same column."""
-        by_operand: dict[int, list[int]] = {}
-        for index, call in enumerate(self._calls):
-            if is_distinct_by_view(call) and not isinstance(self._columns[index], AccumulatorColumn):
-                by_operand.setdefault(self._columns[index].operands[0], []).append(index)
-        return [
-            calls[begin : begin + CALLS_MAX]
-            for calls in by_operand.values()
-            for begin in range(0, len(calls), CALLS_MAX)
-        ]
-
-    def _build_view(self, calls: list[int]) -> DistinctView:
-        columns = [self._columns[index] for index in calls]
-        (operand,) = columns[0].operands
-        return DistinctView(operand, self._types[operand], [column.condition for column in columns], self._retracts)
-
-    def _grow(self, size: int) -> None:
-        """Add empty groups up to a number."""
-        self._counts.grow(size)
-        for column in self._columns:
-            column.grow(size)
-        for view, _ in self._views:
-            view.grow(size)
-
     def _number(self, keys: list[Any]) -> Any:
         """Return the number of each group, as a NumPy array. New groups get the next numbers."""
         entries = self._entries
         numbers = list(map(entries.get, keys))
         if None in numbers:
-            size = len(self._counts)
+            size = len(self._state)
             for index, number in enumerate(numbers):
                 if number is None:
                     numbers[index] = entries[keys[index]] = size
                     size += 1
-            self._grow(size)
+            self._state.grow(size)
         return np.array(numbers, np.int64)
 
     def _forget(self, key: Any) -> bool:
@@ -196,63 +171,24 @@ class ColumnGroupAggregateOperator(BundlingOperator):
             self._few.changed.discard(key)
         if number is not None:
             self._mark(None, (key,))
-            for column in self._columns:
-                column.forget(number)
-            for view, _ in self._views:
-                view.forget(number)
+            self._state.forget(number)
         return True
-
-    def _drop_spent(self, keys: list[Any], rows: GroupedRows) -> None:
-        """Drop the groups of a batch that have neither rows nor pending retractions."""
-        indices = (self._counts.array[rows.numbers] == 0).nonzero()[0]
-        by_view = {index: view for view, calls in self._views for index in calls}
-        for index, column in enumerate(self._columns):
-            if not len(indices):
-                return
-            indices = indices[by_view.get(index, column).are_spent(rows.numbers[indices])]
-        for index in indices.tolist():
-            self._forget(keys[index])
 
     def _throw_out(self) -> None:
         """Give all groups new numbers if dropped groups outnumber the others, or their values those of the others."""
-        size = len(self._counts)
-        is_wasteful = size > 2 * len(self._entries) + ROWS_GONE_MAX
-        if not is_wasteful and not any(2 * view.gone > len(view) + ROWS_GONE_MAX for view, _ in self._views):
+        if not self._state.is_wasteful(len(self._entries)):
             return
         kept = np.fromiter(self._entries.values(), np.int64, len(self._entries))
         self._entries.update(zip(list(self._entries), range(len(kept)), strict=True))
-        numbers = np.full(size, -1)
-        numbers[kept] = np.arange(len(kept))
-        self._counts.keep(kept)
-        for column in self._columns:
-            column.keep(kept)
-        for view, _ in self._views:
-            view.keep(numbers, len(kept))
-
-    # --- snapshots ----------------------------------------------------------------------------------------------------
+        self._state.keep(kept)
 
     def _restore(self) -> None:
         """Take over the groups of a snapshot."""
         states = list(self._entries.values())
-        if not states:
-            return
-        self._grow(len(states))
-        self._counts.array[:] = [state[COUNT] for state in states]
-        in_views = {index for _, calls in self._views for index in calls}
-        for index, column in enumerate(self._columns):
-            of_call = [state[HELD][index] for state in states]
-            column.restore(0, [part[0] for part in of_call] if index in in_views else of_call)
-        for view, calls in self._views:
-            view.restore(0, [[state[HELD][index][1] for state in states] for index in calls])
-        self._entries.update(zip(list(self._entries), range(len(states)), strict=True))
-
-    def _pack(self, values: list[int]) -> PackedGroups:
-        """Take groups for a snapshot, see `KeyedTable.keep_packed`."""
-        numbers = np.array(values, np.int64)
-        states = [column.capture(numbers) for column in self._columns]
-        views = [(view.capture(numbers), calls) for view, calls in self._views]
-        results = [(column.results(numbers), column.call.type) for column in self._columns]
-        return PackedGroups(self._counts.array[numbers], states, views, results)
+        if states:
+            self._state.restore(states)
+            self._state.recount()
+            self._entries.update(zip(list(self._entries), range(len(states)), strict=True))
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -274,38 +210,48 @@ class ColumnGroupAggregateOperator(BundlingOperator):
                     return
                 records = records.take(known)
                 groups, keys = self._groups.numbered(records.columns)
-        numbers = self._number(keys)
+        rows = self._process_groups(records, groups, self._number(keys))
+        if self._retracts:
+            for index in self._state.find_spent(rows.numbers).tolist():
+                self._forget(keys[index])
+        self._mark(None, keys)
+        self._written(keys)
+        self._throw_out()
+
+    def _process_groups(self, records: ColumnBatch, groups: Any, numbers: Any) -> GroupedRows:
+        """Process the rows of groups with these numbers."""
         goes = None if records.kinds is None or not self._retracts else records.kinds.translate(GOES)
         if goes is not None and not any(goes):
             goes = None
         rows = GroupedRows(records, self._types, groups, numbers, goes, self.mini_batch is None)
-        counts = self._counts.array
+        counts = self._state.counts.array
         was_there = counts[numbers] > 0
         after = rows.added(rows.signs, counts[numbers])
-        if self._has_accumulators and goes is not None:
+        if self._state.has_accumulators and goes is not None:
             by_row = rows.added_by_row(rows.signs, counts[numbers])
             rows.emptied = frozenset(rows.order[by_row == 0].tolist())
         counts[numbers] = rows.last(after)
         try:
-            results = self._run(rows)
+            results = self._state.run(rows)
         except TableRuntimeError as error:
             raise UserCodeError(self.context.operator_name, f"a batch of {len(records)} rows") from error
-        if self._retracts:
-            self._drop_spent(keys, rows)
-        self._mark(None, keys)
-        self._written(keys)
         self._send(rows, was_there, after > 0, results)
-        self._throw_out()
+        return rows
 
-    def _process_few(self, few: _GroupsOfFewRows, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
+    def _process_few(self, few: GroupsOfFewRows, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
         """Process a few rows by accumulators."""
-        missing = [key for key in keys if key in self._entries and key not in few.changed and key not in few.groups]
-        if missing:
-            few.groups.update(zip(missing, self._pack([self._entries[key] for key in missing]).unpack(), strict=True))
+        self._load_few(few, records, groups, keys)
         few.process_groups(records, groups, keys)
         self._written(keys)
-        if len(few.groups) > _GROUPS_MAX:
+        if max(len(few.groups), len(few.known)) > _GROUPS_MAX:
             self._put_few_into_columns()
+
+    def _load_few(self, few: GroupsOfFewRows, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
+        """Let the groups of these keys be entries, if they are there."""
+        missing = [key for key in keys if key in self._entries and key not in few.changed and key not in few.groups]
+        if missing:
+            states = self._state.pack([self._entries[key] for key in missing]).unpack()
+            few.groups.update(zip(missing, states, strict=True))
 
     def _put_few_into_columns(self) -> None:
         """Let the groups that changed replace those of the columns, and forget the entries."""
@@ -317,11 +263,8 @@ class ColumnGroupAggregateOperator(BundlingOperator):
             self._forget(key)
         kept = {key: state for key, state in groups.items() if key in changed}
         if kept:
-            size, states = len(self._counts), list(kept.values())
-            self._grow(size + len(kept))
-            self._counts.array[size:] = [state[COUNT] for state in states]
-            for index, column in enumerate(self._columns):
-                column.restore(size, [state[HELD][index] for state in states])
+            size = len(self._state)
+            self._state.restore(list(kept.values()))
             self._entries.update(zip(kept, range(size, size + len(kept)), strict=True))
             self._mark(None, list(kept))
         self._throw_out()
@@ -329,22 +272,12 @@ class ColumnGroupAggregateOperator(BundlingOperator):
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture all groups."""
         self._put_few_into_columns()
-        return super().snapshot_state(checkpoint_id)
+        return [*super().snapshot_state(checkpoint_id), *self._nothing]
 
     def _known(self, kinds: bytes, groups: Any, keys: list[Any]) -> Any:
         """Return the indexes of the rows, except retractions from groups without rows."""
-        numbers, counts = map(self._entries.get, keys), self._counts.array
+        numbers, counts = map(self._entries.get, keys), self._state.counts.array
         return known_rows(kinds, groups, [0 if number is None else int(counts[number]) for number in numbers])
-
-    def _run(self, rows: GroupedRows) -> list[pa.Array]:
-        """Return the results of each call: those of the groups before the batch, then those after each row."""
-        steps: dict[int, Any] = {}
-        for view, calls in self._views:
-            steps.update(zip(calls, view.steps(rows), strict=True))
-        return [
-            column.run(rows, steps[index] if index in steps else column.steps(rows))
-            for index, column in enumerate(self._columns)
-        ]
 
     def _send(self, rows: GroupedRows, was_there: Any, has: Any, results: list[pa.Array]) -> None:
         """Emit the changes. In arrays, each row has an entry, or each group if only the last results are needed."""
@@ -388,30 +321,3 @@ class ColumnGroupAggregateOperator(BundlingOperator):
             column = results[index]
             differences |= differing(column.take(old), column.take(new), self._calls[index].type)
         return differences
-
-
-@dataclass
-class PackedGroups:
-    """Groups as of a snapshot; see `Packed`."""
-
-    counts: Any
-    states: list[Captured]
-    #: the distinct values, and the calls that they belong to
-    views: list[tuple[CapturedView, list[int]]]
-    #: for each call, the results and their type
-    results: list[tuple[pa.Array, DataType]]
-
-    def unpack(self) -> list[Any]:
-        """Return the states as `GroupAggregateOperator` has them."""
-        columns: list[list[Any]] = [captured() for captured in self.states]
-        for view, calls in self.views:
-            for index, parts in zip(calls, view.unpack(), strict=True):
-                columns[index] = list(map(list, zip(columns[index], parts, strict=True)))
-        counts = self.counts.tolist()
-        states = zip(*columns, strict=True) if columns else [()] * len(counts)
-        values = [to_values(column, kind) for column, kind in self.results]
-        lasts = zip(*values, strict=True) if values else [()] * len(counts)
-        return [
-            [count, list(of_group), last if count > 0 else None]
-            for count, of_group, last in zip(counts, states, lasts, strict=True)
-        ]

@@ -40,10 +40,12 @@ from penstock.sql.logical.nodes import (
 )
 from penstock.sql.stream.aggregates.accumulators import Accumulator, build_accumulator
 from penstock.sql.stream.aggregates.functions import Bundled, BundledColumn, Rows, read_batch_operands
+from penstock.sql.stream.groups.columns import COUNT, HELD, LAST, GroupsTakenOver
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, pack_kinds
 from penstock.sql.stream.rows.state_ttl import BundlingOperator, EvaluatingOperator, MiniBatch, StreamSession
 from penstock.sql.typed import Field
 from penstock.state.equality import canonical_column, canonical_values
+from penstock.state.snapshot import StateCapture
 
 #: types whose columns Arrow cannot compare
 _BY_VALUE: Final = (ArrayType, MapType, MultisetType, RowType, VariantType, RawType)
@@ -164,8 +166,6 @@ def differing(array: pa.Array, other: pa.Array, data_type: DataType) -> Any:
 
 #: The name of the state.
 GROUPS = "groups"
-#: The indexes of the parts of a group's state.
-COUNT, HELD, LAST = 0, 1, 2
 #: Below this number of rows, comparing columns takes longer than comparing rows.
 FEW_ROWS: Final = 64
 #: 1 for retracting row kinds, 0 for others.
@@ -221,6 +221,17 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
         self._retracts = retracts
         self._sends_before = sends_before
         self._session = session or StreamSession()
+
+    def initialize_state(self) -> None:
+        """Take over the groups of an `IndexedGroupAggregateOperator`."""
+        super().initialize_state()
+        taken = GroupsTakenOver(self.context, self._groups.places, self._calls, self._types, self._retracts)
+        taken.move(self.context.keyed.table(GROUPS))
+        self._nothing = taken.nothing
+
+    def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
+        """Capture the groups by key, and the columns that they were taken from, which are empty now."""
+        return [*super().snapshot_state(checkpoint_id), *self._nothing]
 
     def open(self) -> None:
         """Open the state and the accumulators."""

@@ -22,6 +22,8 @@ from penstock.sql.logical.nodes import (
 )
 from penstock.sql.stream.aggregates.accumulators import check_unbounded
 from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator, has_columns
+from penstock.sql.stream.groups.columns import has_only_columns
+from penstock.sql.stream.groups.indexed import IndexedGroupAggregateOperator
 from penstock.sql.stream.groups.operators import GroupAggregateOperator, TableAggregateOperator
 from penstock.sql.stream.planning.options import Optimization
 from penstock.sql.stream.planning.rule import Factory, Planning, Rule, Stream, by_columns, name_columns
@@ -97,14 +99,18 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
         planning.options.mini_batch,
     )
     operator: Factory
-    keeps_columns = planning.options.is_in_memory and planning.options.allows(Optimization.COLUMN_GROUPS)
-    if keeps_columns and has_columns(node.calls):
+    ttl_ms = planning.options.lives(node.state_ttl_ms)
+    keeps_columns = planning.options.allows(Optimization.COLUMN_GROUPS)
+    key_types = [node.input.schema.types[key] for key in node.keys]
+    if keeps_columns and not ttl_ms and has_only_columns(node.calls, key_types, retracts):
+        operator = partial(IndexedGroupAggregateOperator, *arguments)
+    elif keeps_columns and planning.options.is_in_memory and has_columns(node.calls):
         operator = partial(ColumnGroupAggregateOperator, *arguments)
     else:
         operator = partial(GroupAggregateOperator, *arguments, planning.session)
     limit = None if node.keys else 1
     inputs = by_columns(inner, node.keys)
-    operator = lasting(operator, planning.options.lives(node.state_ttl_ms))
+    operator = lasting(operator, ttl_ms)
     upstreams = planning.step("Group Aggregate", operator, inputs, is_stateful=True, parallelism_limit=limit)
     return Stream(upstreams, node.schema, planning.changes(node), wants_before)
 

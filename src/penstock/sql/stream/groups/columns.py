@@ -1,0 +1,508 @@
+"""The state of groups as columns, by the number of the group.
+
+`GroupColumns` has the rows of each group, the state of each call (`aggregates.columns`), and the distinct values of the
+calls (`aggregates.distinct`). Whoever uses it maps keys to numbers.
+
+`IndexedGroups` maps them itself, with a `KeyIndex` over the columns of the keys. Its checkpoints are columns, too: a
+row for each group that changed since the last completed one, and a row for each pair of a group and a distinct value
+that changed. Of the rows of a group or a pair, the last one counts (`Versions`). A group without rows keeps its number,
+and its row says that it is empty. Once these outnumber the others, or values that no group has any more outnumber
+those that one has, all groups get new numbers.
+
+`GroupsTakenOver` are the groups of such checkpoints for an operator that keeps them by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.operators.function_context import OperatorContext
+from penstock.sql.data.arrow import arrow_type, to_values
+from penstock.sql.data.types import BigIntType, DataType
+from penstock.sql.logical.nodes import AggregateCall, UserAggregateCall
+from penstock.sql.stream.aggregates.accumulators import build_call_column, is_distinct_by_view
+from penstock.sql.stream.aggregates.columns import AccumulatorColumn, CallColumn, Captured, GroupedRows
+from penstock.sql.stream.aggregates.distinct import CALLS_MAX, CapturedView, DistinctView
+from penstock.sql.stream.aggregates.pairs import IN_MEMORY, Changed, Growing, StateMemory, Versions
+from penstock.sql.stream.rows.columns import ROWS_GONE_MAX, ColumnParts, build_part, same_keys
+from penstock.sql.stream.rows.key_index import ABSENT, Groups, KeyIndex, group_distinct_rows, group_rows
+from penstock.sql.stream.rows.rows import ONLY_KEY, RowKeys
+from penstock.state.backend import KeyedTable
+from penstock.state.equality import canonical_column
+from penstock.state.key_columns import ROW_NUMBER, ColumnsCapture
+
+#: The indexes of the parts of a group's state in a snapshot by key: the number of rows, the states of the calls, and
+#: the last result.
+COUNT, HELD, LAST = 0, 1, 2
+#: The names of the states: the groups, and the distinct values of each view.
+GROUP_COLUMNS: Final = "group_columns"
+_VALUES: Final = "group_values"
+#: Groups are read, or taken over, this many at a time.
+_GROUPS_AT_ONCE: Final = 1 << 14
+
+
+@dataclass
+class PackedGroups:
+    """Groups as of a snapshot; see `Packed`."""
+
+    counts: Any
+    states: list[Captured]
+    #: the distinct values, and the calls that they belong to
+    views: list[tuple[CapturedView, list[int]]]
+    #: for each call, the results and their type
+    results: list[tuple[pa.Array, DataType]]
+
+    def unpack(self) -> list[Any]:
+        """Return the states as `GroupAggregateOperator` has them."""
+        columns: list[list[Any]] = [captured() for captured in self.states]
+        for view, calls in self.views:
+            for index, parts in zip(calls, view.unpack(), strict=True):
+                columns[index] = list(map(list, zip(columns[index], parts, strict=True)))
+        counts = self.counts.tolist()
+        states = zip(*columns, strict=True) if columns else [()] * len(counts)
+        values = [to_values(column, kind) for column, kind in self.results]
+        lasts = zip(*values, strict=True) if values else [()] * len(counts)
+        return [
+            [count, list(of_group), last if count > 0 else None]
+            for count, of_group, last in zip(counts, states, lasts, strict=True)
+        ]
+
+
+class GroupColumns:
+    """See the module docstring.
+
+    Args:
+        calls: the aggregate calls over columns of the input.
+        types: the types of the input columns.
+        retracts: whether the input may contain retractions.
+        memory: where the state lies.
+        has_versions: whether to note which distinct values change.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        retracts: bool,
+        memory: StateMemory = IN_MEMORY,
+        has_versions: bool = False,
+    ) -> None:
+        self._memory = memory
+        self.columns: list[CallColumn] = [build_call_column(call, retracts, memory) for call in calls]
+        self.has_accumulators = any(isinstance(column, AccumulatorColumn) for column in self.columns)
+        #: for each view, what it notes about its values
+        self._value_versions: list[Versions] = []
+        #: the calls of each view of distinct values
+        self.views: list[tuple[DistinctView, list[int]]] = []
+        for indices in self._shared_views(calls):
+            versions = Versions(memory) if has_versions else None
+            if versions is not None:
+                self._value_versions.append(versions)
+            columns = [self.columns[index] for index in indices]
+            (operand,) = columns[0].operands
+            conditions = [column.condition for column in columns]
+            view = DistinctView(operand, types[operand], conditions, retracts, memory, versions)
+            self.views.append((view, indices))
+        #: the number of rows in each group
+        self.counts = Growing(np.int64, memory=memory)
+
+    def _shared_views(self, calls: Sequence[AggregateCall]) -> list[list[int]]:
+        """Return the calls that share a view: those with DISTINCT over the same column."""
+        by_operand: dict[int, list[int]] = {}
+        for index, call in enumerate(calls):
+            if is_distinct_by_view(call) and not isinstance(self.columns[index], AccumulatorColumn):
+                by_operand.setdefault(self.columns[index].operands[0], []).append(index)
+        return [
+            indices[begin : begin + CALLS_MAX]
+            for indices in by_operand.values()
+            for begin in range(0, len(indices), CALLS_MAX)
+        ]
+
+    def __len__(self) -> int:
+        """Return how many numbers are in use, including those of groups that have gone."""
+        return len(self.counts)
+
+    def grow(self, size: int) -> None:
+        """Add empty groups up to a number."""
+        self.counts.grow(size)
+        for column in self.columns:
+            column.grow(size)
+        for view, _ in self.views:
+            view.grow(size)
+
+    def forget(self, number: int) -> None:
+        """Drop what a group that has gone would keep alive. Its number is not used again."""
+        for column in self.columns:
+            column.forget(number)
+        for view, _ in self.views:
+            view.forget(number)
+
+    def find_spent(self, numbers: Any) -> Any:
+        """Return the indexes of the groups that have neither rows nor pending retractions."""
+        indices = (self.counts.array[numbers] == 0).nonzero()[0]
+        by_view = {index: view for view, calls in self.views for index in calls}
+        for index, column in enumerate(self.columns):
+            if not len(indices):
+                break
+            indices = indices[by_view.get(index, column).are_spent(numbers[indices])]
+        return indices
+
+    def is_wasteful(self, live_count: int) -> bool:
+        """Return whether `keep` is worthwhile. `live_count`: the number of groups that have not gone."""
+        return (
+            len(self) > 2 * live_count + ROWS_GONE_MAX
+            or any(2 * view.gone > len(view) + ROWS_GONE_MAX for view, _ in self.views)
+            or any(column.is_wasteful for column in self.columns)
+        )
+
+    def keep(self, kept: Any) -> None:
+        """Keep only these groups, whose numbers are then 0, 1, ..."""
+        numbers = np.full(len(self), -1)
+        numbers[kept] = np.arange(len(kept))
+        self.counts.keep(kept)
+        for column in self.columns:
+            column.keep(kept)
+        for view, _ in self.views:
+            view.keep(numbers, len(kept))
+
+    def run(self, rows: GroupedRows) -> list[pa.Array]:
+        """Return the results of each call: those of the groups before the batch, then those after each row."""
+        steps: dict[int, Any] = {}
+        for view, calls in self.views:
+            steps.update(zip(calls, view.steps(rows), strict=True))
+        return [
+            column.run(rows, steps[index] if index in steps else column.steps(rows))
+            for index, column in enumerate(self.columns)
+        ]
+
+    def restore(self, states: Sequence[Any]) -> None:
+        """Add the groups of a snapshot by key. `recount` follows."""
+        first = len(self)
+        self.grow(first + len(states))
+        self.counts.array[first:] = [state[COUNT] for state in states]
+        in_views = {index for _, calls in self.views for index in calls}
+        for index, column in enumerate(self.columns):
+            of_call = [state[HELD][index] for state in states]
+            column.restore(first, [part[0] for part in of_call] if index in in_views else of_call)
+        for view, calls in self.views:
+            view.restore(first, [[state[HELD][index][1] for state in states] for index in calls])
+
+    def recount(self) -> None:
+        """Count the distinct values of each group, after these were restored."""
+        for view, _ in self.views:
+            view.recount()
+
+    def pack(self, values: Sequence[int]) -> PackedGroups:
+        """Take groups for a snapshot, see `KeyedTable.keep_packed`."""
+        numbers = np.array(values, np.int64)
+        states = [column.capture(numbers) for column in self.columns]
+        views = [(view.capture(numbers), calls) for view, calls in self.views]
+        results = [(column.results(numbers), column.call.type) for column in self.columns]
+        return PackedGroups(self.counts.array[numbers], states, views, results)
+
+
+def has_only_columns(calls: Sequence[AggregateCall], keys: Sequence[DataType], retracts: bool) -> bool:
+    """Return whether kernels compute all calls, and `IndexedGroups` takes the types of the keys."""
+    if any(isinstance(call, UserAggregateCall) for call in calls):
+        return False
+    if any(pa.types.is_nested(arrow_type(kind)) for kind in keys):
+        return False
+    return not any(isinstance(build_call_column(call, retracts), AccumulatorColumn) for call in calls)
+
+
+def _describe(call: AggregateCall) -> str:
+    operands = ", ".join(str(operand.type) for operand in call.operands)
+    return f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{operands}) {call.type}"
+
+
+class IndexedGroups(GroupColumns):
+    """See the module docstring, and `GroupColumns`.
+
+    Args:
+        context: the context of the operator.
+        keys: the indexes of the grouping columns.
+        calls: the aggregate calls; `has_only_columns` is true.
+        types: the types of the input columns.
+        retracts: whether the input may contain retractions.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        retracts: bool,
+    ) -> None:
+        super().__init__(calls, types, retracts, StateMemory.of(context.keyed), True)
+        self._context = context
+        self._places = tuple(keys)
+        self._key_types = [arrow_type(types[index]) for index in keys] or [arrow_type(BigIntType())]
+        self._key_names = tuple(f"key{index}" for index in range(len(self._key_types)))
+        listed = ", ".join(map(_describe, calls))
+        self._about = f"{'changing' if retracts else 'growing'} groups by {len(keys)} columns of [{listed}]"
+        self._versions = Versions(self._memory)
+        #: which groups have neither rows nor pending retractions, and how many these are
+        self._is_spent = Growing(np.bool_, False, self._memory)
+        self._spent_count = 0
+        self._begin_keys()
+        self._restore_columns()
+
+    # --- keys ---------------------------------------------------------------------------------------------------------
+
+    def _begin_keys(self) -> None:
+        #: the columns of the keys, by the number of the group
+        self._keys = ColumnParts(0, self._memory.store)
+        self._index = KeyIndex(self._memory.zeros)
+        self._may_share_hash = False
+
+    def read_keys(self, columns: pa.RecordBatch) -> list[pa.Array]:
+        """Return the key columns of rows. Without grouping columns, there is a constant one."""
+        if not self._places:
+            return [pa.array(np.full(columns.num_rows, ONLY_KEY))]
+        return [canonical_column(columns.column(index)) for index in self._places]
+
+    def build_keys(self, keys: Sequence[Any]) -> list[pa.Array]:
+        """Return the columns of keys by which a snapshot has groups."""
+        if len(self._key_types) == 1:
+            return [canonical_column(pa.array(keys, self._key_types[0]))]
+        columns = zip(zip(*keys, strict=True), self._key_types, strict=True)
+        return [canonical_column(pa.array(values, kind)) for values, kind in columns]
+
+    def find(self, groups: Groups, keys: Sequence[pa.Array]) -> Any:
+        """Return the number of each group, or `ABSENT`."""
+        self._may_share_hash |= not groups.is_exact
+
+        def same(positions: Any, numbers: Any) -> Any:
+            mine = pa.array(groups.first[positions])
+            return same_keys([key.take(mine) for key in keys], self._taken_keys(numbers))
+
+        return self._index.find(groups.hashes, same if self._may_share_hash else None)[0]
+
+    def _taken_keys(self, numbers: Any) -> list[pa.Array]:
+        return self._keys.taken(range(len(self._key_types)), numbers)
+
+    def number(self, keys: Sequence[pa.Array]) -> tuple[Any, Any]:
+        """Return the group of each row, and the number of each group. New groups get the next numbers."""
+        groups = group_rows(keys)
+        numbers = self.find(groups, keys)
+        new = (numbers == ABSENT).nonzero()[0]
+        if len(new):
+            first = len(self._keys)
+            numbers[new] = np.arange(first, first + len(new))
+            mine = pa.array(groups.first[new])
+            self._keys.append(build_part([key.take(mine) for key in keys], len(new)))
+            self._index.insert(groups.hashes[new], numbers[new])
+            if first + len(new) > len(self):
+                self.grow(first + len(new))
+        return groups.codes, numbers
+
+    def grow(self, size: int) -> None:
+        """See `GroupColumns`."""
+        super().grow(size)
+        self._versions.grow(size)
+        self._is_spent.grow(size)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def note_changes(self, numbers: Any, may_be_spent: bool) -> None:
+        """Note that these groups, each once, have changed. `may_be_spent`: whether rows have gone."""
+        self._versions.mark(numbers)
+        if may_be_spent:
+            spent = np.zeros(len(numbers), np.bool_)
+            spent[self.find_spent(numbers)] = True
+            self._spent_count += int(spent.sum()) - int(self._is_spent.array[numbers].sum())
+            self._is_spent.array[numbers] = spent
+
+    def are_spent(self, numbers: Any) -> Any:
+        """Return a mask of the groups that have neither rows nor pending retractions."""
+        return self._is_spent.array[numbers]
+
+    def replace(self, keys: Sequence[Any], states: Sequence[Any], may_be_spent: bool) -> None:
+        """Set the states of groups, each once, as a snapshot by key has them."""
+        codes, numbers = self.number(self.build_keys(keys))
+        numbers = numbers[codes]
+        first = len(self)
+        self.restore(states)
+        self._versions.shrink(first)
+        self._is_spent.shrink(first)
+        self.counts.array[numbers] = self.counts.array[first:]
+        self.counts.shrink(first)
+        for column in self.columns:
+            column.move_last(numbers)
+        self.note_changes(numbers, may_be_spent)
+
+    def compact_if_worthwhile(self) -> None:
+        """Give all groups new numbers if enough of them, or of their values, have gone."""
+        if not self.is_wasteful(len(self) - self._spent_count):
+            return
+        kept = (~self._is_spent.array).nonzero()[0]
+        former = self._keys
+        self._begin_keys()
+        # A part at a time: together they may be larger than memory.
+        for part, start in zip(former.parts, former.starts, strict=False):
+            of_part = kept[np.searchsorted(kept, start) : np.searchsorted(kept, start + part.num_rows)]
+            if len(of_part):
+                rows = pa.array(of_part - start)
+                keys = [part.column(index).take(rows) for index in range(len(self._key_types))]
+                groups = group_distinct_rows(keys)
+                first = len(self._keys)
+                self._may_share_hash = True
+                self._index.insert(groups.hashes, np.arange(first, first + len(of_part)))
+                self._keys.append(build_part(keys, len(of_part)))
+        self.keep(kept)
+        self._versions.start_again(len(kept))
+        self._is_spent = Growing(np.bool_, False, self._memory)
+        self._is_spent.grow(len(kept))
+        self._spent_count = 0
+
+    # --- snapshots ----------------------------------------------------------------------------------------------------
+
+    def _names_of_values(self) -> list[str]:
+        return [f"{_VALUES}.{index}" for index in range(len(self.views))]
+
+    def _restore_columns(self) -> None:
+        columns, about = self._context.columns, self._about
+        table = columns.take(GROUP_COLUMNS, about)
+        if table is not None:
+            self._versions.start_history(columns.first_number(GROUP_COLUMNS, table.num_rows))
+            for batch in table.to_batches(max_chunksize=_GROUPS_AT_ONCE):
+                self._restore_groups(batch.columns)
+        for (view, _), versions, name in zip(self.views, self._value_versions, self._names_of_values(), strict=True):
+            table = columns.take(name, about)
+            if table is not None:
+                versions.start_history(columns.first_number(name, table.num_rows))
+                for batch in table.to_batches(max_chunksize=_GROUPS_AT_ONCE):
+                    self._restore_values(view, versions, batch.columns)
+        if len(self):
+            self.recount()
+            spent = self.find_spent(np.arange(len(self)))
+            self._is_spent.array[spent] = True
+            self._spent_count = len(spent)
+
+    def _restore_groups(self, columns: Sequence[pa.Array]) -> None:
+        if not len(columns[0]):
+            return
+        width = len(self._key_types)
+        codes, numbers = self.number(list(map(canonical_column, columns[:width])))
+        of_rows = numbers[codes]
+        self.counts.array[of_rows] = columns[width].to_numpy()
+        begin = width + 1
+        for column in self.columns:
+            column.set_parts(of_rows, columns[begin : begin + column.count_parts()])
+            begin += column.count_parts()
+        self._versions.continue_history(of_rows, len(of_rows))
+
+    def _restore_values(self, view: DistinctView, versions: Versions, columns: Sequence[pa.Array]) -> None:
+        width = len(self._key_types)
+        keys = list(map(canonical_column, columns[:width]))
+        groups = group_rows(keys)
+        numbers = self.find(groups, keys)[groups.codes]
+        # A value of a group that is not there any more has gone before it.
+        known = (numbers != ABSENT).nonzero()[0]
+        elements = np.full(len(numbers), ABSENT)
+        parts = [column.take(pa.array(known)) for column in columns[width:]]
+        elements[known] = view.set_parts(numbers[known], parts)
+        versions.continue_history(elements, len(numbers))
+
+    def take_over(self, items: Iterable[tuple[Any, Any]]) -> None:
+        """Take over groups of a snapshot by key: pairs of the key and the state."""
+        items = iter(items)
+        while chunk := list(islice(items, _GROUPS_AT_ONCE)):
+            columns = self.build_keys([key for key, _ in chunk])
+            groups = group_distinct_rows(columns)
+            self._may_share_hash = True
+            first = len(self._keys)
+            self._index.insert(groups.hashes, np.arange(first, first + len(chunk)))
+            self._keys.append(build_part(columns, len(chunk)))
+            self.restore([state for _, state in chunk])
+        if len(self):
+            self.recount()
+
+    def capture(self, checkpoint_id: int) -> list[ColumnsCapture]:
+        """Capture the groups and values that the last completed checkpoint does not have."""
+        states = self._context.columns
+        captures = []
+        changed = self._versions.capture(states, GROUP_COLUMNS, checkpoint_id)
+        if changed is not None:
+            if not changed.is_addition:
+                changed = changed.without(self._is_spent.array[changed.elements])
+            parts = [part for column in self.columns for part in column.read_parts(changed.elements)]
+            counts = pa.array(self.counts.array[changed.elements])
+            captures.append(self._capture(GROUP_COLUMNS, changed, changed.elements, [counts, *parts]))
+        for (view, _), versions, name in zip(self.views, self._value_versions, self._names_of_values(), strict=True):
+            changed = versions.capture(states, name, checkpoint_id)
+            if changed is not None:
+                if not changed.is_addition:
+                    changed = changed.without(~view.are_counted(changed.elements))
+                groups, parts = view.read_parts(changed.elements)
+                captures.append(self._capture(name, changed, groups, parts))
+        return captures
+
+    def _capture(self, name: str, changed: Changed, groups: Any, parts: Sequence[pa.Array]) -> ColumnsCapture:
+        keys = self._taken_keys(groups) if len(groups) else [pa.array([], kind) for kind in self._key_types]
+        names = [*self._key_names, *(f"part{index}" for index in range(len(parts)))]
+        arrays = [*keys, *parts]
+        if len(groups) < changed.end - changed.first:
+            names.append(ROW_NUMBER)
+            arrays.append(pa.array(changed.numbers))
+        table = pa.Table.from_arrays(arrays, names)
+        first, end = changed.first, changed.end
+        return ColumnsCapture(name, table, self._key_names, self._about, first, end, changed.is_addition)
+
+    def move(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Yield the keys and the states of all groups as a snapshot by key has them, a part at a time."""
+        numbers = (~self._is_spent.array).nonzero()[0]
+        keys_of = RowKeys(range(len(self._places)))
+        for begin in range(0, len(numbers), _GROUPS_AT_ONCE):
+            chunk = numbers[begin : begin + _GROUPS_AT_ONCE]
+            columns = self._taken_keys(chunk)
+            yield keys_of.of(build_part(columns, len(chunk))), self.pack(chunk).unpack()
+
+    def capture_nothing(self) -> list[ColumnsCapture]:
+        """Capture the state without groups, for an operator that has moved them elsewhere."""
+        empty = np.zeros(0, np.int64)
+        nothing = Changed(empty, empty, 0, 0, False)
+        parts = [part for column in self.columns for part in column.read_parts(empty)]
+        captures = [self._capture(GROUP_COLUMNS, nothing, empty, [pa.array(empty), *parts])]
+        for (view, _), name in zip(self.views, self._names_of_values(), strict=True):
+            captures.append(self._capture(name, nothing, empty, view.read_parts(empty)[1]))
+        return captures
+
+
+class GroupsTakenOver:
+    """See the module docstring, and `IndexedGroups` for the arguments."""
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        keys: Sequence[int],
+        calls: Sequence[AggregateCall],
+        types: Sequence[DataType],
+        retracts: bool,
+    ) -> None:
+        self._groups: IndexedGroups | None = None
+        #: what further checkpoints have of the columns: they are empty
+        self.nothing: list[ColumnsCapture] = []
+        key_types = [types[index] for index in keys]
+        if context.columns.has_restored(GROUP_COLUMNS) and has_only_columns(calls, key_types, retracts):
+            self._groups = IndexedGroups(context, keys, calls, types, retracts)
+
+    def move(self, table: KeyedTable) -> None:
+        """Put the groups into a table by key. State may be evicted from memory after each part."""
+        groups, self._groups = self._groups, None
+        if groups is None:
+            return
+        entries = table.entries(None)
+        for keys, states in groups.move():
+            entries.update(zip(keys, states, strict=True))
+            table.mark(None, keys)
+            if table.settle is not None:
+                table.settle()
+        self.nothing = groups.capture_nothing()
