@@ -22,7 +22,7 @@ from penstock.sql.data.arrow import to_values
 from penstock.sql.logical.nodes import SHORT, AggregateCall
 from penstock.sql.stream.aggregates import columns as call_columns
 from penstock.sql.stream.aggregates import pairs
-from penstock.sql.stream.groups import columnar, columns
+from penstock.sql.stream.groups import columnar, columns, few_rows
 from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator
 from penstock.sql.stream.groups.columns import GROUP_COLUMNS, has_only_columns
 from penstock.sql.stream.groups.indexed import IndexedGroupAggregateOperator
@@ -56,6 +56,8 @@ def setting(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     few = {"few rows": 256, "few and many rows": 5}.get(request.param, 0)
     monkeypatch.setattr(columnar, "FEW_ROWS", few)
     monkeypatch.setattr(columnar, "_GROUPS_MAX", 3)
+    if request.param == "few and many rows":
+        monkeypatch.setattr(few_rows, "ENTRIES_MAX", 3)
     if request.param == "mapped":
         blocks = MappedBlocks(tmp_path / "blocks", "groups")
         monkeypatch.setattr(numbered_rows, "_STORED_BYTES", 64)

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from penstock.sql.data.arrow import to_column
 from penstock.sql.data.types import DataType, IntegralType
 from penstock.sql.stream.aggregates.columns import GroupedRows
 from penstock.sql.stream.aggregates.pairs import (
@@ -202,6 +203,38 @@ class DistinctView:
         """Return a mask of the pairs that a call counts."""
         return reduce(np.logical_or, [marks.array[pairs] != 0 for marks in self._marks])
 
+    # --- a few rows ---------------------------------------------------------------------------------------------------
+
+    def find_marks(self, group: int, value: Any) -> list[int]:
+        """Return for each call how often it counts a value in its canonical form; 0 or 1 if rows only come."""
+        number = self._table.find(group, self._codes.code(value)) if group >= 0 and len(self._table) else -1
+        if number < 0:
+            return [0] * len(self._conditions)
+        if self._retracts:
+            return [int(marks.array[number]) for marks in self._marks]
+        bits = int(self._marks[0].array[number])
+        return [bits >> index & 1 for index in range(len(self._conditions))]
+
+    def replace(self, groups: Any, values: Sequence[Any], marks: Any) -> None:
+        """Set what `find_marks` returns, for the values of groups, each once. `marks`: a row for each value."""
+        numbers, fresh = self._locate(groups, self._codes.of(to_column(values, self._type)))
+        before = self.are_counted(numbers)
+        if self._retracts:
+            self._widen(int(np.abs(marks).sum()))
+            parts = list(marks.T)
+        else:
+            parts = [reduce(np.bitwise_or, [marks[:, index] << index for index in range(marks.shape[1])])]
+        changed = np.zeros(len(numbers), np.bool_)
+        for array, part in zip(self._marks, parts, strict=True):
+            part = part.view(np.uint64).astype(array.array.dtype) if not self._retracts else part
+            changed |= array.array[numbers] != part
+            array.array[numbers] = part
+        if self._versions is not None:
+            self._versions.mark(numbers[changed])
+        changes = self.are_counted(numbers).astype(np.int64) - before
+        np.add.at(self._sizes.array, groups, changes)
+        self.gone += len(fresh) - int(changes.sum())
+
     # --- fewer pairs --------------------------------------------------------------------------------------------------
 
     def keep(self, numbers: Any, size: int) -> None:
@@ -271,10 +304,6 @@ class DistinctView:
         for array, part in zip(self._marks, marks, strict=True):
             array.array[numbers] = part.to_numpy()
         return numbers
-
-    def count_parts(self) -> int:
-        """Return the number of columns of `read_parts`."""
-        return 1 + len(self._marks)
 
     def _restored_codes(self, values: Sequence[Any]) -> tuple[Any, Any]:
         """Return the number of values in each part, and the codes of all."""

@@ -229,7 +229,9 @@ _SLOTS_MIN: Final = 1 << 10
 _SLOTS_PER_PAIR: Final = 2
 #: Pairs are put into a larger table this many at a time, so that little memory is needed.
 _PAIRS_AT_ONCE: Final = 1 << 18
-_FACTORS: Final = tuple(np.uint64(factor) for factor in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
+_INTEGERS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93)
+_FACTORS: Final = tuple(map(np.uint64, _INTEGERS))
+_ALL_BITS: Final = (1 << 64) - 1
 _HALF: Final = np.uint64(32)
 
 
@@ -276,6 +278,18 @@ class PairTable:
             differs = (self._codes.array[candidates] != codes[rows]) | (self._groups.array[candidates] != groups[rows])
             rows, places = rows[differs], (places[differs] + 1) & last
         return numbers, np.concatenate(fresh) if fresh else rows
+
+    def find(self, group: int, code: int) -> int:
+        """Return the number of one pair, or -1."""
+        mixed = ((code & _ALL_BITS) * _INTEGERS[0] ^ group * _INTEGERS[1]) & _ALL_BITS
+        mixed = (mixed ^ mixed >> 32) * _INTEGERS[2] & _ALL_BITS
+        slots, groups, codes = self._slots, self._groups.array, self._codes.array
+        place = mixed >> 65 - len(slots).bit_length()
+        while True:
+            number = int(slots[place])
+            if number == _EMPTY or (codes[number] == code and groups[number] == group):
+                return number
+            place = (place + 1) & (len(slots) - 1)
 
     def _claim(self, rows: Any, places: Any, candidates: Any, at_empty: Any, groups: Any, codes: Any) -> Any:
         """Make a pair of one row for each empty slot. Sets the candidates, and returns the rows of the new pairs."""
@@ -383,6 +397,10 @@ class ValueCodes:
         if pa.types.is_floating(column.type):
             return column.cast(pa.float64()).to_numpy(zero_copy_only=False).view(np.int64)
         return flat_values(column).astype(np.int64)
+
+    def code(self, value: Any) -> int:
+        """Return the code of one value in its canonical form."""
+        return value if isinstance(self._type, IntegralType) else int(self.of(to_column([value], self._type))[0])
 
     def _number(self, values: pa.Array) -> Any:
         """Return the codes of distinct values."""

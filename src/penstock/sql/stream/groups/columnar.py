@@ -52,7 +52,7 @@ FEW_ROWS = 64
 _GROUPS_MAX: Final = 1 << 12
 
 
-class GroupsOfFewRows(GroupAggregateOperator):
+class _GroupsOfFewRows(GroupAggregateOperator):
     """Groups on top of those in columns, as entries: key -> the state of the group."""
 
     def begin(self, context: OperatorContext, output: Output, ttl_ms: int) -> None:
@@ -65,8 +65,6 @@ class GroupsOfFewRows(GroupAggregateOperator):
         changed: set[Any] = set()
         # A method would refer to this object, which then stayed in memory until Python looks for cycles.
         self.changed, self._mark = changed, lambda namespace, keys: changed.update(keys)
-        #: the keys that were looked up in the columns, if these have no keys as Python objects
-        self.known: set[Any] = set()
         self._entries = self.groups
 
     def take(self) -> tuple[dict[Any, Any], list[Any]]:
@@ -75,12 +73,7 @@ class GroupsOfFewRows(GroupAggregateOperator):
         changed = [key for key in changed if key in self.changed]
         self.groups.clear()
         self.changed.clear()
-        self.known.clear()
         return groups, changed
-
-    def build_state(self) -> list[Any]:
-        """Return the state of a group without rows."""
-        return [0, [accumulator.create() for accumulator in self._accumulators], None]
 
 
 def has_columns(calls: Sequence[AggregateCall]) -> bool:
@@ -138,8 +131,8 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         self._begin_lifetimes(self._entries, self._forget)
         self._few = None if self._state.views else self._build_few()
 
-    def _build_few(self) -> GroupsOfFewRows:
-        few = GroupsOfFewRows(
+    def _build_few(self) -> _GroupsOfFewRows:
+        few = _GroupsOfFewRows(
             self._groups.places,
             self._calls,
             self._types,
@@ -238,20 +231,16 @@ class ColumnGroupAggregateOperator(BundlingOperator):
         self._send(rows, was_there, after > 0, results)
         return rows
 
-    def _process_few(self, few: GroupsOfFewRows, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
+    def _process_few(self, few: _GroupsOfFewRows, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
         """Process a few rows by accumulators."""
-        self._load_few(few, records, groups, keys)
-        few.process_groups(records, groups, keys)
-        self._written(keys)
-        if max(len(few.groups), len(few.known)) > _GROUPS_MAX:
-            self._put_few_into_columns()
-
-    def _load_few(self, few: GroupsOfFewRows, records: ColumnBatch, groups: Any, keys: list[Any]) -> None:
-        """Let the groups of these keys be entries, if they are there."""
         missing = [key for key in keys if key in self._entries and key not in few.changed and key not in few.groups]
         if missing:
             states = self._state.pack([self._entries[key] for key in missing]).unpack()
             few.groups.update(zip(missing, states, strict=True))
+        few.process_groups(records, groups, keys)
+        self._written(keys)
+        if len(few.groups) > _GROUPS_MAX:
+            self._put_few_into_columns()
 
     def _put_few_into_columns(self) -> None:
         """Let the groups that changed replace those of the columns, and forget the entries."""

@@ -320,23 +320,31 @@ class IndexedGroups(GroupColumns):
             self._spent_count += int(spent.sum()) - int(self._is_spent.array[numbers].sum())
             self._is_spent.array[numbers] = spent
 
-    def are_spent(self, numbers: Any) -> Any:
-        """Return a mask of the groups that have neither rows nor pending retractions."""
-        return self._is_spent.array[numbers]
+    def read_states(self, numbers: Any) -> tuple[list[int], list[list[Any]]]:
+        """Return the number of rows of groups, and the state of each call, without distinct values."""
+        states = zip(*[column.capture(numbers)() for column in self.columns], strict=True)
+        counts = self.counts.array[numbers].tolist()
+        return counts, list(map(list, states)) if self.columns else [[] for _ in counts]
 
-    def replace(self, keys: Sequence[Any], states: Sequence[Any], may_be_spent: bool) -> None:
-        """Set the states of groups, each once, as a snapshot by key has them."""
-        codes, numbers = self.number(self.build_keys(keys))
+    def replace(self, keys: Sequence[pa.Array], counts: Sequence[int], states: Sequence[Sequence[Any]]) -> Any:
+        """Set the states of groups, each once, and return their numbers.
+
+        The caller then sets the distinct values, and notes the changes.
+
+        Args:
+            keys: the key columns.
+            counts: the number of rows in each group.
+            states: for each call, the states of the groups as `read_states` returns them.
+        """
+        codes, numbers = self.number(keys)
         numbers = numbers[codes]
         first = len(self)
-        self.restore(states)
-        self._versions.shrink(first)
-        self._is_spent.shrink(first)
-        self.counts.array[numbers] = self.counts.array[first:]
-        self.counts.shrink(first)
-        for column in self.columns:
+        self.counts.array[numbers] = counts
+        for column, of_call in zip(self.columns, states, strict=True):
+            column.grow(first + len(numbers))
+            column.restore(first, of_call)
             column.move_last(numbers)
-        self.note_changes(numbers, may_be_spent)
+        return numbers
 
     def compact_if_worthwhile(self) -> None:
         """Give all groups new numbers if enough of them, or of their values, have gone."""
