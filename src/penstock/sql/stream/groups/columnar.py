@@ -2,10 +2,11 @@
 
 `ColumnGroupAggregateOperator` gives each group a number, by which columns have its state: its rows, the state of each
 call (`aggregates.columns`), and the distinct values of its calls (`aggregates.distinct`). A batch is put in the order
-of its groups, each call computes its results after each row by kernels, and so are the changes that result. If state is
-outside memory, `GroupAggregateOperator` runs instead; both emit the same changes in the same order. A snapshot has the
-groups one by one in the form that `GroupAggregateOperator` stores, so either one can restore the other's state, but
-its distinct values are packed.
+of its groups, each call computes its results after each row by kernels, and so are the changes that result. Its groups
+are in memory, and some calls may have accumulators, or state expires; otherwise an `IndexedGroupAggregateOperator` runs
+(`indexed`). With RocksDB `GroupAggregateOperator` takes its place. All emit the same changes in the same order. A
+snapshot has the groups one by one in the form that `GroupAggregateOperator` stores, so either one can restore the
+other's state, but its distinct values are packed.
 
 For a batch of a few rows, kernels cost more than Python. Its groups become entries of a small dictionary, which
 `GroupAggregateOperator` looks up and changes. Those that changed return to the columns, under new numbers, before a

@@ -285,6 +285,10 @@ class IndexedGroups(GroupColumns):
 
         return self._index.find(groups.hashes, same if self._may_share_hash else None)[0]
 
+    def find_hash(self, hashed: int) -> int:
+        """Return the number of a group whose key has a hash, or `ABSENT`. The key may be another one."""
+        return self._index.find_hash(hashed)
+
     def _taken_keys(self, numbers: Any) -> list[pa.Array]:
         return self._keys.taken(range(len(self._key_types)), numbers)
 
@@ -314,7 +318,7 @@ class IndexedGroups(GroupColumns):
     def note_changes(self, numbers: Any, may_be_spent: bool) -> None:
         """Note that these groups, each once, have changed. `may_be_spent`: whether rows have gone."""
         self._versions.mark(numbers)
-        if may_be_spent:
+        if may_be_spent or self._spent_count:
             spent = np.zeros(len(numbers), np.bool_)
             spent[self.find_spent(numbers)] = True
             self._spent_count += int(spent.sum()) - int(self._is_spent.array[numbers].sum())
@@ -346,10 +350,10 @@ class IndexedGroups(GroupColumns):
             column.move_last(numbers)
         return numbers
 
-    def compact_if_worthwhile(self) -> None:
-        """Give all groups new numbers if enough of them, or of their values, have gone."""
+    def compact_if_worthwhile(self) -> bool:
+        """Give all groups new numbers if enough of them, or of their values, have gone. Returns whether it did."""
         if not self.is_wasteful(len(self) - self._spent_count):
-            return
+            return False
         kept = (~self._is_spent.array).nonzero()[0]
         former = self._keys
         self._begin_keys()
@@ -369,6 +373,7 @@ class IndexedGroups(GroupColumns):
         self._is_spent = Growing(np.bool_, False, self._memory)
         self._is_spent.grow(len(kept))
         self._spent_count = 0
+        return True
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 

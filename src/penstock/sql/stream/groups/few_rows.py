@@ -2,7 +2,8 @@
 
 For a batch of a few rows, kernels cost more than Python. `FewGroups` reads the groups of such rows from the columns and
 goes on with them row by row, by the accumulators of the calls. A group may have many distinct values, so only those of
-the rows are read. The groups return to the columns before a large batch, before a checkpoint, and when they are many.
+the rows are read. Groups that changed return to the columns before a large batch, before a checkpoint, and when there
+are many groups. After a checkpoint all stay at hand, until columns change without them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.sql.stream.aggregates.accumulators import build_accumulator
 from penstock.sql.stream.aggregates.functions import SingleOperand
 from penstock.sql.stream.groups.columns import COUNT, HELD, LAST, IndexedGroups
 from penstock.sql.stream.groups.operators import GOES
+from penstock.sql.stream.rows.columns import build_key_hash
 from penstock.sql.stream.rows.key_index import ABSENT, group_distinct_rows
 from penstock.sql.stream.rows.rows import ONLY_KEY, pack_kinds
 from penstock.sql.typed import Constant, Field
@@ -31,6 +33,8 @@ from penstock.state.equality import build_canonicalizer
 _NUMBER, _VALUES = 3, 4
 #: The number of groups and values at which they return to the columns.
 ENTRIES_MAX: Final = 1 << 12
+#: This many keys or fewer are looked up one by one.
+_ONE_BY_ONE_MAX: Final = 8
 
 
 class FewGroups:
@@ -65,6 +69,8 @@ class FewGroups:
         self._sends_before = sends_before
         self._is_bundled = is_bundled
         self._layout = RowLayout(names, [*self._key_types, *[call.type for call in calls]])
+        #: computes the hash of a key; None if only kernels do
+        self._hash = build_key_hash([arrow_type(kind) for kind in self._key_types])
         forms = [build_canonicalizer(arrow_type(kind), zeros="merged") for kind in self._key_types]
         self._key_forms = None if forms.count(None) == len(forms) else forms
         accumulators = [build_accumulator(replace(call, is_distinct=False), retracts) for call in calls]
@@ -92,6 +98,8 @@ class FewGroups:
             self._views.append((operand_index, form, [steps[index] for index in indices]))
         #: key -> the group, with the parts `COUNT`, `HELD`, `LAST`, ...
         self.groups: dict[tuple[Any, ...], list[Any]] = {}
+        #: the keys of the groups that changed, in order
+        self._changed: dict[tuple[Any, ...], None] = {}
         self._value_count = 0
 
     @property
@@ -109,9 +117,10 @@ class FewGroups:
                 tuple([value if form is None else form(value) for form, value in zip(forms, key, strict=True)])
                 for key in keys
             ]
-        missing = [key for key in dict.fromkeys(keys) if key not in groups]
+        missing = [key for key in keys if key not in groups]
         if missing:
-            self._load(missing)
+            self._load(list(dict.fromkeys(missing)))
+        self._changed.update(dict.fromkeys(keys))
         before = {key: groups[key][LAST] for key in keys} if self._is_bundled else None
         sent: list[tuple[Any, ...]] = []
         sent_kinds: list[int] = []
@@ -195,39 +204,50 @@ class FewGroups:
 
     def _load(self, keys: Sequence[tuple[Any, ...]]) -> None:
         """Read the groups of these keys from the columns, or begin them."""
-        columns = self._build_keys(keys)
-        numbers = self._state.find(group_distinct_rows(columns), columns)
-        there = (numbers != ABSENT).nonzero()[0]
-        views = len(self._views)
-        if len(there):
-            counts, states = self._state.read_states(numbers[there])
-            for index, number, count, held in zip(there.tolist(), numbers[there].tolist(), counts, states, strict=True):
-                group = [count, held, None, number, [{} for _ in range(views)]]
+        numbers = self._find(keys)
+        known = [index for index, number in enumerate(numbers) if number != ABSENT]
+        if known:
+            counts, states = self._state.read_states(np.array([numbers[index] for index in known]))
+            for index, count, held in zip(known, counts, states, strict=True):
+                last = None
                 if count > 0:
-                    group[LAST] = tuple([result(state) for result, state in zip(self._results, held, strict=True)])
-                self.groups[keys[index]] = group
-        if len(there) < len(keys):
-            for key in keys:
-                if key not in self.groups:
-                    held = [accumulator.create() for accumulator in self._accumulators]
-                    self.groups[key] = [0, held, None, ABSENT, [{} for _ in range(views)]]
+                    last = tuple([result(state) for result, state in zip(self._results, held, strict=True)])
+                self.groups[keys[index]] = [count, held, last, numbers[index], [{} for _ in self._views]]
+        for key, number in zip(keys, numbers, strict=True):
+            if number == ABSENT:
+                held = [accumulator.create() for accumulator in self._accumulators]
+                self.groups[key] = [0, held, None, ABSENT, [{} for _ in self._views]]
+
+    def _find(self, keys: Sequence[tuple[Any, ...]]) -> list[int]:
+        """Return the number of each key's group, or `ABSENT`."""
+        if self._hash is not None and len(keys) <= _ONE_BY_ONE_MAX:
+            numbers = [self._state.find_hash(self._hash(key)) for key in keys]
+            if numbers.count(ABSENT) == len(numbers):
+                return numbers
+        columns = self._build_keys(keys)
+        found: list[int] = self._state.find(group_distinct_rows(columns), columns).tolist()
+        return found
 
     def put_back(self) -> None:
-        """Return the groups to the columns."""
-        groups, self.groups, self._value_count = self.groups, {}, 0
-        if not groups:
+        """Return the groups that changed to the columns."""
+        changed, self._changed = list(self._changed), {}
+        if not changed:
             return
-        parts = list(groups.values())
-        numbers = self._state.replace(
-            self._build_keys(list(groups)),
-            [group[COUNT] for group in parts],
-            list(zip(*[group[HELD] for group in parts], strict=True)),
-        )
+        groups = [self.groups[key] for key in changed]
+        states = list(zip(*[group[HELD] for group in groups], strict=True))
+        numbers = self._state.replace(self._build_keys(changed), [group[COUNT] for group in groups], states)
+        for group, number in zip(groups, numbers.tolist(), strict=True):
+            group[_NUMBER] = number
         for index, (view, _) in enumerate(self._state.views):
-            by_group = [group[_VALUES][index] for group in parts]
+            by_group = [group[_VALUES][index] for group in groups]
             lengths = np.fromiter(map(len, by_group), np.int64, len(by_group))
             values = [value for of_group in by_group for value in of_group]
             marks = [of_value for of_group in by_group for of_value in of_group.values()]
             if values:
                 view.replace(numbers.repeat(lengths), values, np.array(marks, np.int64))
         self._state.note_changes(numbers, self._retracts)
+
+    def clear(self) -> None:
+        """Forget the groups, which have returned to the columns."""
+        self.groups.clear()
+        self._value_count = 0

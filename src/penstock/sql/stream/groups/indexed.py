@@ -53,6 +53,7 @@ class IndexedGroupAggregateOperator(ColumnGroupAggregateOperator):
             self._process_few_rows(records)
             return
         self._put_few_into_columns()
+        self._few_groups.clear()
         groups, numbers = self._state.number(self._state.read_keys(records.columns))
         rows = self._process_groups(records, groups, numbers)
         self._state.note_changes(numbers, rows.goes is not None)
@@ -68,10 +69,13 @@ class IndexedGroupAggregateOperator(ColumnGroupAggregateOperator):
             self.output.collect(changes)
         if few.are_many:
             self._put_few_into_columns()
+            few.clear()
 
     def _put_few_into_columns(self) -> None:
+        """Let the groups that changed replace those of the columns."""
         self._few_groups.put_back()
-        self._state.compact_if_worthwhile()
+        if self._state.compact_if_worthwhile():
+            self._few_groups.clear()
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture the groups that are not in the last completed checkpoint."""

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from penstock.codecs.arrow_columns import NANOSECONDS
 from penstock.runtime.columns import ColumnBatch
 from penstock.sql.data.types import DataType
 from penstock.sql.stream.rows.rows import UncutRows, build_columns, cut, taken, to_tuples
@@ -294,6 +295,9 @@ def lists_packed(rows: NumberedRows) -> Pack:
 
 #: mixes the columns of a key
 _HASH_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+_HASH_INTEGER: Final = int(_HASH_FACTOR)
+_ALL_BITS: Final = (1 << 64) - 1
+_HALF: Final = 1 << 63
 _SHIFT: Final = np.uint64(29)
 _NULL: Final = 0x5851F42D4C957F2D
 
@@ -312,6 +316,39 @@ def key_hashes(columns: Sequence[pa.Array]) -> Any:
     for column_hashes in hashes[1:]:
         mixed = (mixed ^ (mixed >> _SHIFT)) * _HASH_FACTOR + column_hashes.view(np.uint64)
     return mixed.view(np.int64)
+
+
+def build_key_hash(types: Sequence[pa.DataType]) -> Callable[[Sequence[Any]], int] | None:
+    """Return a function that computes what `key_hashes` does for the key of one row, without kernels.
+
+    It takes internal values (`penstock.sql.data.arrow`). None for types for which there is none.
+    """
+    known = [_factor_of_values(kind) for kind in types]
+    factors = [factor for factor in known if factor is not None]
+    if not factors or len(factors) < len(known):
+        return None
+
+    def hash_value(value: Any, factor: int) -> int:
+        return _NULL if value is None else _hash(value) if not factor else value if factor == 1 else value // factor
+
+    def hash_key(values: Sequence[Any]) -> int:
+        hashes = map(hash_value, values, factors)
+        mixed = next(hashes)
+        for hashed in hashes:
+            mixed &= _ALL_BITS
+            mixed = (mixed ^ (mixed >> 29)) * _HASH_INTEGER + hashed
+        return (mixed + _HALF & _ALL_BITS) - _HALF
+
+    return hash_key
+
+
+def _factor_of_values(kind: pa.DataType) -> int | None:
+    """Return by what internal values are divided for their hash; 0 for texts and bytes, None for other types."""
+    if pa.types.is_timestamp(kind):
+        return NANOSECONDS[kind.unit]
+    if pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return 1
+    return 0 if pa.types.is_string(kind) or pa.types.is_binary(kind) else None
 
 
 def same_keys(columns: Sequence[pa.Array], other: Sequence[pa.Array]) -> Any:

@@ -22,7 +22,9 @@ from penstock.state.key_columns import distinct_keys
 #: Returned for a key that is not in the index.
 ABSENT: Final = -1
 #: Mixes the bits of a hash: the hash of a number is the number itself.
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_MIX_INTEGER: Final = 0x9E3779B97F4A7C15
+_MIX: Final = np.uint64(_MIX_INTEGER)
+_ALL_BITS: Final = (1 << 64) - 1
 _SLOTS_MIN: Final = 1 << 10
 #: Given indexes of keys and the numbers of their candidates, returns a mask of the pairs that are the same key.
 Same = Callable[[Any, Any], Any]
@@ -129,6 +131,16 @@ class KeyIndex:
             numbers[others] = self._search(hashes, slots, others)
             likely = others[numbers[others] != ABSENT]
         return numbers, slots
+
+    def find_hash(self, hashed: int) -> int:
+        """Return the number of the first key with a hash, or `ABSENT`. The key itself may be another one."""
+        bits = hashed & _ALL_BITS
+        slot = ((bits ^ bits >> 32) * _MIX_INTEGER & _ALL_BITS) >> 64 - self._bits
+        while True:
+            stored = int(self._numbers[slot])
+            if not stored or self._hashes[slot] == hashed:
+                return stored - 1
+            slot = (slot + 1) & (len(self._numbers) - 1)
 
     def _search(self, hashes: Any, slots: Any, searching: Any) -> Any:
         """Return the number of the first key with the same hash, for some of the keys; moves their slots there."""
