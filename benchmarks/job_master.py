@@ -29,8 +29,8 @@ from penstock.base.job import JobID
 from penstock.common import Configuration, WatermarkStrategy
 from penstock.connectors.generator import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.event_loop import EventLoopThread, SystemClock
-from penstock.drivers.local.mini_cluster import InlineBackground, LocalCluster
+from penstock.drivers.event_loop import EventLoopThread, InlineBackground, SystemClock
+from penstock.drivers.local.mini_cluster import LocalCluster
 from penstock.drivers.worker_storage import BackendSettings, StorageSettings
 from penstock.runtime.effects import carry_out
 from penstock.runtime.job.job_master import JobMaster
@@ -70,7 +70,8 @@ class Rig:
         self._clock = SystemClock()
         self._coroutines = EventLoopThread("coroutines", lambda: None)
         backends = BackendSettings.of(configuration, job_id).backends()
-        self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends, self._coroutines)
+        background = InlineBackground()
+        self._cluster = LocalCluster(self._clock, storage.storage, os.getpid(), backends, self._coroutines, background)
         self._background = InlineBackground()
         self._silent = Silent()
         self.master = JobMaster(

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -26,7 +24,7 @@ from tests.stores import OPTIONS_OF_STORE
 from penstock.base.configuration import Configuration
 from penstock.base.job import JobStatus
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.drivers.event_loop import VirtualCoroutines
+from penstock.drivers.event_loop import InlineBackground, VirtualCoroutines
 from penstock.drivers.local.mini_cluster import LocalJob
 from penstock.runtime.connector import (
     Boundedness,
@@ -44,7 +42,6 @@ from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.metadata import CheckpointMetadata
 from penstock.testing import VirtualClock
 
-T = TypeVar("T")
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -80,40 +77,6 @@ class Quiet:
         self.lines.append(line)
 
 
-class InlineBackground:
-    """Runs work at once; its result is delivered in the owner's next turn, as if it had taken time."""
-
-    def __init__(self, *_: Any) -> None:
-        self._done: deque[Callable[[], None]] = deque()
-
-    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run the work."""
-        result: T | None = None
-        error: BaseException | None = None
-        try:
-            result = work()
-        except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to `done`, whatever it is
-            error = caught
-        self._done.append(partial(done, result, error))
-        del error  # its traceback refers to this frame: a reference cycle
-
-    @property
-    def has_results(self) -> bool:
-        """Whether `deliver` has something to deliver."""
-        return bool(self._done)
-
-    def deliver(self) -> bool:
-        """Call the callbacks of all results; return whether there were any."""
-        delivered = False
-        while self._done:
-            delivered = True
-            self._done.popleft()()
-        return delivered
-
-    def close(self, **_: Any) -> None:
-        """Do nothing: no work is left."""
-
-
 class VirtualJob(LocalJob):
     """See the module's text."""
 
@@ -127,7 +90,7 @@ class VirtualJob(LocalJob):
         with (
             mock.patch("penstock.drivers.local.mini_cluster.SystemClock", return_value=clock),
             mock.patch("penstock.drivers.local.mini_cluster.EventLoopThread", return_value=VirtualCoroutines(clock)),
-            mock.patch("penstock.drivers.local.mini_cluster.ThreadBackground", InlineBackground),
+            mock.patch("penstock.drivers.local.mini_cluster.ThreadBackground", return_value=InlineBackground()),
         ):
             super().__init__(program, configuration, self.listener)
         #: every checkpoint and savepoint that became visible, in order

@@ -3,7 +3,8 @@
 `EventLoopThread` is the event loop of a worker: user coroutines run on their own thread; results are delivered in the
 owner's turn.
 
-`ThreadBackground` runs work in a few threads, and delivers the results within the owner's turn.
+`ThreadBackground` runs work in a few threads, and delivers the results within the owner's turn. `InlineBackground` runs
+it at once, for jobs in virtual time.
 
 `VirtualEventLoop` is an event loop in virtual time: coroutines that sleep take no time, and everything happens in one
 order. A coroutine may wait for time (`asyncio.sleep`, `asyncio.timeout`) and for other coroutines (locks, queues,
@@ -24,6 +25,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeVar
 
@@ -314,6 +316,43 @@ class ThreadBackground:
         if not self._closed:
             self._wake()
         return True
+
+
+class InlineBackground:
+    """Runs work at once; its result is delivered in the owner's next turn, as if it had taken time.
+
+    For jobs in virtual time, which have no threads.
+    """
+
+    def __init__(self) -> None:
+        self._done: deque[Callable[[], None]] = deque()
+
+    def submit(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run the work."""
+        result: T | None = None
+        error: BaseException | None = None
+        try:
+            result = work()
+        except (Exception, SystemExit) as caught:  # noqa: BLE001 - handed to `done`, whatever it is
+            error = caught
+        self._done.append(partial(done, result, error))
+        del error  # its traceback refers to this frame: a reference cycle
+
+    @property
+    def has_results(self) -> bool:
+        """Whether `deliver` has something to deliver."""
+        return bool(self._done)
+
+    def deliver(self) -> bool:
+        """Call the callbacks of all results; return whether there were any."""
+        delivered = False
+        while self._done:
+            delivered = True
+            self._done.popleft()()
+        return delivered
+
+    def close(self, **_: Any) -> None:
+        """Do nothing: no work is left."""
 
 
 _log = logging.getLogger("penstock.async")

@@ -35,7 +35,14 @@ from penstock.base.errors import ConfigurationError, PenstockError
 from penstock.base.job import CompletableFuture, JobExecutionResult, JobID, JobStatus
 from penstock.base.options import EXECUTION_TARGET, PYTHON_ARCHIVES, PYTHON_EXECUTABLE, PYTHON_FILES
 from penstock.drivers.cancellation import where_is
-from penstock.drivers.event_loop import WAIT_MS_MAX, EventLoopThread, SystemClock, ThreadBackground, WaitingEventLoop
+from penstock.drivers.event_loop import (
+    WAIT_MS_MAX,
+    EventLoopThread,
+    InlineBackground,
+    SystemClock,
+    ThreadBackground,
+    WaitingEventLoop,
+)
 from penstock.drivers.failure_enrichers import failure_enrichers
 from penstock.drivers.inspection import Answer, Answers, EndedTasks, Question, process_figures
 from penstock.drivers.logs import set_thread_job
@@ -81,7 +88,7 @@ class LocalCluster:
         process_id: int,
         backends: KeyedBackends,
         coroutines: Coroutines,
-        background: ThreadBackground,
+        background: ThreadBackground | InlineBackground,
     ) -> None:
         self.inbox: deque[ToMaster] = deque()
         self.background = background
