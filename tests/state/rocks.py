@@ -104,6 +104,11 @@ class CanonicalRocks(FolderRocks):
         self._said.setdefault(name, set()).update(entries)
         super().restore(name, entries, is_written, schema)
 
+    def restore_canonical(self, name: str, *arguments: Any, **more: Any) -> bool:
+        is_written = super().restore_canonical(name, *arguments, **more)
+        self._said.setdefault(name, set()).update({None, *self.table(name).panes})
+        return is_written
+
     def capture(self, checkpoint_id: int) -> list[Any]:
         now = {name: read_keyed(files, 0, self.max_parallelism - 1) for name, files in exported(self).items()}
         captures = []
