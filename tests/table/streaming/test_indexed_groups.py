@@ -362,6 +362,21 @@ def test_a_group_that_comes_back_is_in_the_next_snapshot() -> None:
     assert subtasks.take()[-1] == ("+U", "(1, 10, 1)")
 
 
+def test_a_known_value_that_another_call_counts_is_in_the_next_checkpoint() -> None:
+    kept = AggregateCall("COUNT", (VALUE,), BIGINT, is_distinct=True, condition=KEEPS)
+    for retracts in (False, True):
+        arguments = [(0,), [COUNT_DISTINCT, kept], retracts, True]
+        subtasks = Subtasks(IndexedGroupAggregateOperator, arguments, TYPES)
+        subtasks.process([("+I", (1, 5, False))])
+        subtasks.snapshot()
+        subtasks.complete()
+        subtasks.process([("+I", (1, 5, True))])
+        subtasks.recover(IndexedGroupAggregateOperator)
+        subtasks.take()
+        subtasks.process([("+I", (1, 5, True)), ("+I", (1, 6, True))])
+        assert subtasks.take()[-1] == ("+U", "(1, 2, 2)")
+
+
 def test_texts_that_are_no_longer_the_greatest_take_no_memory() -> None:
     greatest = AggregateCall("MAX", (Field(TEXT, 1),), TEXT)
     subtasks = Subtasks(IndexedGroupAggregateOperator, [(0,), [greatest], False, True], [BIGINT, TEXT, BOOLEAN])
@@ -371,6 +386,23 @@ def test_texts_that_are_no_longer_the_greatest_take_no_memory() -> None:
     assert isinstance(column, call_columns.ColumnTextExtreme)
     assert len(column._texts) <= 5
     assert subtasks.take()[-1] == ("+U", "(0, '159')")
+
+
+def test_groups_of_few_rows_are_found_after_the_columns_got_new_numbers() -> None:
+    """A value that was not looked up before is one that the group has."""
+    subtasks = Subtasks(IndexedGroupAggregateOperator, [(0,), [COUNT_DISTINCT], True, True], TYPES)
+    for key in range(10):
+        subtasks.process([("+I", (key, 5, True))])
+    subtasks.process([("+I", (100, 5, True)), ("+I", (100, 6, True))])
+    subtasks.recover(IndexedGroupAggregateOperator)
+    subtasks.process([("+I", (100, 5, True))])
+    for key in range(10):
+        subtasks.process([("-D", (key, 5, True))])
+    subtasks.snapshot()
+    assert len(subtasks.indexed()._state) < 10, "groups that are gone have no numbers"
+    subtasks.take()
+    subtasks.process([("+I", (100, 6, True))])
+    assert subtasks.take() == [], "there are two values still"
 
 
 def test_a_query_with_other_calls_is_told_from_the_one_before() -> None:
