@@ -20,6 +20,7 @@ from penstock.sql.stream.aggregates import functions as aggregates_module
 from penstock.sql.stream.aggregates.distinct import DistinctView
 from penstock.sql.stream.changelog import ChangelogNormalizeOperator
 from penstock.sql.stream.groups.columnar import ColumnGroupAggregateOperator
+from penstock.sql.stream.groups.few_rows import VALUES, FewGroups
 from penstock.sql.stream.groups.operators import Lives
 from penstock.sql.stream.joins.regular import SemiJoinOperator
 from penstock.sql.stream.joins.regular import Sent as JoinSent
@@ -40,11 +41,15 @@ def lose_updates_before_of_groups() -> Iterator[None]:
     def few_changes(original: Any, lives: Any, before: Any, after: Any, sends_before: bool, *more: Any) -> Any:
         return original(lives, before, after, False, *more)
 
-    def send(original: Any, operator: Any, *args: Any) -> None:
+    def send(original: Any, operator: Any, *args: Any) -> Any:
         operator._sends_before = False
-        original(operator, *args)
+        return original(operator, *args)
 
-    with around(Lives, "few_changes", few_changes), around(ColumnGroupAggregateOperator, "_send", send):
+    with (
+        around(Lives, "few_changes", few_changes),
+        around(ColumnGroupAggregateOperator, "_send", send),
+        around(FewGroups, "process", send),
+    ):
         yield
 
 
@@ -109,7 +114,17 @@ def count_distinct_values_once() -> Iterator[None]:
         for marks in view._marks:
             marks.array[pairs] = np.minimum(marks.array[pairs], 1)
 
-    with mock.patch.object(aggregates_module, "changed_count", changed_count), around(DistinctView, "_count", count):
+    def step(original: Any, few: Any, group: Any, *args: Any) -> None:
+        original(few, group, *args)
+        for values in group[VALUES]:
+            for marks in values.values():
+                marks[:] = [min(mark, 1) for mark in marks]
+
+    with (
+        mock.patch.object(aggregates_module, "changed_count", changed_count),
+        around(DistinctView, "_count", count),
+        around(FewGroups, "_step", step),
+    ):
         yield
 
 

@@ -30,7 +30,7 @@ from penstock.sql.typed import Constant, Field
 from penstock.state.equality import build_canonicalizer
 
 #: Further parts of a group: its number in the columns, or `ABSENT`; and by view, the marks of each value.
-_NUMBER, _VALUES = 3, 4
+_NUMBER, VALUES = 3, 4
 #: The number of groups and values at which they return to the columns.
 ENTRIES_MAX: Final = 1 << 12
 #: This many keys or fewer are looked up one by one.
@@ -158,7 +158,7 @@ class FewGroups:
                 continue
             if form is not None:
                 value = form(value)
-            values = group[_VALUES][number]
+            values = group[VALUES][number]
             marks = values.get(value)
             if marks is None:
                 marks = values[value] = self._state.views[number][0].find_marks(group[_NUMBER], value)
@@ -239,7 +239,7 @@ class FewGroups:
         for group, number in zip(groups, numbers.tolist(), strict=True):
             group[_NUMBER] = number
         for index, (view, _) in enumerate(self._state.views):
-            by_group = [group[_VALUES][index] for group in groups]
+            by_group = [group[VALUES][index] for group in groups]
             lengths = np.fromiter(map(len, by_group), np.int64, len(by_group))
             values = [value for of_group in by_group for value in of_group]
             marks = [of_value for of_group in by_group for of_value in of_group.values()]
