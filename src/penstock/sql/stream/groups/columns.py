@@ -96,7 +96,7 @@ class GroupColumns:
         self._memory = memory
         self.columns: list[CallColumn] = [build_call_column(call, retracts, memory) for call in calls]
         self.has_accumulators = any(isinstance(column, AccumulatorColumn) for column in self.columns)
-        #: for each view, what it notes about its values
+        #: the notes of each view about its values
         self._value_versions: list[Versions] = []
         #: the calls of each view of distinct values
         self.views: list[tuple[DistinctView, list[int]]] = []
@@ -269,7 +269,7 @@ class IndexedGroups(GroupColumns):
         return [canonical_column(columns.column(index)) for index in self._places]
 
     def build_keys(self, keys: Sequence[Any]) -> list[pa.Array]:
-        """Return the columns of keys by which a snapshot has groups."""
+        """Return keys of groups in a snapshot as columns."""
         if len(self._key_types) == 1:
             return [canonical_column(pa.array(keys, self._key_types[0]))]
         columns = zip(zip(*keys, strict=True), self._key_types, strict=True)
@@ -501,7 +501,7 @@ class GroupsTakenOver:
         retracts: bool,
     ) -> None:
         self._groups: IndexedGroups | None = None
-        #: what further checkpoints have of the columns: they are empty
+        #: captures of empty columns, for further checkpoints
         self.nothing: list[ColumnsCapture] = []
         key_types = [types[index] for index in keys]
         if context.columns.has_restored(GROUP_COLUMNS) and has_only_columns(calls, key_types, retracts):

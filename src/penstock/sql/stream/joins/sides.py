@@ -665,7 +665,7 @@ class SideOfFewRows:
             stored[position].append(row)
 
     def put_into_columns(self) -> None:
-        """Add the new rows to the columns. What is known of keys stays."""
+        """Add the new rows to the columns. Known keys stay known."""
         if not self._new:
             return
         rows = self.layout.columns(self._new).columns
@@ -676,7 +676,7 @@ class SideOfFewRows:
         self._unknown = {}
 
     def forget(self) -> None:
-        """Forget what is known of keys. The columns have all rows."""
+        """Forget the known keys. The columns have all rows."""
         self._known.clear()
         self._known_count = 0
 

@@ -410,7 +410,7 @@ def build_change_layout(types: Sequence[DataType], names: Sequence[str]) -> RowL
 
 
 def build_change_batch(sent: Sent, layout: RowLayout, shows_number: bool) -> ColumnBatch:
-    """Return changes, at least one, with the row number if it is output. Nobody has built their columns yet."""
+    """Return changes, at least one, with the row number if it is output. Columns are built when they are read."""
     rows = sent.rows
     if shows_number:
         rows = [(*row, number) for row, number in zip(rows, sent.numbers, strict=True)]

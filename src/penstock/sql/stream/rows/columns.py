@@ -321,7 +321,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> Any:
 def build_key_hash(types: Sequence[pa.DataType]) -> Callable[[Sequence[Any]], int] | None:
     """Return a function that computes what `key_hashes` does for the key of one row, without kernels.
 
-    It takes internal values (`penstock.sql.data.arrow`). None for types for which there is none.
+    The function takes internal values (`penstock.sql.data.arrow`). Returns None if a type needs the kernels.
     """
     known = [_factor_of_values(kind) for kind in types]
     factors = [factor for factor in known if factor is not None]
