@@ -155,12 +155,12 @@ class VirtualJob(LocalJob):
 
     def _turn_of_a_test(self) -> None:
         while self._schedule and self._schedule[0][0] <= self.now_ms:
-            heapq.heappop(self._schedule)[2]()
+            self._let(heapq.heappop(self._schedule)[2])
         super()._turn()
         self.turns += 1
         for pair in [p for p in self._conditions if p[0]()]:
             self._conditions.remove(pair)
-            pair[1]()
+            self._let(pair[1])
 
     def _sleep(self, for_ms: int) -> None:
         # Executors also have the deadline of their metrics, at which nothing happens that a test could see.
