@@ -40,7 +40,7 @@ from penstock.sql.logical.nodes import (
 )
 from penstock.sql.stream.aggregates.accumulators import build_accumulator, build_call_column
 from penstock.sql.stream.aggregates.columns import AccumulatorColumn, GroupedRows
-from penstock.sql.stream.groups.columns import GroupColumns, GroupsTakenOver
+from penstock.sql.stream.groups.columns import GroupColumns, take_over_columns
 from penstock.sql.stream.groups.operators import GOES, GROUPS, GroupAggregateOperator, differing, known_rows
 from penstock.sql.stream.rows.rows import RowKeys, pack_kinds
 from penstock.sql.stream.rows.state_ttl import BundlingOperator, MiniBatch
@@ -110,9 +110,8 @@ class ColumnGroupAggregateOperator(BundlingOperator):
     def initialize_state(self) -> None:
         """Take over the groups of an `IndexedGroupAggregateOperator`."""
         super().initialize_state()
-        taken = GroupsTakenOver(self.context, self._groups.places, self._calls, self._types, self._retracts)
-        taken.move(self.context.keyed.table(GROUPS))
-        self._nothing = taken.nothing
+        table, keys = self.context.keyed.table(GROUPS), self._groups.places
+        self._nothing = take_over_columns(self.context, table, keys, self._calls, self._types, self._retracts)
 
     def open(self) -> None:
         """Open the state and the columns."""

@@ -9,7 +9,7 @@ that changed. Of the rows of a group or a pair, the last one counts (`Versions`)
 and its row says that it is empty. Once these outnumber the others, or values that no group has any more outnumber
 those that one has, all groups get new numbers.
 
-`GroupsTakenOver` are the groups of such checkpoints for an operator that keeps them by key.
+`take_over_columns` is for an operator that keeps its groups by key and restores such a checkpoint.
 """
 
 from __future__ import annotations
@@ -489,33 +489,27 @@ class IndexedGroups(GroupColumns):
         return captures
 
 
-class GroupsTakenOver:
-    """See the module docstring, and `IndexedGroups` for the arguments."""
+def take_over_columns(
+    context: OperatorContext,
+    table: KeyedTable,
+    keys: Sequence[int],
+    calls: Sequence[AggregateCall],
+    types: Sequence[DataType],
+    retracts: bool,
+) -> list[ColumnsCapture]:
+    """Put the groups of restored columns into a table by key; state may be evicted from memory after each part.
 
-    def __init__(
-        self,
-        context: OperatorContext,
-        keys: Sequence[int],
-        calls: Sequence[AggregateCall],
-        types: Sequence[DataType],
-        retracts: bool,
-    ) -> None:
-        self._groups: IndexedGroups | None = None
-        #: captures of empty columns, for further checkpoints
-        self.nothing: list[ColumnsCapture] = []
-        key_types = [types[index] for index in keys]
-        if context.columns.has_restored(GROUP_COLUMNS) and has_only_columns(calls, key_types, retracts):
-            self._groups = IndexedGroups(context, keys, calls, types, retracts)
-
-    def move(self, table: KeyedTable) -> None:
-        """Put the groups into a table by key. State may be evicted from memory after each part."""
-        groups, self._groups = self._groups, None
-        if groups is None:
-            return
-        entries = table.entries(None)
-        for keys, states in groups.move():
-            entries.update(zip(keys, states, strict=True))
-            table.mark(None, keys)
-            if table.settle is not None:
-                table.settle()
-        self.nothing = groups.capture_nothing()
+    Returns the captures of empty columns, for further checkpoints. The other arguments are those of `IndexedGroups`.
+    """
+    if not context.columns.has_restored(GROUP_COLUMNS):
+        return []
+    if not has_only_columns(calls, [types[index] for index in keys], retracts):
+        return []
+    groups = IndexedGroups(context, keys, calls, types, retracts)
+    entries = table.entries(None)
+    for part, states in groups.move():
+        entries.update(zip(part, states, strict=True))
+        table.mark(None, part)
+        if table.settle is not None:
+            table.settle()
+    return groups.capture_nothing()

@@ -40,7 +40,7 @@ from penstock.sql.logical.nodes import (
 )
 from penstock.sql.stream.aggregates.accumulators import Accumulator, build_accumulator
 from penstock.sql.stream.aggregates.functions import Bundled, BundledColumn, Rows, read_batch_operands
-from penstock.sql.stream.groups.columns import COUNT, HELD, LAST, GroupsTakenOver
+from penstock.sql.stream.groups.columns import COUNT, HELD, LAST, take_over_columns
 from penstock.sql.stream.rows.rows import RowEquality, RowKeys, pack_kinds
 from penstock.sql.stream.rows.state_ttl import BundlingOperator, EvaluatingOperator, MiniBatch, StreamSession
 from penstock.sql.typed import Field
@@ -225,9 +225,8 @@ class GroupAggregateOperator(EvaluatingOperator, BundlingOperator):
     def initialize_state(self) -> None:
         """Take over the groups of an `IndexedGroupAggregateOperator`."""
         super().initialize_state()
-        taken = GroupsTakenOver(self.context, self._groups.places, self._calls, self._types, self._retracts)
-        taken.move(self.context.keyed.table(GROUPS))
-        self._nothing = taken.nothing
+        table, keys = self.context.keyed.table(GROUPS), self._groups.places
+        self._nothing = take_over_columns(self.context, table, keys, self._calls, self._types, self._retracts)
 
     def snapshot_state(self, checkpoint_id: int) -> list[StateCapture]:
         """Capture the groups by key, and the columns that they were taken from, which are empty now."""
