@@ -180,10 +180,6 @@ class Versions:
         """Add elements up to a number."""
         self._numbers.grow(size)
 
-    def shrink(self, size: int) -> None:
-        """Drop the elements from an index on."""
-        self._numbers.shrink(size)
-
     def mark(self, elements: Any) -> None:
         """Note that elements have changed."""
         self._numbers.array[elements] = _PENDING

@@ -225,8 +225,8 @@ class FewGroups:
             if numbers.count(ABSENT) == len(numbers):
                 return numbers
         columns = self._build_keys(keys)
-        found: list[int] = self._state.find(group_distinct_rows(columns), columns).tolist()
-        return found
+        numbers = self._state.find(group_distinct_rows(columns), columns).tolist()
+        return numbers
 
     def put_back(self) -> None:
         """Return the groups that changed to the columns."""
