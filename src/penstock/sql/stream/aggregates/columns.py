@@ -452,7 +452,7 @@ _NO_TEXT: Final = -1
 
 
 class ColumnTextExtreme(CallColumn):
-    """MIN and MAX of insert-only texts. Texts that are no longer those of a group stay until `keep`."""
+    """MIN and MAX of insert-only texts. A text that a group has replaced stays until `keep`."""
 
     def __init__(self, call: AggregateCall, memory: StateMemory = IN_MEMORY) -> None:
         super().__init__(call)

@@ -52,7 +52,7 @@ class DistinctView:
         conditions: for each call, the index of the column of its FILTER, or None.
         retracts: whether rows may be retracted.
         memory: where the state lies.
-        versions: notes which pairs change; None if nobody asks.
+        versions: notes which pairs change; None for state without versions.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class DistinctView:
     # --- a few rows ---------------------------------------------------------------------------------------------------
 
     def find_marks(self, group: int, value: Any) -> list[int]:
-        """Return for each call how often it counts a value in its canonical form; 0 or 1 if rows only come."""
+        """Return how often each call counts a value in its canonical form; 0 or 1 for append-only input."""
         number = self._table.find(group, self._codes.code(value)) if group >= 0 and len(self._table) else -1
         if number < 0:
             return [0] * len(self._conditions)

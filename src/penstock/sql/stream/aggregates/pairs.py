@@ -1,6 +1,6 @@
 """Pairs of integers and exact values by number, in NumPy and Arrow columns.
 
-`Growing` is a NumPy array that grows at its end. `StateMemory` says where large arrays lie. `Versions` tells which
+`Growing` is a NumPy array that grows at its end. `StateMemory` allocates large arrays. `Versions` records which
 elements of such arrays a checkpoint has to write.
 
 `PairTable` numbers pairs of a group and a code, both integers. It is an open-addressing hash table: a slot has the

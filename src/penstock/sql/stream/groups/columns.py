@@ -1,9 +1,9 @@
 """The state of groups as columns, by the number of the group.
 
 `GroupColumns` has the rows of each group, the state of each call (`aggregates.columns`), and the distinct values of the
-calls (`aggregates.distinct`). Whoever uses it maps keys to numbers.
+calls (`aggregates.distinct`). Its user maps keys to numbers.
 
-`IndexedGroups` maps them itself, with a `KeyIndex` over the columns of the keys. Its checkpoints are columns, too: a
+`IndexedGroups` maps them itself, with a `KeyIndex` over the columns of the keys. Its checkpoints are also columns: a
 row for each group that changed since the last completed one, and a row for each pair of a group and a distinct value
 that changed. Of the rows of a group or a pair, the last one counts (`Versions`). A group without rows keeps its number,
 and its row says that it is empty. Once these outnumber the others, or values that no group has any more outnumber
@@ -113,7 +113,7 @@ class GroupColumns:
         self.counts = Growing(np.int64, memory=memory)
 
     def _shared_views(self, calls: Sequence[AggregateCall]) -> list[list[int]]:
-        """Return the calls that share a view: those with DISTINCT over the same column."""
+        """Return the calls that share a view: calls with DISTINCT over the same column."""
         by_operand: dict[int, list[int]] = {}
         for index, call in enumerate(calls):
             if is_distinct_by_view(call) and not isinstance(self.columns[index], AccumulatorColumn):

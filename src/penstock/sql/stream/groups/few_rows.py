@@ -225,7 +225,7 @@ class FewGroups:
             if numbers.count(ABSENT) == len(numbers):
                 return numbers
         columns = self._build_keys(keys)
-        numbers = self._state.find(group_distinct_rows(columns), columns).tolist()
+        numbers = list(map(int, self._state.find(group_distinct_rows(columns), columns)))
         return numbers
 
     def put_back(self) -> None:

@@ -72,7 +72,7 @@ class IndexedGroupAggregateOperator(ColumnGroupAggregateOperator):
             few.clear()
 
     def _put_few_into_columns(self) -> None:
-        """Let the groups that changed replace those of the columns."""
+        """Put the changed groups into the columns."""
         self._few_groups.put_back()
         if self._state.compact_if_worthwhile():
             self._few_groups.clear()
