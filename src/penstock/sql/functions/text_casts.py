@@ -254,7 +254,7 @@ _CLOCK: Final = rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2
 def _fast_timestamp(to: DataType, session: Session) -> Fast:
     assert isinstance(to, TimestampType)
     microseconds = TimestampType(datetimes.MICROSECOND_DIGITS)
-    fit = cut_timestamp_kernel(microseconds, to)
+    fit = cut_timestamp_kernel(microseconds, to, is_text=True)
     read = arrow_type(microseconds)
     return _CLOCK, lambda column: fit(pc.cast(column, read))
 

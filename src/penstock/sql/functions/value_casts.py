@@ -283,8 +283,12 @@ def time_kernel(source: types.DataType, to: types.DataType, session: Session) ->
     return cut_timestamp_kernel(source, to)
 
 
-def cut_timestamp_kernel(source: types.DataType, to: types.DataType) -> Kernel:
-    """Return the kernel of a cast to another precision. Milliseconds are truncated toward 1970, as in Flink."""
+def cut_timestamp_kernel(source: types.DataType, to: types.DataType, is_text: bool = False) -> Kernel:
+    """Return the kernel of a cast to another precision.
+
+    As in Flink, milliseconds are truncated toward 1970. If the timestamps come from text (`is_text`), digits are left
+    out, so they are truncated toward the past.
+    """
     digits, target = to.precision, arrow_type(to)  # type: ignore[attr-defined]
     unit_digits = DIGITS[target.unit]
     is_cut = digits < source.precision and digits < unit_digits  # type: ignore[attr-defined]
@@ -299,7 +303,7 @@ def cut_timestamp_kernel(source: types.DataType, to: types.DataType) -> Kernel:
             return column
         step = pa.scalar(10 ** (unit_digits - digits), pa.int64())
         numbers = view(column, pa.int64())
-        if digits > _MS_DIGITS:
+        if is_text or digits > _MS_DIGITS:
             numbers = pc.subtract(numbers, _remainder(numbers, step))
         else:
             numbers = pc.multiply(pc.divide(numbers, step), step)
