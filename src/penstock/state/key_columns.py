@@ -14,9 +14,10 @@ earlier files stay in the history until the operator writes the table whole.
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -38,6 +39,8 @@ _KEY_NAMES: Final = b"penstock.key_columns"
 #: the number of a file's first row, and the number after that of its last row
 _FIRST: Final = b"penstock.first_row"
 _END: Final = b"penstock.end_row"
+#: how rows become the entries of the state, see `RowMeaning`
+_MEANING: Final = b"penstock.row_meaning"
 #: the column with the numbers of rows
 ROW_NUMBER: Final = "row_number"
 #: with at most this many rows, kernels take longer than a dictionary
@@ -97,6 +100,83 @@ def _distinct(column: Any) -> tuple[Any, list[Any]]:
     return np.concatenate(indices), encoded.chunk(0).dictionary.to_pylist()
 
 
+@dataclass(frozen=True, slots=True)
+class RowMeaning:
+    """How the rows of a history become the entries of the state, for those who read it without its operator.
+
+    Attributes:
+        identity: the names of the columns that identify an entry. Empty if each row is an entry.
+        first: how many entries an identity has: the first ones in `order`. 0 if a row replaces the former ones.
+        order: the sort keys: the name of a column of numbers or times, whether it descends, whether NULL is first.
+        counts: the names of columns with counts. If all of an entry are 0, the entry is no more. Empty if entries stay.
+        labels: what users call columns, by their names in the files.
+    """
+
+    identity: tuple[str, ...] = ()
+    first: int = 0
+    order: tuple[tuple[str, bool, bool], ...] = ()
+    counts: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+#: each row is an entry
+EACH_ROW: Final = RowMeaning()
+
+
+def select_entries(table: pa.Table) -> pa.Table:
+    """Return the entries that the table of a history stands for, with columns under the names that users know."""
+    text = (table.schema.metadata or {}).get(_MEANING)
+    if text is None:
+        return table
+    meaning = RowMeaning(**json.loads(text))
+    if meaning.identity and table.num_rows:
+        codes, _ = distinct_keys([canonical_column(table.column(name)) for name in meaning.identity])
+        rows = _find_first(table, codes, meaning) if meaning.first else _find_newest(codes)
+        table = table.take(pa.array(rows))
+    if meaning.counts:
+        empty = [pc.equal(table.column(name), 0) for name in meaning.counts]
+        table = table.filter(pc.invert(functools.reduce(pc.and_, empty)))
+    labels = [meaning.labels.get(name, name) for name in table.column_names]
+    is_clear = len(set(labels)) == len(labels)
+    return table.rename_columns(labels) if is_clear else table
+
+
+def _find_newest(codes: Any) -> Any:
+    newest = np.zeros(int(codes.max()) + 1, np.int64)
+    np.maximum.at(newest, codes, np.arange(len(codes)))
+    return np.sort(newest)
+
+
+def _find_first(table: pa.Table, codes: Any, meaning: RowMeaning) -> Any:
+    """Return the numbers of the rows that are among the first of their identity; equal ones stay in their order."""
+    keys = [codes]
+    for name, is_descending, nulls_first in meaning.order:
+        column = table.column(name).combine_chunks()
+        keys.append(column.is_null().to_numpy(zero_copy_only=False) != nulls_first)
+        numbers = to_ordered_numbers(column)
+        keys.append(~numbers if is_descending else numbers)
+    rows = np.lexsort(keys[::-1])
+    ordered = codes[rows]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    ranks = np.arange(len(rows)) - np.repeat(begins, np.diff(np.append(begins, len(rows))))
+    return np.sort(rows[ranks < meaning.first])
+
+
+def to_ordered_numbers(column: pa.Array) -> Any:
+    """Return 64-bit integers in the order of a column of numbers, booleans, dates or times; of NULL, any."""
+    if pa.types.is_floating(column.type):
+        floats = canonical_column(column).cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
+        bits = floats.view(np.int64)
+        # The bits of negative floats are in the opposite order.
+        return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    elif not pa.types.is_integer(column.type):
+        column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
+    filled = column.fill_null(0) if column.null_count else column
+    return filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
 @dataclass
 class ColumnsCapture:
     """A table as of a checkpoint; Arrow tables are immutable, so capturing takes no time (G7).
@@ -110,6 +190,7 @@ class ColumnsCapture:
         first: the number of the first row. It is not 0 if the rows before it are in the last completed checkpoint.
         end: the number after that of the last row; None if no row was left out.
         is_addition: whether the file continues the history; None if it does so unless `first` is 0.
+        meaning: how the rows of the history become the entries of the state.
     """
 
     name: str
@@ -119,6 +200,7 @@ class ColumnsCapture:
     first: int = 0
     end: int | None = None
     is_addition: bool | None = None
+    meaning: RowMeaning = EACH_ROW
 
     def to_bytes(self) -> bytes:
         """Return the table as an Arrow IPC stream."""
@@ -130,6 +212,8 @@ class ColumnsCapture:
             _END: str(end),
             _KEY_NAMES: json.dumps(self.key_names),
         }
+        if self.meaning != EACH_ROW:
+            metadata[_MEANING] = json.dumps(asdict(self.meaning))
         return _to_ipc_bytes(table.replace_schema_metadata(metadata))
 
     def write_capture(self, writer: CaptureWriter) -> None:
@@ -341,14 +425,18 @@ class ColumnStates:
 
 __all__: list[Any] = [
     "COLUMNS_SCHEMA",
+    "EACH_ROW",
     "KEY_GROUP",
     "ROW_NUMBER",
     "ColumnStates",
     "ColumnsCapture",
     "ColumnsFile",
+    "RowMeaning",
     "add_key_groups",
     "distinct_keys",
     "merge_columns",
     "read_columns",
     "read_history",
+    "select_entries",
+    "to_ordered_numbers",
 ]

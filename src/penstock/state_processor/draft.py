@@ -38,11 +38,19 @@ class KeptKeyed:
 
 @dataclass
 class NewKeyed:
-    """A keyed state built from rows; `partitions` is the number of files into which Spark splits its key groups."""
+    """A keyed state built from rows.
+
+    Attributes:
+        shape: how rows become entries.
+        source: the rows.
+        partitions: the number of files into which Spark splits the key groups.
+        schema: the schema of a declared state, as JSON.
+    """
 
     shape: Shape
     source: Any
     partitions: int | None = None
+    schema: str = ""
 
 
 @dataclass

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -145,6 +145,10 @@ class KeyedPart:
     last: int
     schema: str = ""
     migrations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def cut(self, first: int, last: int) -> KeyedPart:
+        """Return the key groups of the part that are from `first` to `last`."""
+        return replace(self, first=max(self.first, first), last=min(self.last, last))
 
     @property
     def what(self) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -24,7 +25,7 @@ from penstock.runtime.operators.sink import COMMITTABLES_STATE
 from penstock.runtime.operators.source import SPLITS_STATE
 from penstock.runtime.operators.window.kept_windows import ALL_SLOTS
 from penstock.state.errors import StateError
-from penstock.state.key_columns import COLUMNS_SCHEMA, add_key_groups, read_columns
+from penstock.state.key_columns import COLUMNS_SCHEMA, add_key_groups, read_columns, select_entries
 from penstock.state.migrations import registered
 from penstock.state.states import MapStateDescriptor, StateDescriptor
 from penstock.state_processor.layouts import (
@@ -54,7 +55,7 @@ from penstock.state_processor.layouts import (
     value_layout,
     window_layout,
 )
-from penstock.state_processor.table import Column, SavepointTable, declared_type, decode
+from penstock.state_processor.table import Column, SavepointTable, StatePart, declared_type, decode
 from penstock.storage.file_store import FileCheckpointStore
 from penstock.storage.files import absolute_url, parse_signing_key
 from penstock.storage.metadata import (
@@ -122,6 +123,26 @@ def sign_savepoint(path: str, target: str, key: str | None = None) -> str:
         signed.discard_savepoint(where)
         raise
     return where
+
+
+@dataclass(frozen=True)
+class ColumnsPart:
+    """A history of a state in columns, which one task reads. It can be sent to another process.
+
+    Attributes:
+        storage: reads the files.
+        files: the history.
+        max_parallelism: the number of key groups.
+    """
+
+    storage: FileCheckpointStore
+    files: tuple[StateFile, ...]
+    max_parallelism: int
+
+    def table(self) -> pa.Table:
+        """Return the entries, with the key group of each as the first column."""
+        rows = read_columns(map(self.storage.read, self.files))
+        return select_entries(add_key_groups(rows, self.max_parallelism))
 
 
 #: Several Spark tasks read a history longer than this (bytes), each taking some of its key groups.
@@ -278,31 +299,42 @@ class SavepointReader:
         """Read any keyed state as stored: key, namespace, value."""
         return self._keyed(uid, name, None, entry_layout, ("key", "namespace", "value"), key_type, value_type)
 
-    def read_columns(self, uid: str) -> pa.Table:
-        """Read the state of a columnar operator as stored: its partials, and the key group of each row.
+    def read_columns(self, uid: str, name: str | None = None) -> pa.Table:
+        """Read a state that an operator keeps in columns: an Arrow table with a row for each entry.
+
+        Rows that later ones have replaced are left out. The first column is the key group of each row. Columns of SQL
+        have the names of the query where these are clear: of a join, the state `left_columns` has the columns of its
+        left input; of a group aggregate, `group_columns` has the grouping columns, `rows` with the number of rows, and
+        the partial results.
+
+        Args:
+            uid: the operator's uid or operator id.
+            name: the name of the state; None if the operator keeps only one in columns.
 
         Raises:
-            StateError: if the operator keeps no state in columns, or keeps maps with NULL keys.
+            StateError: if the operator keeps no such state in columns, or several and `name` is None, or keeps maps
+                with NULL keys.
         """
         operator = self._find(uid)
-        histories = [
-            handle.files
-            for state in operator.subtasks.values()
-            for handles in state.keyed.values()
-            for handle in handles
-            if handle.schema == COLUMNS_SCHEMA
-        ]
-        if not histories:
+        names = sorted(_names_of_columns(operator))
+        if not names:
             raise StateError(f"{operator_name(operator)} keeps no state in columns")
-        tables = [
-            add_key_groups(read_columns(map(self._storage.read, files)), operator.max_parallelism)
-            for files in histories
-        ]
+        if name is None and len(names) > 1:
+            raise StateError(f"{operator_name(operator)} keeps several states in columns: name {' or '.join(names)}")
+        name = names[0] if name is None else name
+        if name not in names:
+            raise StateError(f"{operator_name(operator)} keeps no state {name!r} in columns, but {' and '.join(names)}")
         try:
-            tables = list(map(plain_table, tables))
+            tables = [plain_table(part.table()) for part in self._column_parts(operator, name)]
         except pa.ArrowInvalid as error:
             raise StateError(f"the state of {operator_name(operator)} cannot be read as columns: {error}") from error
         return pa.concat_tables(tables).replace_schema_metadata(tables[0].schema.metadata)
+
+    def _column_parts(self, operator: OperatorState, name: str) -> list[ColumnsPart]:
+        return [
+            ColumnsPart(self._storage, handle.files, operator.max_parallelism)
+            for handle in _column_handles(operator, name)
+        ]
 
     def read_timers(self, uid: str, key_type: Any = None) -> SavepointTable:
         """Read the timers of a process function: time_domain (event or processing), timestamp_ms, key."""
@@ -380,6 +412,77 @@ class SavepointReader:
     def read_sink_committables(self, uid: str) -> SavepointTable:
         """Read the committables that a sink had prepared and not committed: subtask, index, value."""
         return self._items(self._find(uid), COMMITTABLES_STATE, None, None, may_be_empty=True)
+
+    # --- parts ---------------------------------------------------------------------------------------------------
+
+    def read_kind(self, uid: str, name: str) -> str | None:
+        """Return the kind of a keyed state, see `StateListing`; None if it is unknown.
+
+        Raises:
+            StateError: if the operator has no such keyed state.
+        """
+        operator = self._find(uid)
+        if name not in _keyed_names(operator):
+            raise no_such_state(operator, name, "keyed")
+        return next(state.kind for state in list_operator(operator).states if state.name == name)
+
+    def split_by_key(self, uid: str, names: Sequence[str], part_bytes: int) -> list[list[tuple[StatePart, ...]]]:
+        """Split keyed states into ranges of key groups, so that all states of a key are in one range.
+
+        Args:
+            uid: the operator's uid or operator id.
+            names: the names of the states; their rows are key and value.
+            part_bytes: about how much of the files belongs to a range (bytes).
+
+        Returns:
+            For each range, the parts of each state.
+        """
+        operator = self._find(uid)
+        self._check_native(operator)
+        states = [list(self._keyed_parts(operator, name)) for name in names]
+        size = sum(file.length for parts in states for file in {file for part in parts for file in part.files})
+        pieces = max(1, min(operator.max_parallelism, -(-size // part_bytes)))
+        return [
+            [
+                tuple(
+                    StatePart(self._storage, value_layout, part.cut(first, last))
+                    for part in parts
+                    if part.first <= last and first <= part.last
+                )
+                for parts in states
+            ]
+            for first, last in split_range(0, operator.max_parallelism - 1, pieces)
+        ]
+
+    def split_state(self, uid: str, name: str) -> tuple[list[str], Sequence[StatePart | ColumnsPart]]:
+        """Split any state of an operator; returns the names of its columns, and the parts.
+
+        The rows are those of the method that reads the state: `read_columns`, `read_timers`, and so on.
+        """
+        operator = self._find(uid)
+        if name in _names_of_columns(operator):
+            parts = self._column_parts(operator, name)
+            return parts[0].table().column_names, parts
+        if name in _keyed_names(operator):
+            kind = self.read_kind(uid, name) or ""
+            if kind == "timers":
+                table = self.read_timers(uid)
+            elif kind == "window":
+                table = self.read_window_state(uid)
+            else:
+                read: Callable[..., SavepointTable] = _METHODS.get(kind, SavepointReader.read_keyed_state)
+                table = read(self, uid, name)
+        else:
+            table = self._read_items(operator, uid, name)
+        return table.column_names, table.split()
+
+    def _read_items(self, operator: OperatorState, uid: str, name: str) -> SavepointTable:
+        if name not in _operator_names(operator):
+            raise no_such_state(operator, name, "keyed or operator")
+        handles = [handle for state in operator.subtasks.values() for handle in state.operator.get(name, ())]
+        if {handle.mode for handle in handles} == {"broadcast"}:
+            return self.read_broadcast_state(uid, name)
+        return self.read_operator_state(uid, name)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -506,6 +609,15 @@ def _name(state: str | StateDescriptor) -> str:
 
 def _keyed_names(operator: OperatorState) -> set[str]:
     return {name for state in operator.subtasks.values() for name in state.keyed}
+
+
+def _column_handles(operator: OperatorState, name: str) -> list[KeyedStateHandle]:
+    handles = [handle for _, state in sorted(operator.subtasks.items()) for handle in state.keyed.get(name, ())]
+    return [handle for handle in handles if handle.schema == COLUMNS_SCHEMA]
+
+
+def _names_of_columns(operator: OperatorState) -> set[str]:
+    return {name for name in _keyed_names(operator) if _column_handles(operator, name)}
 
 
 def _operator_names(operator: OperatorState) -> set[str]:

@@ -318,6 +318,26 @@ class Column:
     kind: Any = None
 
 
+@dataclass(frozen=True)
+class StatePart:
+    """Some rows of a state, which one task reads. It can be sent to another process.
+
+    Attributes:
+        storage: reads the files.
+        layout: turns the entries into rows.
+        part: the files, and which entries of them.
+    """
+
+    storage: FileCheckpointStore
+    layout: Layout
+    part: Part
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Yield each row as a tuple of its Python values."""
+        for piece in self.layout(self.storage, self.part, False):
+            yield from zip(*piece, strict=True)
+
+
 class SavepointTable:
     """The rows of a state; each method reads them again. `title` names the state in errors.
 
@@ -367,10 +387,12 @@ class SavepointTable:
         """The columns that hold pickled bytes; `decode` returns their values."""
         return [name for name, kind in zip(self.column_names, self._types(), strict=True) if kind is None]
 
+    def split(self) -> list[StatePart]:
+        """Return the parts that tasks read."""
+        return [StatePart(self._storage, layout, part) for layout, part in self._reads]
+
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for layout, part in self._reads:
-            for piece in layout(self._storage, part, False):
-                yield from zip(*piece, strict=True)
+        return chain.from_iterable(part.rows() for part in self.split())
 
     def count(self) -> int:
         """Return the number of rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from penstock.state.errors import StateError
 from penstock.state.keys import key_group_range
 from penstock.state.loading import StateLoader
 from penstock.state.migrations import registered
+from penstock.state.schema import to_state_schema
 from penstock.state.snapshot import OperatorCapture
 from penstock.state.states import StateDescriptor
 from penstock.state_processor import layouts, rows
@@ -148,9 +150,10 @@ class SavepointWriter:
                 own task.
         """
         title = f"state {descriptor.name!r} of {uid!r}"
-        return self._add(
-            uid, descriptor.name, rows.build_state_shape(title, descriptor, key, value, map_key), source, partitions
-        )
+        shape = rows.build_state_shape(title, descriptor, key, value, map_key)
+        # Values are written without a time, whether or not the state will expire.
+        schema = dataclasses.replace(to_state_schema(descriptor), ttl_ms=None)
+        return self._add(uid, descriptor.name, shape, source, partitions, schema.to_json())
 
     def with_reduce_state(
         self,
@@ -296,8 +299,10 @@ class SavepointWriter:
         _sweep(fs, directory, store.load(where))
         return where
 
-    def _add(self, uid: str, name: str, shape: rows.Shape, source: Any, partitions: int | None) -> SavepointWriter:
-        self._draft.find_or_add(uid).add_keyed(name, NewKeyed(shape, source, partitions))
+    def _add(
+        self, uid: str, name: str, shape: rows.Shape, source: Any, partitions: int | None, schema: str = ""
+    ) -> SavepointWriter:
+        self._draft.find_or_add(uid).add_keyed(name, NewKeyed(shape, source, partitions, schema))
         return self
 
     def _metadata(self, target: Target, spark: SparkSession | None) -> CheckpointMetadata:
@@ -379,7 +384,7 @@ class _OperatorWriter:
         handles: dict[int, tuple[KeyedStateHandle, ...]] = {}
         for (subtask, first, last), files in zip(ranges, written, strict=True):
             if files:
-                handles[subtask] = (*handles.get(subtask, ()), KeyedStateHandle(first, last, files))
+                handles[subtask] = (*handles.get(subtask, ()), KeyedStateHandle(first, last, files, state.schema))
         return handles
 
     def _transformed(self, name: str, state: KeptKeyed) -> dict[int, tuple[KeyedStateHandle, ...]]:

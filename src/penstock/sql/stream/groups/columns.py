@@ -35,7 +35,7 @@ from penstock.sql.stream.rows.key_index import ABSENT, Groups, KeyIndex, group_d
 from penstock.sql.stream.rows.rows import ONLY_KEY, RowKeys
 from penstock.state.backend import KeyedTable
 from penstock.state.equality import canonical_column
-from penstock.state.key_columns import ROW_NUMBER, ColumnsCapture
+from penstock.state.key_columns import ROW_NUMBER, ColumnsCapture, RowMeaning
 
 #: The indexes of the parts of a group's state in a snapshot by key: the number of rows, the states of the calls, and
 #: the last result.
@@ -43,6 +43,8 @@ COUNT, HELD, LAST = 0, 1, 2
 #: The names of the states: the groups, and the distinct values of each view.
 GROUP_COLUMNS: Final = "group_columns"
 _VALUES: Final = "group_values"
+#: What readers see as the name of a group's number of rows.
+_ROWS_LABEL: Final = "rows"
 #: Groups are read, or taken over, this many at a time.
 _GROUPS_AT_ONCE: Final = 1 << 14
 
@@ -221,6 +223,10 @@ def _describe(call: AggregateCall) -> str:
     return f"{call.function}({'DISTINCT ' if call.is_distinct else ''}{operands}) {call.type}"
 
 
+def _part_name(index: int) -> str:
+    return f"part{index}"
+
+
 class IndexedGroups(GroupColumns):
     """See the module docstring, and `GroupColumns`.
 
@@ -230,6 +236,7 @@ class IndexedGroups(GroupColumns):
         calls: the aggregate calls; `has_only_columns` is true.
         types: the types of the input columns.
         retracts: whether the input may contain retractions.
+        labels: what users call the grouping columns and the results, for readers of the state.
     """
 
     def __init__(
@@ -239,8 +246,10 @@ class IndexedGroups(GroupColumns):
         calls: Sequence[AggregateCall],
         types: Sequence[DataType],
         retracts: bool,
+        labels: Sequence[str] = (),
     ) -> None:
         super().__init__(calls, types, retracts, StateMemory.of(context.keyed), True)
+        self._labels = tuple(labels)
         self._context = context
         self._places = tuple(keys)
         self._key_types = [arrow_type(types[index]) for index in keys] or [arrow_type(BigIntType())]
@@ -449,6 +458,7 @@ class IndexedGroups(GroupColumns):
             parts = [part for column in self.columns for part in column.read_parts(changed.elements)]
             counts = pa.array(self.counts.array[changed.elements])
             captures.append(self._capture(GROUP_COLUMNS, changed, changed.elements, [counts, *parts]))
+            captures[-1].meaning = self._describe_groups()
         for (view, _), versions, name in zip(self.views, self._value_versions, self._names_of_values(), strict=True):
             changed = versions.capture(states, name, checkpoint_id)
             if changed is not None:
@@ -456,11 +466,35 @@ class IndexedGroups(GroupColumns):
                     changed = changed.without(~view.are_counted(changed.elements))
                 groups, parts = view.read_parts(changed.elements)
                 captures.append(self._capture(name, changed, groups, parts))
+                captures[-1].meaning = self._describe_values(len(parts) - 1)
         return captures
+
+    def _describe_groups(self) -> RowMeaning:
+        """Tell readers that the newest row of a key is its group, and that a group without rows has gone."""
+        counts = (_part_name(0),) if self._places else ()
+        return RowMeaning(self._key_names, counts=counts, labels=self._label_groups())
+
+    def _label_groups(self) -> dict[str, str]:
+        keys = len(self._places)
+        labels = {**dict(zip(self._key_names, self._labels[:keys], strict=False)), _part_name(0): _ROWS_LABEL}
+        index = 1
+        for column, label in zip(self.columns, self._labels[keys:], strict=False):
+            parts = column.count_parts()
+            for part in range(parts):
+                labels[_part_name(index + part)] = label if parts == 1 else f"{label}.{part}"
+            index += parts
+        return labels
+
+    def _describe_values(self, counts: int) -> RowMeaning:
+        """Tell readers that the newest row of a group and a value counts."""
+        labels = dict(zip(self._key_names, self._labels[: len(self._places)], strict=False))
+        names = tuple(_part_name(index + 1) for index in range(counts))
+        labels[_part_name(0)] = "value"
+        return RowMeaning((*self._key_names, _part_name(0)), counts=names, labels=labels)
 
     def _capture(self, name: str, changed: Changed, groups: Any, parts: Sequence[pa.Array]) -> ColumnsCapture:
         keys = self._taken_keys(groups) if len(groups) else [pa.array([], kind) for kind in self._key_types]
-        names = [*self._key_names, *(f"part{index}" for index in range(len(parts)))]
+        names = [*self._key_names, *map(_part_name, range(len(parts)))]
         arrays = [*keys, *parts]
         if len(groups) < changed.end - changed.first:
             names.append(ROW_NUMBER)

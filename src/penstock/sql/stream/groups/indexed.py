@@ -9,6 +9,9 @@ Groups that one of the other operators kept by key are taken over, and they take
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from penstock.runtime.columns import ColumnBatch
 from penstock.runtime.operators.base import StreamOperator, UserCodeError
 from penstock.sql.data.errors import TableRuntimeError
@@ -22,14 +25,22 @@ from penstock.state.snapshot import StateCapture
 
 
 class IndexedGroupAggregateOperator(ColumnGroupAggregateOperator):
-    """See the module docstring, and `GroupAggregateOperator` for the arguments."""
+    """See the module docstring, and `GroupAggregateOperator` for the arguments.
+
+    `labels`: what users call the output columns, for readers of the state.
+    """
 
     _state: IndexedGroups
+
+    def __init__(self, *arguments: Any, labels: Sequence[str] = ()) -> None:
+        super().__init__(*arguments)
+        self._labels = tuple(labels)
 
     def initialize_state(self) -> None:
         """Load the restored groups."""
         StreamOperator.initialize_state(self)
-        self._state = IndexedGroups(self.context, self._groups.places, self._calls, self._types, self._retracts)
+        arguments = (self._groups.places, self._calls, self._types, self._retracts)
+        self._state = IndexedGroups(self.context, *arguments, self._labels)
         if self.context.keyed.has_restored(GROUPS):
             self._state.take_over(self.context.keyed.table(GROUPS).drop(None).items())
 

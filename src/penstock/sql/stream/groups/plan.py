@@ -103,7 +103,7 @@ def _groups(node: Aggregate, inner: Stream, planning: Planning, wants_before: bo
     keeps_columns = planning.options.allows(Optimization.COLUMN_GROUPS)
     key_types = [node.input.schema.types[key] for key in node.keys]
     if keeps_columns and not ttl_ms and has_only_columns(node.calls, key_types, retracts):
-        operator = partial(IndexedGroupAggregateOperator, *arguments)
+        operator = partial(IndexedGroupAggregateOperator, *arguments, labels=node.schema.names)
     elif keeps_columns and planning.options.is_in_memory and has_columns(node.calls):
         operator = partial(ColumnGroupAggregateOperator, *arguments)
     else:

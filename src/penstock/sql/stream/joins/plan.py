@@ -98,7 +98,9 @@ def planned(
     may_keep = keeps_columns and not expires and join.join_type is JoinType.INNER and key_indices[0]
     if may_keep and all(of(input_node) == INSERTS for input_node in inputs):
         key_types = [left.schema.types[index] for index in left_places]
-        return PlannedJoin("Join INNER", inputs, key_indices, partial(ColumnJoinOperator, *common, key_types), False)
+        labels = (join.left.schema.names, join.right.schema.names)
+        in_columns = partial(ColumnJoinOperator, *common, key_types, labels)
+        return PlannedJoin("Join INNER", inputs, key_indices, in_columns, False)
     kind = SemiJoinOperator if join.join_type in _HALF else JoinOperator
     operator = partial(kind, join.join_type, *common, (None, None) if has_before else (replaced[0], replaced[1]))
     return PlannedJoin(f"Join {name}", inputs, key_indices, operator, has_before)

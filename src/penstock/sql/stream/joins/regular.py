@@ -49,7 +49,7 @@ from penstock.sql.stream.rows.state_ttl import EvaluatingOperator, StreamSession
 from penstock.sql.typed import Field, Typed
 from penstock.state.backend import KeyedTable
 from penstock.state.equality import Zeros
-from penstock.state.key_columns import ColumnsCapture, ColumnStates
+from penstock.state.key_columns import ColumnsCapture, ColumnStates, RowMeaning
 from penstock.state.snapshot import StateCapture
 
 
@@ -365,6 +365,7 @@ class ColumnJoinOperator(EvaluatingOperator):
 
     Args:
         key_types: the types of the key columns; at least one.
+        labels: what users call the columns of either input, for readers of the state.
     """
 
     is_keyed = True
@@ -378,7 +379,9 @@ class ColumnJoinOperator(EvaluatingOperator):
         names: Sequence[str],
         session: StreamSession,
         key_types: Sequence[DataType],
+        labels: tuple[Sequence[str], Sequence[str]] = ((), ()),
     ) -> None:
+        self._labels = labels
         self._keys = keys
         self._key_types = tuple(key_types)
         self._nulls_match = tuple(nulls_match)
@@ -589,9 +592,10 @@ class ColumnJoinOperator(EvaluatingOperator):
             few.put_into_columns()
         captures = super().snapshot_state(checkpoint_id)
         about = about_columns(self._nulls_match)
-        for state, side in zip(COLUMN_STATES, self._sides, strict=True):
+        for state, side, labels in zip(COLUMN_STATES, self._sides, self._labels, strict=True):
             first = self.context.columns.start_capture(state, len(side), checkpoint_id)
             table = side.table(first)
             if table is not None:
-                captures.append(ColumnsCapture(state, table, self._key_names, about, first))
+                meaning = RowMeaning(labels={f"c{index}": label for index, label in enumerate(labels)})
+                captures.append(ColumnsCapture(state, table, self._key_names, about, first, meaning=meaning))
         return captures

@@ -31,9 +31,10 @@ from penstock.sql.stream.rows.key_index import (
     group_distinct_rows,
     group_rows,
 )
-from penstock.sql.stream.rows.row_log import RowLog
+from penstock.sql.stream.rows.row_log import RowLog, label
 from penstock.sql.stream.rows.rows import to_tuples
 from penstock.state.equality import canonical_column
+from penstock.state.key_columns import RowMeaning
 from penstock.state.snapshot import StateCapture
 
 #: Batches of at most this many rows are processed in Python.
@@ -45,13 +46,22 @@ _ROWS_AT_ONCE: Final = 1 << 14
 
 
 class IndexedLastRowOperator(ColumnLastRowOperator):
-    """See the module docstring, and `LastRowOperator` for the arguments. There is at least one partition column."""
+    """See the module docstring, and `LastRowOperator` for the arguments. There is at least one partition column.
+
+    `labels`: what users call the columns, for readers of the state.
+    """
+
+    def __init__(self, *arguments: Any, labels: Sequence[str] = ()) -> None:
+        super().__init__(*arguments)
+        self._labels = tuple(labels)
 
     def initialize_state(self) -> None:
         """Load the restored rows."""
         StreamOperator.initialize_state(self)
         keys = self._partition.places
-        self._rows: RowLog = RowLog(self.context, LAST_ROWS, about_last_rows(keys), keys, self._types, self._names)
+        meaning = RowMeaning(tuple(map(str, keys)), labels=label(self._labels))
+        about = about_last_rows(keys)
+        self._rows: RowLog = RowLog(self.context, LAST_ROWS, about, keys, self._types, self._names, meaning)
         self._build_index()
         if self.context.keyed.has_restored(ROWS):
             rows: list[tuple[Any, ...]] = []

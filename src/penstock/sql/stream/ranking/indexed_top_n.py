@@ -31,7 +31,7 @@ from penstock.codecs.column_data import ColumnData
 from penstock.runtime.columns import ColumnBatch, as_columns
 from penstock.runtime.operators.base import StreamOperator
 from penstock.runtime.records import Batch
-from penstock.sql.data.types import BooleanType, DataType, DoubleType, FloatType
+from penstock.sql.data.types import DataType, DoubleType, FloatType
 from penstock.sql.logical.nodes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, SortKey
 from penstock.sql.stream.ranking.top_n import (
     PARTITIONS,
@@ -51,9 +51,10 @@ from penstock.sql.stream.rows.key_index import (
     group_distinct_rows,
     group_rows,
 )
-from penstock.sql.stream.rows.row_log import RowLog
+from penstock.sql.stream.rows.row_log import RowLog, label
 from penstock.sql.stream.rows.rows import WHOLE_TYPES, TupleKeys, sort_keys, to_tuples
 from penstock.state.equality import canonical_column
+from penstock.state.key_columns import RowMeaning, to_ordered_numbers
 from penstock.state.snapshot import StateCapture
 
 #: A partition has room for all its rows from the beginning, so there must not be many.
@@ -98,23 +99,9 @@ class SortValues:
             if self._types[key.index].is_nullable:
                 is_null = column.is_null().to_numpy(zero_copy_only=False)
                 arrays.append((is_null != key.nulls_first).astype(np.int64))
-            values = self._whole_numbers(column, self._types[key.index])
+            values = to_ordered_numbers(column)
             arrays.append(~values if key.is_descending else values)
         return np.stack(arrays, axis=1)
-
-    @staticmethod
-    def _whole_numbers(column: pa.Array, kind: DataType) -> Any:
-        if isinstance(kind, DoubleType | FloatType):
-            floats = canonical_column(column).cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-            bits = floats.view(np.int64)
-            # The bits of negative floats are in the opposite order.
-            return bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
-        if isinstance(kind, BooleanType):
-            column = column.cast(pa.int8())
-        elif not pa.types.is_integer(column.type):
-            column = column.view(pa.int64() if column.type.bit_width == 64 else pa.int32())
-        filled = column.fill_null(0) if column.null_count else column
-        return filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +250,7 @@ class IndexedTopNOperator(StreamOperator):
         top: ranks rows one by one; it gets numbers instead of rows, and must not look at their values.
         types: the types of the input columns.
         names: the names of the output columns: the input columns, and the row number if it is output.
+        labels: what users call the input columns, for readers of the state.
     """
 
     is_keyed = True
@@ -275,7 +263,9 @@ class IndexedTopNOperator(StreamOperator):
         top: TopN,
         types: Sequence[DataType],
         names: Sequence[str],
+        labels: Sequence[str] = (),
     ) -> None:
+        self._labels = tuple(labels)
         self._partition = tuple(partition)
         self._sort_values = SortValues(order, types)
         self._emission = emission
@@ -295,7 +285,9 @@ class IndexedTopNOperator(StreamOperator):
         """Load the restored rows."""
         super().initialize_state()
         about = about_top_rows(self._partition)
-        self._rows = RowLog(self.context, TOP_ROWS, about, self._partition, self._types, self._names)
+        order = tuple((str(key.index), key.is_descending, key.nulls_first) for key in self._order)
+        meaning = RowMeaning(tuple(map(str, self._partition)), self._emission.end, order, labels=label(self._labels))
+        self._rows = RowLog(self.context, TOP_ROWS, about, self._partition, self._types, self._names, meaning)
         self._rank_all()
         if self.context.keyed.has_restored(PARTITIONS):
             rows: list[tuple[Any, ...]] = []

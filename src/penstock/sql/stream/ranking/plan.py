@@ -213,9 +213,9 @@ def rank_operator(
         index = node.order[0].index
         if node.order[0].is_descending:
             at = index if is_event_time else None
-            kind: type[LastRowOperator] = LastRowOperator
+            kind: Callable[..., LastRowOperator] = LastRowOperator
             if keeps_columns and node.partition and not expires:
-                kind = IndexedLastRowOperator
+                kind = partial(IndexedLastRowOperator, labels=node.input.schema.names)
             elif keeps_columns and is_in_memory:
                 kind = ColumnLastRowOperator
             return partial(kind, node.partition, at, types, names, sends_before)
@@ -321,7 +321,8 @@ def _top_n(
             if node.partition and not expires and node.end <= RANKS_MAX and can_compare(order, types):
                 is_numbered = is_first or simple.is_numbered
                 emission = Emission(node.start, node.end, is_numbered, node.shows_number, sends_before)
-                return partial(IndexedTopNOperator, node.partition, order, emission, top, types, names)
+                labels = node.input.schema.names
+                return partial(IndexedTopNOperator, node.partition, order, emission, top, types, names, labels)
             if is_in_memory:
                 return partial(ColumnRankOperator, node.partition, order, node.end, top, types, names)
     elif updates_in_place and (key := _update_key(node, changes)) is not None:

@@ -23,11 +23,16 @@ from penstock.sql.data.types import DataType
 from penstock.sql.stream.rows.columns import ColumnParts, NumberedRows, build_part
 from penstock.sql.stream.rows.rows import build_columns, cut
 from penstock.state.backend import KeyedTable
-from penstock.state.key_columns import ROW_NUMBER, ColumnsCapture
+from penstock.state.key_columns import EACH_ROW, ROW_NUMBER, ColumnsCapture, RowMeaning
 
 _CAPACITY_MIN: Final = 1 << 12
 #: Rows are taken over this many at a time.
 _ROWS_AT_ONCE: Final = 1 << 14
+
+
+def label(labels: Sequence[str]) -> dict[str, str]:
+    """Return the labels of columns by the names that they have in a log, which are their numbers."""
+    return {str(index): text for index, text in enumerate(labels)}
 
 
 class RowLog(NumberedRows):
@@ -40,6 +45,7 @@ class RowLog(NumberedRows):
         keys: the indexes of the columns that rows are partitioned by.
         types: the types of the columns.
         names: the names of the output columns.
+        meaning: how rows become the entries of the state, for readers of checkpoints.
     """
 
     def __init__(
@@ -50,9 +56,11 @@ class RowLog(NumberedRows):
         keys: Sequence[int],
         types: Sequence[DataType],
         names: Sequence[str],
+        meaning: RowMeaning = EACH_ROW,
     ) -> None:
         super().__init__(types, names)
         self._context = context
+        self._meaning = meaning
         self._state = state
         self._about = about
         self._key_names = tuple(map(str, keys))
@@ -135,7 +143,8 @@ class RowLog(NumberedRows):
             return []
         kept = self._kept[first - self.base : self.end - self.base].copy()
         rows = _RowsOfCheckpoint(self._parts.since(first), kept, first, self._schema)
-        return [ColumnsCapture(self._state, rows, self._key_names, self._about, first, self.end, is_addition)]
+        history = (first, self.end, is_addition, self._meaning)
+        return [ColumnsCapture(self._state, rows, self._key_names, self._about, *history)]
 
 
 @dataclass
