@@ -22,6 +22,7 @@ CONNECTORS: Final = {
     "nexmark": "nexmark:NexmarkConnector",
     "postgres-cdc": "postgres_cdc:PostgresCdcConnector",
     "print": "spark:PrintConnector",
+    "savepoint": "savepoint:SavepointConnector",
     "spark": "spark:SparkConnector",
 }
 #: those that are created with the formats
