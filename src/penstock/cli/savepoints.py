@@ -1,8 +1,13 @@
-"""`penstock state ls` and `penstock savepoint show`: snapshots below a directory, and the contents of one (H5)."""
+"""Snapshots below a directory, the contents of one, and what differs between two (H5).
+
+They are the commands `penstock state ls`, `penstock savepoint show` and `penstock state diff`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import fsspec
@@ -11,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.base.errors import OperationError
+from penstock.base.errors import OperationError, short_repr
 from penstock.cli.console import size_text
+from penstock.codecs.pickling import dumps
 from penstock.state_processor import OperatorListing, SavepointReader, StateListing
 
 #: The maximum depth (directories) of metadata: `<dir>/<job id>/chk-<n>/_metadata`.
@@ -168,9 +174,211 @@ def _entries(reader: SavepointReader, operator: OperatorListing, state: StateLis
 def _counted(reader: SavepointReader, operator: OperatorListing, state: StateListing, count: bool) -> int | None:
     if state.items is not None or not count:
         return state.items
+    if state.kind == "columns":
+        return sum(len(part.table()) for part in reader.split_columns(operator.operator_id, state.name))
     return reader.read_keyed_state(operator.operator_id, state.name).count()
 
 
 def _parallelism(operator: OperatorListing) -> Text:
     finished = f", {len(operator.finished)} finished" if operator.finished else ""
     return Text(f"{operator.parallelism} of {operator.max_parallelism}{finished}")
+
+
+# --- differences ------------------------------------------------------------------------------------------------------
+
+#: About how much of the files of a state is compared at a time (bytes).
+COMPARED_BYTES: Final = 64 << 20
+_NOTHING: Final = object()
+_ID_DIGITS: Final = 32
+
+
+@dataclass
+class StateDifference:
+    """How a state differs between two snapshots.
+
+    Attributes:
+        operator: the uid of the operator, or its id.
+        name: the name of the operator in plans.
+        state: the name of the state.
+        before: the number of entries in the first snapshot.
+        after: the number of entries in the second one.
+        added: the number of entries that only the second one has.
+        removed: the number of entries that only the first one has.
+        changed: the number of keys whose values differ. Rows of columns and items of lists have no key: a changed one
+            is removed and added.
+        examples: some of these entries, a line each.
+    """
+
+    operator: str
+    name: str
+    state: str
+    before: int = 0
+    after: int = 0
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the state is the same in both."""
+        return not (self.added or self.removed or self.changed)
+
+    def note(self, line: str, examples: int) -> None:
+        """Add an example, if there are not enough yet."""
+        if len(self.examples) < examples:
+            self.examples.append(line)
+
+
+def compare(first: str, second: str, examples: int = 0) -> list[StateDifference]:
+    """Return how each state differs between two snapshots; operators are matched by their ids.
+
+    Both are read a range of key groups at a time, if they have the same maximum parallelism.
+
+    Args:
+        first: the directory of a savepoint or checkpoint.
+        second: that of another one.
+        examples: the maximum number of examples for each state.
+
+    Raises:
+        CheckpointError: if one does not exist or is damaged.
+        StateError: if a state is in files that only a job can read.
+    """
+    readers = SavepointReader.read(first), SavepointReader.read(second)
+    listings = [{operator.operator_id: operator for operator in reader.operators} for reader in readers]
+    differences = []
+    for operator_id in {**listings[0], **listings[1]}:
+        sides = [
+            (reader, listing[operator_id])
+            for reader, listing in zip(readers, listings, strict=True)
+            if operator_id in listing
+        ]
+        for _, operator in sides:
+            if operator.native_bytes:
+                raise OperationError(
+                    f"the keyed state of {operator.uid or operator.name!r} is in files of RocksDB, which only a job "
+                    "can read: compare savepoints"
+                )
+        names = {state.name: state for _, operator in sides for state in operator.states}
+        for state in names.values():
+            about = sides[-1][1]
+            difference = StateDifference(about.uid or operator_id, about.name, state.name)
+            _compare_state(readers, listings, operator_id, state, difference, examples)
+            differences.append(difference)
+    return differences
+
+
+def _compare_state(
+    readers: tuple[SavepointReader, SavepointReader],
+    listings: list[dict[str, OperatorListing]],
+    operator_id: str,
+    state: StateListing,
+    difference: StateDifference,
+    examples: int,
+) -> None:
+    sides = []
+    for reader, listing in zip(readers, listings, strict=True):
+        operator = listing.get(operator_id)
+        has_state = operator is not None and any(known.name == state.name for known in operator.states)
+        sides.append(reader if has_state else None)
+    if state.mode != "keyed" or state.kind == "columns":
+        rows = [_list_rows(reader, operator_id, state) for reader in sides]
+        _compare_rows(rows[0], rows[1], difference, examples)
+        return
+    sizes = {listing[operator_id].max_parallelism for listing in listings if operator_id in listing}
+    pieces = 1 if len(sizes) > 1 else -(-state.size_bytes // COMPARED_BYTES)
+    for entries in _pair_ranges(sides, operator_id, state.name, pieces):
+        _compare_entries(entries, difference, examples)
+
+
+def _list_rows(reader: SavepointReader | None, operator_id: str, state: StateListing) -> list[Any]:
+    """Return the rows of columns, or the items of an operator state."""
+    if reader is None:
+        return []
+    if state.kind == "columns":
+        tables = (part.table() for part in reader.split_columns(operator_id, state.name))
+        return [row for table in tables for row in table.drop_columns(["key_group"]).to_pylist()]
+    return [item for _, _, item in reader.read_operator_state(operator_id, state.name)]
+
+
+def _compare_rows(before: list[Any], after: list[Any], difference: StateDifference, examples: int) -> None:
+    difference.before, difference.after = len(before), len(after)
+    values = {dumps(row): row for row in (*before, *after)}
+    counts = Counter(map(dumps, before)), Counter(map(dumps, after))
+    removed, added = counts[0] - counts[1], counts[1] - counts[0]
+    difference.removed, difference.added = removed.total(), added.total()
+    for sign, rows in (("-", removed), ("+", added)):
+        for data in rows.elements():
+            difference.note(f"{sign} {_text(values[data])}", examples)
+
+
+def _pair_ranges(
+    sides: list[SavepointReader | None], operator_id: str, name: str, pieces: int
+) -> Iterator[tuple[dict[Hashable, Any], dict[Hashable, Any]]]:
+    """Yield the entries of both snapshots, a range of key groups at a time."""
+    ranges = [
+        None if reader is None else reader.split_by_key(operator_id, [name], pieces, with_namespaces=True)
+        for reader in sides
+    ]
+    for number in range(max(len(parts) for parts in ranges if parts is not None)):
+        before, after = (
+            {} if parts is None else _entries_of(row for part in parts[number][0] for row in part.rows())
+            for parts in ranges
+        )
+        yield before, after
+
+
+def _entries_of(rows: Iterable[tuple[Any, ...]]) -> dict[Hashable, Any]:
+    return {(key, namespace): value for key, namespace, value in rows}
+
+
+def _compare_entries(
+    entries: tuple[dict[Hashable, Any], dict[Hashable, Any]], difference: StateDifference, examples: int
+) -> None:
+    before, after = entries
+    difference.before += len(before)
+    difference.after += len(after)
+    for key, value in before.items():
+        now = after.get(key, _NOTHING)
+        if now is _NOTHING:
+            difference.removed += 1
+            difference.note(f"- {_key_text(key)}: {_text(value)}", examples)
+        elif not _are_equal(value, now):
+            difference.changed += 1
+            difference.note(f"~ {_key_text(key)}: {_text(value)} -> {_text(now)}", examples)
+    for key in after.keys() - before.keys():
+        difference.added += 1
+        difference.note(f"+ {_key_text(key)}: {_text(after[key])}", examples)
+
+
+def _key_text(entry: Any) -> str:
+    key, namespace = entry
+    return _text(key) if namespace is None else f"{_text(key)} in {_text(namespace)}"
+
+
+def _text(value: Any) -> str:
+    return short_repr(value)
+
+
+def _are_equal(left: Any, right: Any) -> bool:
+    """Compare values; those that are not equal to themselves, such as NaN, by their pickles."""
+    try:
+        if left == right:
+            return True
+    except Exception:  # noqa: BLE001 - a user's class may compare in any way, for example as an array
+        pass
+    return dumps(left) == dumps(right)
+
+
+def render_differences(differences: list[StateDifference], first: str, second: str) -> Table:
+    """Return the states that differ as a table."""
+    table = Table(box=box.SIMPLE, title=f"{first} -> {second}", title_justify="left")
+    for name in ("operator", "state"):
+        table.add_column(name, overflow="fold")
+    for name in ("before", "after", "added", "removed", "changed"):
+        table.add_column(name, justify="right")
+    for difference in differences:
+        counts = (difference.before, difference.after, difference.added, difference.removed, difference.changed)
+        name = difference.operator if len(difference.operator) < _ID_DIGITS else difference.name
+        table.add_row(Text(name), Text(difference.state), *(Text(f"{count:,}") for count in counts))
+    return table

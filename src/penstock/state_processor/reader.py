@@ -426,33 +426,46 @@ class SavepointReader:
             raise no_such_state(operator, name, "keyed")
         return next(state.kind for state in list_operator(operator).states if state.name == name)
 
-    def split_by_key(self, uid: str, names: Sequence[str], part_bytes: int) -> list[list[tuple[StatePart, ...]]]:
+    def measure_states(self, uid: str, names: Sequence[str]) -> int:
+        """Return the size of the files of keyed states (bytes)."""
+        operator = self._find(uid)
+        files = {file for name in names for part in self._keyed_parts(operator, name) for file in part.files}
+        return sum(file.length for file in files)
+
+    def split_by_key(
+        self, uid: str, names: Sequence[str], pieces: int, with_namespaces: bool = False
+    ) -> list[list[tuple[StatePart, ...]]]:
         """Split keyed states into ranges of key groups, so that all states of a key are in one range.
 
         Args:
             uid: the operator's uid or operator id.
             names: the names of the states; their rows are key and value.
-            part_bytes: about how much of the files belongs to a range (bytes).
+            pieces: how many ranges to make, if there are as many key groups.
+            with_namespaces: whether rows are key, namespace and value.
 
         Returns:
             For each range, the parts of each state.
         """
         operator = self._find(uid)
         self._check_native(operator)
+        layout = entry_layout if with_namespaces else value_layout
         states = [list(self._keyed_parts(operator, name)) for name in names]
-        size = sum(file.length for parts in states for file in {file for part in parts for file in part.files})
-        pieces = max(1, min(operator.max_parallelism, -(-size // part_bytes)))
+        groups = operator.max_parallelism
         return [
             [
                 tuple(
-                    StatePart(self._storage, value_layout, part.cut(first, last))
+                    StatePart(self._storage, layout, part.cut(first, last))
                     for part in parts
                     if part.first <= last and first <= part.last
                 )
                 for parts in states
             ]
-            for first, last in split_range(0, operator.max_parallelism - 1, pieces)
+            for first, last in split_range(0, groups - 1, max(1, min(pieces, groups)))
         ]
+
+    def split_columns(self, uid: str, name: str) -> list[ColumnsPart]:
+        """Return the parts of a state in columns."""
+        return self._column_parts(self._find(uid), name)
 
     def split_state(self, uid: str, name: str) -> tuple[list[str], Sequence[StatePart | ColumnsPart]]:
         """Split any state of an operator; returns the names of its columns, and the parts.

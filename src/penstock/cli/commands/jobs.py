@@ -342,6 +342,42 @@ def list_(directory: str, is_json: bool) -> None:
         result_console().print(render_table(snapshots))
 
 
+@state_command.command("diff")
+@click.argument("first")
+@click.argument("second")
+@click.option("--examples", type=click.IntRange(0), default=0, help="Print at most this many entries of each state.")
+@as_json
+def diff(first: str, second: str, examples: int, is_json: bool) -> None:
+    """Compare the states of two savepoints or checkpoints, the directories FIRST and SECOND.
+
+    Operators are matched by uid. The exit code is 0 if all states are equal, 1 if some differ, and 2 after an error.
+    Comparing unpickles keys and values, which runs code that they name: compare only trusted savepoints.
+    """
+    import sys
+    from dataclasses import asdict
+
+    from penstock.base.errors import PenstockError
+    from penstock.cli.savepoints import compare, render_differences
+
+    try:
+        differences = compare(first, second, examples)
+    except (PenstockError, OSError) as error:
+        click.echo(hide(f"error: {error}"), err=True)
+        sys.exit(2)
+    different = [difference for difference in differences if not difference.is_equal]
+    if is_json:
+        print_json([asdict(difference) for difference in differences])
+    elif not different:
+        click.echo(f"All {len(differences)} states are equal.")
+    else:
+        console = result_console()
+        console.print(render_differences(different, first, second))
+        for difference in different:
+            for line in difference.examples:
+                click.echo(f"{difference.operator} {difference.state} {line}")
+    sys.exit(1 if different else 0)
+
+
 class _Savepoint(DefaultCommand):
     default = "trigger"
 

@@ -312,10 +312,12 @@ def _parts_by_key(
             raise options.wrong(f"{FIELDS}{column.name}.{_KIND}", f"it is one of {', '.join(_KINDS)}, not {wanted!r}")
         if wanted is not None and kind is not None and kind not in _KINDS[wanted]:
             raise options.wrong(f"{FIELDS}{column.name}.{_KIND}", f"state '{column.source}' is a {kind} state")
+    names = [column.source for column in states]
+    pieces = -(-savepoint.measure_states(uid, names) // SPLIT_BYTES)
     title = f"operator {uid!r}"
     return [
         KeyRows(tuple(parts), tuple(scan.key), columns, title, options.zone)
-        for parts in savepoint.split_by_key(uid, [column.source for column in states], SPLIT_BYTES)
+        for parts in savepoint.split_by_key(uid, names, pieces)
     ]
 
 
